@@ -1,6 +1,7 @@
-"""Shortens lists for people: the first few items, and the number of the others. Pure."""
+"""Shortens lists for people to the first few items and the number of the others, and finds what was meant. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -16,3 +17,10 @@ def first_lines(items: Sequence[_T], most: int = 12, text: Callable[[_T], str] =
     """Return a line for each of the first items, and one with the number of the others."""
     left = len(items) - most
     return [*map(text, items[:most]), *([f"and {left:,} more"] if left > 0 else [])]
+
+
+def meant(text: str, known: Iterable[str]) -> str:
+    """Return the question whether the nearest of the known names was meant, after a space; empty without a near one."""
+    folded = {each.casefold(): each for each in known}
+    near = get_close_matches(text.casefold(), folded, 1)
+    return f" Did you mean {folded[near[0]]!r}?" if near else ""

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pipeline.access_settings import Access
 from pipeline.alert_settings import AlertSettings, alert_problems
 from pipeline.errors import Refused, StorageError
+from pipeline.lists import meant
 from pipeline.names import MAX_NAME_BYTES, Backend, is_game_name, is_securable_part
 from pipeline.registry_settings import RegistrySettings, registry_problems
 from pipeline.setting_values import (
@@ -518,7 +519,8 @@ def _build(cls: type[_T], tree: Mapping[str, Any], prefix: str, problems: list[s
     values: dict[str, Any] = {}
     known = ", ".join(sorted(hints))
     problems += [
-        f"{prefix}{name}: no such setting; known here are {known}" for name in sorted(tree.keys() - hints.keys())
+        f"{prefix}{name}: no such setting.{meant(name, hints)} Known here are {known}"
+        for name in sorted(tree.keys() - hints.keys())
     ]
     for name in hints.keys() & tree.keys():
         kind, raw = hints[name], tree[name]

@@ -68,6 +68,7 @@ class _Duty:
     stop: threading.Event
     lease: Lease | None  # None where leases are turned off
     run_id: int | None = None  # the run that a controller started it for
+    is_far: bool = False  # its tables are in a bucket
 
     def require(self) -> None:
         """Continue only while no other process is known to have taken over.
@@ -229,7 +230,7 @@ def _driving(
     engine = open_store(settings, paths, connections=DRIVER_CONNECTIONS)
     stop = stop_on_signals()
     with leased(engine, settings.store, kind, name, run_id) as lease:
-        yield _Duty(kind, name, engine, stop, lease, run_id)
+        yield _Duty(kind, name, engine, stop, lease, run_id, paths.bronze.is_far)
 
 
 @contextmanager
@@ -266,6 +267,7 @@ class _Pulse:
 
     def __init__(self, duty: _Duty, every: float) -> None:
         self._duty, self._every = duty, every
+        self._waits_for = "for storage to answer" if duty.is_far else "for its disk or its processor"
         self._since: float | None = None
         self._frontier: int | None = None
         self._ended = threading.Event()
@@ -291,7 +293,7 @@ class _Pulse:
             since = self._since
             waited = 0.0 if since is None else time.monotonic() - since
             if waited > self._every:
-                said = f"has waited {waited:.0f} s for storage to answer"
+                said = f"has waited {waited:.0f} s {self._waits_for}"
                 with tolerate_store_outage("this heartbeat is not recorded"):
                     heartbeat(self._duty.engine, self._duty.kind, self._duty.name, "running", self._frontier, said)
 

@@ -23,6 +23,7 @@ from pipeline.cli.options import (
 )
 from pipeline.control.acts import DirectAct
 from pipeline.errors import Refused
+from pipeline.lists import meant
 from pipeline.placement.capacity import PRIORITIES, GroupLoad
 from pipeline.placement.planner import MAX_REBALANCING_MOVES, GamePlacement, Placed, catch_up_seconds, lines_of
 from pipeline.settings import load
@@ -145,7 +146,8 @@ def _find(engine: Engine, name: str) -> Group:
 
     found = read_groups(engine).get(name)
     if found is None:
-        raise Refused(f"There is no cluster group {name!r}. `turnout groups list` shows those there are.")
+        near = meant(name, read_groups(engine))
+        raise Refused(f"There is no cluster group {name!r}.{near} `turnout groups list` shows those there are.")
     return found
 
 
@@ -156,10 +158,12 @@ def _on_groups(kind: OperationKind, help_text: str) -> click.Command:
     @click.argument("groups", nargs=-1, required=True)
     @submitting
     def command(env_dir: Path, groups: tuple[str, ...], how: SubmitOptions) -> None:
+        from pipeline.control.operations.registry import unchanged_by
         from pipeline.control.proposals import propose
 
         context = CommandContext(env_dir)
-        submit_and_wait(context, propose(context.engine, kind, groups, context.actor, how.reason), how)
+        proposal = propose(context.engine, kind, groups, context.actor, how.reason)
+        submit_and_wait(context, proposal, how, groups, unchanged_by(kind))
 
     return command
 

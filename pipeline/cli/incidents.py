@@ -104,9 +104,30 @@ def _incident(each: dict[str, Any]) -> list[str]:
     named, left = ", ".join(each["games"][:_MOST_GAMES]), len(each["games"]) - _MOST_GAMES
     if named:
         said.append(f"      games: {named}{f' and {left:,} more' if left > 0 else ''}")
-    steps = [each["action"]["label"]] if each["action"] else []
+    steps = [next_step(each["action"])] if each["action"] else []
     steps += [f"docs/runbooks/{each['runbook']}.md"] if each["runbook"] else []
     return [*said, *([f"      next: {', or '.join(steps)}"] if steps else [])]
+
+
+def next_step(action: dict[str, Any]) -> str:
+    """Return a page's action as a command; its label on the page where no command does it."""
+    query = action["query"]
+    game, group = query.get("game") or query.get("games"), query.get("steer")
+    commands = {
+        "repairs": f"repair {query.get('repair')} {game}" if game and query.get("repair") else None,
+        "schemas": f"schemas show {game}" if game else None,
+        "game": _of_game(action["label"], game, query) if game else None,
+        "groups": f"groups {query['do']} {group}" if query.get("do") else "groups propose",
+        "operations": f"ops show {query['operation']}" if query.get("operation") else "ops list",
+    }
+    command = commands.get(action["page"])
+    return action["label"] if command is None else f"`turnout {command}`"
+
+
+def _of_game(label: str, game: str, query: dict[str, str]) -> str:
+    if query.get("rows") == "refused":
+        return f"quarantine list --game {game}"
+    return f"resume {game}" if label.startswith("Resume") else f"repair actions {game}"
 
 
 def _judged(look: "LastLook | None") -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ import click
 
 from pipeline.cli.context import CommandContext
 from pipeline.errors import Refused
+from pipeline.lists import first_lines
 from pipeline.moments import in_utc
 from pipeline.names import is_said, plain
 from pipeline.source_settings import Source
@@ -141,8 +142,16 @@ def keys_of(wanted: Sequence[str], known: Mapping[str, str]) -> list[str]:
     return sorted({str(find(each, known).key) for each in wanted})
 
 
-def submit_and_wait(context: CommandContext, proposal: "OperationProposal", how: SubmitOptions) -> NoReturn:
+def submit_and_wait(
+    context: CommandContext,
+    proposal: "OperationProposal",
+    how: SubmitOptions,
+    named: Sequence[str] = (),
+    unchanged: str = "is in that state already",
+) -> NoReturn:
     """Show the proposal, submit it unless it is empty or a dry run, and follow it; end with the exit code.
+
+    Of games or groups that a person has `named` and that it would not touch, it says that each `unchanged`.
 
     Where a game that was named is left out the exit code is 1, whatever becomes of the others.
 
@@ -150,11 +159,14 @@ def submit_and_wait(context: CommandContext, proposal: "OperationProposal", how:
         Refused: the actor has not the role for it, it disturbs and has no reason, or a target belongs to another
             operation.
     """
-    from pipeline.control.gate import submit
+    from pipeline.control.gate import require_reason, submit
 
     intent, left_out = proposal.intent, proposal.left_out
     failed = 1 if left_out and not proposal.best_effort else 0
-    for each in (*proposal.lines, *(f"left out: {each}" for each in left_out)):
+    if intent.targets and not how.dry_run:
+        require_reason(intent)  # before a person reads what is not done
+    same = first_lines(proposal.unchanged(named), text=lambda each: f"{each} {unchanged}")
+    for each in (*proposal.lines, *(f"left out: {each}" for each in left_out), *same):
         say(each, err=how.as_json)
     if how.dry_run or not intent.targets:
         if how.as_json:

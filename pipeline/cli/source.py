@@ -34,4 +34,6 @@ def probe_source(env_dir: Path, source: str | None, name: str | None, as_json: b
     if as_json:
         say_json(report.as_dict())
     else:
-        say_lines("\n".join(describe(report)))
+        table, file = "source" if name is None else f"sources.{name}", paths.settings_file
+        is_there = f"[{table}]" in (file.read_text() if file.exists() else "")
+        say_lines("\n".join(describe(report, table, is_there=is_there)))

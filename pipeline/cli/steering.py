@@ -86,8 +86,9 @@ def move(env_dir: Path, games: tuple[str, ...], group: str, how: SubmitOptions) 
 
     context = CommandContext(env_dir)
     view = PlacementView(context.settings, context.engine)
-    proposal = view.move(keys_of(games, context.names()), group, context.actor, how.reason)
-    submit_and_wait(context, proposal, how)
+    keys = keys_of(games, context.names())
+    proposal = view.move(keys, group, context.actor, how.reason)
+    submit_and_wait(context, proposal, how, keys, f"is in group {group} already")
 
 
 def on_games(kind: OperationKind, help_text: str) -> click.Command:
@@ -97,11 +98,13 @@ def on_games(kind: OperationKind, help_text: str) -> click.Command:
     @click.argument("games", nargs=-1, required=True)
     @submitting
     def command(env_dir: Path, games: tuple[str, ...], how: SubmitOptions) -> None:
+        from pipeline.control.operations.registry import unchanged_by
         from pipeline.control.proposals import propose
 
         context = CommandContext(env_dir)
         keys = keys_of(games, context.names())
-        submit_and_wait(context, propose(context.engine, kind, keys, context.actor, how.reason), how)
+        proposal = propose(context.engine, kind, keys, context.actor, how.reason)
+        submit_and_wait(context, proposal, how, keys, unchanged_by(kind))
 
     return command
 
@@ -230,20 +233,24 @@ def cancel_operation(env_dir: Path, operation: str, reason: str) -> None:
 
 
 @click.command("undo")
-@click.argument("operation")
+@click.argument("operation", required=False)
 @submitting
-def undo_operation(env_dir: Path, operation: str, how: SubmitOptions) -> None:
-    """Submit the inverse of OPERATION, within 24 hours of its end.
+def undo_operation(env_dir: Path, operation: str | None, how: SubmitOptions) -> None:
+    """Submit the inverse of OPERATION, within 24 hours of its end; without OPERATION of the newest that you submitted.
 
     For a move, pause, resume, start, stop, drain, retirement or restore, also one that was cancelled, closed or failed
     after it did something. turnout does not undo a move after a person moved one of its games again.
     """
     from pipeline.control.operations.registry import inverse_of
-    from pipeline.control.proposals import undo
+    from pipeline.control.proposals import newest_to_undo, undo
     from pipeline.store.operations import operation as find
 
     context = CommandContext(env_dir)
-    stored = find(context.engine, operation)
+    if operation is None:
+        stored = newest_to_undo(context.engine, context.actor)
+        say(f"of {line(stored)}", err=how.as_json)
+    else:
+        stored = find(context.engine, operation)
     actor = context.actor if how.dry_run else context.permitted_on(inverse_of(stored.kind))
     submit_and_wait(context, undo(context.settings, context.engine, stored, actor, how.reason), how)
 

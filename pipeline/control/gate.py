@@ -44,10 +44,19 @@ def submit(settings: Settings, engine: Engine, intent: Intent) -> Operation:
             operation.
     """
     require_current(settings, engine, intent.actor, role_of(intent.kind), intent.kind)
+    require_reason(intent)
+    return operations.submit(engine, intent)
+
+
+def require_reason(intent: Intent) -> None:
+    """Go on only where an operation has a reason, or disturbs too little to need one.
+
+    Raises:
+        Refused: it has none.
+    """
     known = registry.find(intent.kind)
     if level(intent) > 1 and not is_said(intent.reason) and not (known and known.has_own_reasons):
         raise Refused(f"Say why you {intent.kind}: --reason TEXT. It is kept in the audit log.")
-    return operations.submit(engine, intent)
 
 
 def permit(

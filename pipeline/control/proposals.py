@@ -19,7 +19,7 @@ from pipeline.settings import Settings
 from pipeline.store.assignments import GameAssignment, read_assignments, read_group_liveness
 from pipeline.store.database.states import OperationKind
 from pipeline.store.loads import read_loads
-from pipeline.store.operations import Operation
+from pipeline.store.operations import Operation, list_operations
 from pipeline.store.processes.leases import store_time
 
 
@@ -98,6 +98,22 @@ def propose(
     if definition is None or definition.propose is None:
         raise Refused(f"Operation {kind} is not planned by naming games or groups.")
     return definition.propose(engine, names, actor, reason, undoes)
+
+
+def newest_to_undo(engine: Engine, actor: str) -> Operation:
+    """Return the newest operation of a person that can be undone, is no undo itself, and was not undone yet.
+
+    Raises:
+        Refused: they have none.
+    """
+    listed = sorted(list_operations(engine), key=lambda each: each.requested_at, reverse=True)
+    undone = {each.undoes for each in listed}
+    for each in listed:
+        known = registry.find(each.kind)
+        is_own = each.actor == actor and each.undoes is None and each.operation_id not in undone
+        if is_own and known is not None and known.inverse is not None:
+            return each
+    raise Refused("You submitted nothing lately that can be undone. Name an operation: `turnout ops list` shows them.")
 
 
 def undo(

@@ -111,24 +111,26 @@ def judge(source: str, records: Sequence[SampledRecord]) -> ProbeReport:
     return ProbeReport(source, len(records), tuple(looks), fit, reason)
 
 
-def toml_of(fit: Fit | None) -> list[str]:
+def toml_of(fit: Fit | None, table: str = "source") -> list[str]:
     """Return the lines for turnout.toml; none where the default fits, or nothing does."""
     if fit is None or not fit.source:
         return []
-    lines = ["[source]", *(f"{name} = {json.dumps(value)}" for name, value in fit.source.items())]
+    lines = [f"[{table}]", *(f"{name} = {json.dumps(value)}" for name, value in fit.source.items())]
     if fit.registry is not None:
         lines += ["", "[registries.main]", f'kind = "{fit.registry}"', *_ADDRESS[fit.registry]]
     return lines
 
 
-def describe(report: ProbeReport) -> list[str]:
-    """Return the report as lines of text."""
+def describe(report: ProbeReport, table: str = "source", *, is_there: bool = False) -> list[str]:
+    """Return the report as lines of text, for a source that is `table` in turnout.toml, which has that or not."""
     lines = [f"{report.source}: looked at {report.records} of the newest records"]
     lines += [f"  {look.records:>4}  {look.kind}{f': {look.detail}' if look.detail else ''}" for look in report.looks]
     lines.append(report.reason)
     if report.fit is not None:
         lines += report.fit.remarks
-    toml = toml_of(report.fit)
+    toml = toml_of(report.fit, table)
+    if is_there and toml:  # a second table of one name is no TOML
+        return [*lines, "", f"Set in turnout.toml, below [{table}]:", "", *toml[1:]]
     return [*lines, "", "Add to turnout.toml:", "", *toml] if toml else lines
 
 

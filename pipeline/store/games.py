@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from pipeline.errors import Refused
 from pipeline.health.liveness import HEARTBEAT_SECONDS
+from pipeline.lists import meant
 from pipeline.names import MALFORMED, GameKey, game_key, shown
 from pipeline.placement.capacity import MAX_GAMES, choose, placed_sooner
 from pipeline.store import audit
@@ -328,7 +329,8 @@ def find(text: str, known: Mapping[str, str]) -> Game:
     for key, name in known.items():
         if name == text:
             return Game(GameKey(key), name)
-    raise Refused(f"No such game: {shown(text)}. `turnout games list` lists names and keys.")
+    near = meant(text, {*known.values(), *known})
+    raise Refused(f"No such game: {shown(text)}.{near} `turnout games list` lists names and keys.")
 
 
 def set_priority(engine: Engine, keys: Iterable[str], priority: str, actor: str, reason: str) -> dict[str, str]:

@@ -5,10 +5,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 from sqlalchemy import Engine, update
 
+from pipeline.cli.incidents import next_step
 from pipeline.cli.main import cli
 from pipeline.settings import load
 from pipeline.signals.incidents import Incident
@@ -41,10 +43,33 @@ def test_open_incidents_come_first_with_evidence_and_next_action(store: Engine, 
         "      492 rows",
         "      not: its neighbours are well",
         "      games: chess, go",
-        "      next: Compare versions…, or docs/runbooks/turnoutrejectratiohigh.md",
+        "      next: `turnout schemas show chess`, or docs/runbooks/turnoutrejectratiohigh.md",
         "1 ended within the last day",
     ]
     assert "schema: It was full" in lines[7]
+
+
+@pytest.mark.parametrize(
+    ("page", "query", "words"),
+    [
+        ("repairs", {"repair": "retry", "games": "chess"}, ("repair", "retry")),
+        ("game", {"game": "chess", "rows": "refused"}, ("quarantine", "list")),
+        ("game", {"game": "chess"}, ("repair", "actions")),
+        ("groups", {"steer": "a", "do": "restart"}, ("groups", "restart")),
+        ("groups", {"steer": "a"}, ("groups", "propose")),
+        ("operations", {"operation": "0af3"}, ("ops", "show")),
+        ("operations", {}, ("ops", "list")),
+        ("schemas", {"game": "chess"}, ("schemas", "show")),
+    ],
+)
+def test_a_next_step_is_a_command_that_there_is(page: str, query: dict[str, str], words: tuple[str, str]) -> None:
+    """A person at a terminal gets a command, not the label of a button."""
+    printed = next_step({"label": "Open…", "page": page, "query": query})
+    assert printed.startswith(f"`turnout {' '.join(words)}")
+    command = cli.get_command(click.Context(cli), words[0])
+    assert isinstance(command, click.Group)
+    assert words[1] in command.commands
+    assert next_step({"label": "Do it elsewhere", "page": "access", "query": {}}) == "Do it elsewhere"
 
 
 def test_json_has_what_pages_have(store: Engine, tmp_path: Path) -> None:

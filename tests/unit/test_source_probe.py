@@ -101,6 +101,16 @@ def test_a_mixed_source_says_how_many_do_not_fit() -> None:
     assert "schema 7 (3)" in "\n".join(describe(report))
 
 
+def test_a_table_that_the_settings_have_is_not_printed_again() -> None:
+    """The lines can be pasted: a second `[source]` would be no TOML, and another source has its own table."""
+    report = judge("the source", [SampledRecord(b"\x00\x00\x00\x00\x07\x06", None)])
+    printed = describe(report, is_there=True)
+    assert "Set in turnout.toml, below [source]:" in printed
+    assert "[source]" not in printed
+    assert "[registries.main]" in printed
+    assert "[sources.east]" in describe(report, "sources.east")
+
+
 def test_an_empty_source_proposes_nothing(tmp_path: Path) -> None:
     """Nothing to look at proposes nothing; a missing landing table is refused, and not made."""
     assert judge("the source", []).fit is None

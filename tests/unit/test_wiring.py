@@ -248,14 +248,17 @@ def test_d13_a_query_whose_failure_stays_is_no_hot_loop(tmp_path: Path) -> None:
     engine.dispose()
 
 
-def test_a_driver_that_storage_keeps_waiting_beats_and_says_so(tmp_path: Path) -> None:
-    """Law: a driver whose main thread waits for a bucket is not dead: it beats, with how long it has waited."""
+@pytest.mark.parametrize(
+    ("is_far", "waits"), [(True, "s for storage to answer"), (False, "s for its disk or its processor")]
+)
+def test_a_driver_that_storage_keeps_waiting_beats_and_says_so(tmp_path: Path, waits: str, *, is_far: bool) -> None:
+    """Law: a driver whose main thread waits is not dead: it beats, with how long it has waited, and for what."""
     settings, paths = load(tmp_path, {"TURNOUT_METRICS__HEARTBEAT_SECONDS": "0.5"})
     engine = open_store(settings, paths)
     start_driver(engine, "group", "a", None)
     stop, answers = threading.Event(), threading.Event()
     telemetry, attached = Telemetry(settings.metrics, paths, "group", "a"), SimpleNamespace(errors=0)
-    driver = _Driver(settings, _Duty("group", "a", engine, stop, None), telemetry, attached)  # type: ignore[arg-type]
+    driver = _Driver(settings, _Duty("group", "a", engine, stop, None, None, is_far), telemetry, attached)  # type: ignore[arg-type]
 
     def start() -> Any:
         answers.wait(60)
@@ -275,7 +278,7 @@ def test_a_driver_that_storage_keeps_waiting_beats_and_says_so(tmp_path: Path) -
     telemetry.close()
     engine.dispose()
     assert (state, frontier) == ("running", 7)
-    assert said.endswith("s for storage to answer")
+    assert said.endswith(waits)
 
 
 def test_a_driver_without_executors_says_what_it_waits_for(tmp_path: Path) -> None:

@@ -65,6 +65,12 @@ def inverse_of(kind: str) -> str:
     return kind if known is None or known.inverse is None else known.inverse
 
 
+def unchanged_by(kind: str) -> str:
+    """Return what is said of a game or group of which a kind of operation would change nothing."""
+    known = find(kind)
+    return "is in that state already" if known is None else known.unchanged
+
+
 @cache
 def offers_of_game() -> Mapping[str, tuple[OperationDefinition, Offer[GameFacts]]]:
     """Return what can be offered for a game, by name."""

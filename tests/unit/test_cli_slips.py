@@ -1,0 +1,84 @@
+"""Slips at the command line: what a person forgets, mistypes or asks for twice gets one sentence that helps."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pipeline.actor import current_user
+from pipeline.cli.main import cli
+from pipeline.errors import Refused
+from pipeline.settings import load
+from pipeline.store.database.engine import open_store
+from pipeline.store.database.states import OperationState
+from pipeline.store.games import record_seen, register_group
+from pipeline.store.operations import Intent, change, list_operations, submit
+from pipeline.store.processes.drivers import start_driver
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Path:
+    store = open_store(*load(tmp_path, {}))
+    register_group(store, "a")
+    record_seen(store, {"chess_1": "Chess", "go_1": "Go"}, 3)
+    register_group(store, "b")
+    for name in "ab":
+        start_driver(store, "group", name, None)
+    return tmp_path
+
+
+def turnout(env: Path, *words: str) -> Result:
+    return CliRunner().invoke(cli, [*words, "--env-dir", str(env)])
+
+
+def test_a_game_that_is_there_already_is_named(env: Path) -> None:
+    """A move, pause or stop that changes nothing says of each game or group why."""
+    assert "chess_1 is in group a already" in turnout(env, "move", "Chess", "--to", "a").output
+    assert "go_1 is not paused" in turnout(env, "resume", "Go").output
+
+
+def test_a_missing_reason_is_said_first(env: Path) -> None:
+    """A person reads no plan that is then refused."""
+    refused = turnout(env, "move", "Chess", "Go", "--to", "b")
+    assert "Say why you move: --reason TEXT" in str(refused.exception)
+    assert refused.output == ""
+    assert "2 to move" in turnout(env, "move", "Chess", "Go", "--to", "b", "--dry-run").output
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        (("move", "chess", "--to", "b"), "'Chess'"),
+        (("move", "ches_1", "--to", "b"), "'chess_1'"),
+        (("groups", "set", "A", "--cores", "2"), "'a'"),
+    ],
+)
+def test_the_nearest_name_is_offered(env: Path, words: tuple[str, ...], near: str) -> None:
+    """A game, key or group that is almost right is answered with the right one."""
+    assert f"Did you mean {near}?" in str(turnout(env, *words).exception)
+
+
+def test_the_nearest_setting_is_offered(env: Path) -> None:
+    """A mistyped key of turnout.toml is answered with the right one, before all that are known."""
+    (env / "turnout.toml").write_text("[sourc]\nkind = 'kafka'\n[demux]\ntriger_seconds = 1\n")
+    with pytest.raises(Refused) as refused:
+        load(env, {})
+    assert "sourc: no such setting. Did you mean 'source'?" in str(refused.value)
+    assert "demux.triger_seconds: no such setting. Did you mean 'trigger_seconds'?" in str(refused.value)
+
+
+def test_undo_takes_the_newest_of_ones_own(env: Path) -> None:
+    """`ops undo` without an id undoes the person's newest operation that has an inverse, and none twice."""
+    store = open_store(*load(env, {}))
+    assert "You submitted nothing lately" in str(turnout(env, "ops", "undo", "--dry-run").exception)
+    for actor, kind, key in ((current_user(), "pause", "go_1"), ("somebody", "pause", "chess_1")):
+        begun = submit(store, Intent(kind, (f"game:{key}",), actor, "", {"games": [key]}, {key: ["running"]}))
+        begun = change(store, begun, OperationState.RUNNING)
+        change(store, begun, OperationState.SUCCEEDED, "done")
+    own = next(each for each in list_operations(store) if each.targets == ("game:go_1",))
+    shown = turnout(env, "ops", "undo", "--dry-run")
+    assert shown.output.startswith(f"of {own.operation_id[:8]}")
+    submit(
+        store, Intent("resume", ("game:go_1",), current_user(), "", {"games": ["go_1"]}, {}, undoes=own.operation_id)
+    )
+    assert "You submitted nothing lately" in str(turnout(env, "ops", "undo", "--dry-run").exception)
