@@ -37,7 +37,7 @@ def test_a_game_that_is_there_already_is_named(env: Path) -> None:
     assert "go_1 is not paused" in turnout(env, "resume", "Go").output
 
 
-def test_a_missing_reason_is_said_first(env: Path) -> None:
+def test_a_missing_reason_comes_before_the_plan(env: Path) -> None:
     """A person reads no plan that is then refused."""
     refused = turnout(env, "move", "Chess", "Go", "--to", "b")
     assert "Say why you move: --reason TEXT" in str(refused.exception)

@@ -66,7 +66,7 @@ def inverse_of(kind: str) -> str:
 
 
 def unchanged_by(kind: str) -> str:
-    """Return what is said of a game or group of which a kind of operation would change nothing."""
+    """Return why a kind of operation would leave a game or group alone, as a predicate."""
     known = find(kind)
     return "is in that state already" if known is None else known.unchanged
 
