@@ -6,10 +6,11 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, Literal
 
 from pipeline.errors import Refused
+from pipeline.lists import meant
 from pipeline.names import is_utf8
 from pipeline.storage.location import Location
 
@@ -46,6 +47,13 @@ def may_be_secret(name: str, kind: Any, raw: Any) -> bool:
     """Return whether a setting's value must be hidden: by its name, or because it contains values."""
     holds_values = typing.get_origin(kind) not in (None, Literal) or not isinstance(raw, str | int | float)
     return holds_values or _SECRET.search(name) is not None
+
+
+def unknown_names(given: Collection[str], known: Collection[str], prefix: str) -> list[str]:
+    """Return a problem for each given name of a setting that there is not, with the nearest one; `prefix` is its table."""
+    listed = ", ".join(sorted(known))
+    wrong = sorted(set(given) - set(known))
+    return [f"{prefix}{name}: no such setting.{meant(name, known)} Known here are {listed}" for name in wrong]
 
 
 def shape(raw: Any) -> str:

@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal
 from pipeline.access_settings import Access
 from pipeline.alert_settings import AlertSettings, alert_problems
 from pipeline.errors import Refused, StorageError
-from pipeline.lists import meant
 from pipeline.names import MAX_NAME_BYTES, Backend, is_game_name, is_securable_part
 from pipeline.registry_settings import RegistrySettings, registry_problems
 from pipeline.setting_values import (
@@ -30,6 +29,7 @@ from pipeline.setting_values import (
     ranges_of,
     shape,
     typed,
+    unknown_names,
 )
 from pipeline.source_settings import Source, sources_problems
 from pipeline.storage.location import Location
@@ -517,11 +517,7 @@ def _resolved(place: Location) -> str:
 def _build(cls: type[_T], tree: Mapping[str, Any], prefix: str, problems: list[str]) -> _T:
     hints = typing.get_type_hints(cls)
     values: dict[str, Any] = {}
-    known = ", ".join(sorted(hints))
-    problems += [
-        f"{prefix}{name}: no such setting.{meant(name, hints)} Known here are {known}"
-        for name in sorted(tree.keys() - hints.keys())
-    ]
+    problems += unknown_names(tree, hints, prefix)
     for name in hints.keys() & tree.keys():
         kind, raw = hints[name], tree[name]
         if dataclasses.is_dataclass(kind) and isinstance(kind, type):

@@ -27,7 +27,7 @@ case "$*" in
     mkdir -p "$4/spark"; rm -f "$4/spark/a.jar"; touch "$4/spark/a.jar" ;;
 *long_parts*) echo "$*" >>"{log}" ;;
 *' pytest '*|'-m pytest '*) echo "pytest $*" >>"{log}" ;;
-*pip*) echo "Collecting packages"; echo "$*" >>"{log}"; [ ! -e "{log}.no-network" ] || {{ echo "pip: no network" >&2; exit 1; }} ;;
+*pip*) echo Collecting; echo "$*" >>"{log}"; [ ! -e "{log}.no-network" ] || {{ echo "pip: no network" >&2; exit 1; }} ;;
 *) echo "unexpected: $*" >>"{log}"; exit 9 ;;
 esac
 """
