@@ -50,7 +50,7 @@ def may_be_secret(name: str, kind: Any, raw: Any) -> bool:
 
 
 def unknown_names(given: Collection[str], known: Collection[str], prefix: str) -> list[str]:
-    """Return a problem for each given name of a setting that there is not, with the nearest one; `prefix` is its table."""
+    """Return a problem for each name that no setting has, with the nearest one; `prefix` is its table."""
     listed = ", ".join(sorted(known))
     wrong = sorted(set(given) - set(known))
     return [f"{prefix}{name}: no such setting.{meant(name, known)} Known here are {listed}" for name in wrong]
