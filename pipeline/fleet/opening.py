@@ -161,6 +161,12 @@ def open_fleet(
     said = _environ(bundle)
     environ = {**os.environ, **said}
     groups, notes = _groups(env_dir, environ)
+    if _STORE in os.environ and _STORE not in said and _STORE in _given(bundle):
+        unlike = (
+            f"The control store of this shell may be another than that of target {bundle.target}: the bundle takes its "
+            f"own from a secret, which turnout does not read. Check {_STORE}."
+        )
+        notes = (unlike, *notes)
     bundle, wanted = desired(folder, target, given, [] if groups is None else groups.names(), built)
     require_rules(bundle, wanted, parses)
     workspace = open_workspace(patience_seconds=_PATIENCE_SECONDS)
@@ -203,14 +209,7 @@ def _environ(bundle: Bundle) -> dict[str, str]:
     Raises:
         Refused: a variable of this process differs from one of them: it is of another environment.
     """
-    ids = {
-        f"resources.{each.address}.id": KINDS[each.kind].label(each.definition)
-        for each in bundle.resources
-        if each.kind == Projects.name
-    }
-    controllers = [each for each in bundle.resources if each.address == "jobs.controller"]
-    clusters = [each for found in controllers for each in put(found.definition, ids).get("job_clusters", [])]
-    given = {name: str(value) for each in clusters for name, value in _variables(each).items()}
+    given = _given(bundle)
     said = {name: value for name, value in given.items() if name in _SETTINGS and "{{" not in value}
     for name, value in sorted(said.items()):
         if os.environ.get(name, value) != value:
@@ -219,6 +218,18 @@ def _environ(bundle: Bundle) -> dict[str, str]:
                 "the controller, so it is of another environment. Unset it, or name its target with --target."
             )
     return said
+
+
+def _given(bundle: Bundle) -> dict[str, str]:
+    """Return the variables that the bundle gives to the controller."""
+    ids = {
+        f"resources.{each.address}.id": KINDS[each.kind].label(each.definition)
+        for each in bundle.resources
+        if each.kind == Projects.name
+    }
+    controllers = [each for each in bundle.resources if each.address == "jobs.controller"]
+    clusters = [each for found in controllers for each in put(found.definition, ids).get("job_clusters", [])]
+    return {name: str(value) for each in clusters for name, value in _variables(each).items()}
 
 
 def _variables(cluster: Mapping[str, Any]) -> Mapping[str, Any]:

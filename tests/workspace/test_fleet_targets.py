@@ -95,6 +95,23 @@ def test_the_same_variable_is_taken(target: Target, monkeypatch: pytest.MonkeyPa
     assert found.environ["TURNOUT_STORE__URL"] == found.places["store"]
 
 
+def test_a_store_that_is_a_secret_is_not_compared_silently(
+    target: Target, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where the bundle takes the store from a secret, a plan says that the shell's store may be another one."""
+
+    def edit(tree: Any) -> None:
+        cluster = tree["resources"]["jobs"]["controller"]["job_clusters"][0]["new_cluster"]
+        cluster["spark_env_vars"]["TURNOUT_STORE__URL"] = "{{secrets/turnout-dev/store}}"
+
+    target.edit("resources/jobs.yml", edit)
+    assert not [note for note in opened(target, tmp_path).notes if "may be another" in note]
+    monkeypatch.setenv("TURNOUT_STORE__URL", "postgresql://user:hidden@127.0.0.1:1/store")
+    notes = opened(target, tmp_path).notes
+    assert [note for note in notes if note.startswith("The control store of this shell may be another")] == [notes[0]]
+    assert "hidden" not in str(notes)
+
+
 @pytest.mark.parametrize("stated", ["in the target", "as a value"])
 def test_an_environment_of_another_target_is_refused(target: Target, stated: str) -> None:
     """Where the bundle or a value names another URL than --env-dir, neither wins: the refusal names both."""
