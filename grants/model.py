@@ -101,6 +101,7 @@ class Principal:
     name: str
     kind: PrincipalKind
     active: bool = True
+    principal_id: str = ""  # the directory's: another id under the same name is another person; empty: not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ class Held:
     reason: str
     ticket: str
     table_id: str  # of the table it was given on
+    principal_id: str  # the directory's; empty: not known
     operation_id: str
     given_at: float
     revoked_at: float | None  # when the catalog took its revoke, which no read has shown yet
@@ -66,7 +67,7 @@ class Held:
     @property
     def entitlement(self) -> Entitlement:
         """It as plans know it."""
-        return Entitlement(self.principal, self.game_key, self.until, self.table_id)
+        return Entitlement(self.principal, self.game_key, self.until, self.table_id, self.principal_id)
 
 
 _HELD: Final = tuple(entitlements.c[name] for name in Held.__slots__)
@@ -228,6 +229,7 @@ def keep(
             connection.execute(
                 insert(entitlements).values(
                     principal=new.principal, game_key=new.key, expires_at=new.until, table_id=new.table_id,
+                    principal_id=new.principal_id,
                     reason=reason, ticket=ticket, operation_id=operation.operation_id, given_at=store_now(),
                 )
             )  # fmt: skip

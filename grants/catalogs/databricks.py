@@ -99,9 +99,10 @@ class _Entry:
     @classmethod
     def of(cls, answer: Mapping[str, Any], kind: PrincipalKind, name: str) -> "_Entry":
         """Return the principal of a SCIM resource."""
-        principal = Principal(text_of(answer, name), kind, active=answer.get("active") is not False)
+        scim_id = text_of(answer, "id")
+        principal = Principal(text_of(answer, name), kind, answer.get("active") is not False, scim_id)
         members = frozenset(text_of(each, "value") for each in listed(answer, "members"))
-        return cls(principal, text_of(answer, "id"), members)
+        return cls(principal, scim_id, members)
 
 
 def _directory(entries: Iterable[_Entry]) -> Directory:

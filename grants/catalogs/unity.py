@@ -87,7 +87,7 @@ class Unity:
         groups = self._members.groups()
         emulated = {*groups, folded(EVERYONE)}
         kinds: dict[str, PrincipalKind] = {name: "group" if name in emulated else "user" for name in users}
-        principals = {name: Principal(each.name, kinds[name], each.active) for name, each in users.items()}
+        principals = {name: replace(each, kind=kinds[name]) for name, each in users.items()}
         return Directory(principals, self._members.groups_of(), emulated_groups=True)
 
     def change(self, change: Change) -> None:
@@ -149,7 +149,7 @@ class Unity:
         by_name: dict[str, list[Principal]] = defaultdict(list)
         for each in self._rest.shown(f"{SCIM}/Users"):
             name = _email(each)
-            by_name[folded(name)].append(Principal(name, "user", active=each.get("active") is not False))
+            by_name[folded(name)].append(_principal(name, each))
         doubles = [each.name for same in by_name.values() if sum(each.active for each in same) > 1 for each in same]
         if doubles:
             raise Refused(f"Users differ only in case: {', '.join(map(repr, doubles))}. Delete all but one of each.")
@@ -170,3 +170,7 @@ def _spaced(privilege: str) -> str:
     if not privilege.replace("_", "").isalpha():
         raise Refused(f"{privilege!r} is no privilege.")
     return privilege.replace("_", " ")
+
+
+def _principal(name: str, answer: Mapping[str, Any]) -> Principal:
+    return Principal(name, "user", answer.get("active") is not False, str(answer.get("id") or ""))

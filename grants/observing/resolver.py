@@ -103,6 +103,11 @@ class Resolver:
         known = self.observed.directory.principals.get(folded(principal))
         return known.name if known else principal
 
+    def identity(self, principal: str) -> str:
+        """Return the directory's id of a principal; empty where it is not known."""
+        known = self.observed.directory.principals.get(folded(principal))
+        return known.principal_id if known else ""
+
     @property
     def apart(self) -> bool:
         """Whether the catalog does not put together what a principal and their groups have: its groups are emulated."""

@@ -92,11 +92,26 @@ def drift(observed: Observed, managed: ManagedAccess, now: float, ignored: Mappi
         by_cell.setdefault(each.cell, []).append(each)
     findings = [*_of_entitlements(resolver, managed, by_cell, now), *_of_assignments(resolver, managed, by_cell)]
     ids = {table.securable: table.table_id for table in observed.tables.values()}
+    findings = [_of_whom(resolver, each) for each in findings]
     findings = [replace(each, table_id=ids.get(each.securable, "")) for each in findings]
     ordered = sorted(findings, key=lambda each: (list(CLASSES).index(each.kind), each.securable, each.mark))
     securables = (*observed.schema.chain(), *(table.securable for table in observed.tables.values()))
     unread = tuple(sorted(each for each in securables if each not in observed.direct))
     return Drift(tuple(_decided(each, ignored.get(each.mark)) for each in ordered), unread)
+
+
+def _of_whom(resolver: Resolver, finding: Finding) -> Finding:
+    """Return a finding that says so where its address belongs to another person than at its grant."""
+    ours = finding.entitlement
+    if ours is None or not ours.principal_id or resolver.identity(ours.principal) in {"", ours.principal_id}:
+        return finding
+    sentence = (
+        f"{finding.sentence} {ours.principal} belongs to another person now, by its id in the directory: the grant was "
+        "not for them."
+    )
+    gives = finding.kind in {"missing", "recreated"}
+    acts = tuple(act for act in finding.acts if not (gives and act == "revert"))
+    return replace(finding, sentence=sentence, acts=acts)
 
 
 def _decided(finding: Finding, why: str | None) -> Finding:

@@ -63,6 +63,7 @@ class Entitlement(NamedTuple):
     key: str
     until: float | None  # Unix seconds; None: permanent
     table_id: str  # of the table it was given for
+    principal_id: str = ""  # the directory's, of who was given it; empty: not known
 
     @property
     def permanent(self) -> bool:

@@ -205,7 +205,8 @@ def _entitled(before: Resolver, intents: Iterable[AccessIntent], managed: Manage
     for intent in intents:
         if intent.read:
             table_id = before.table(intent.key).table_id
-            cells.make(Entitlement(intent.principal, intent.key, intent.until, table_id))
+            person = before.identity(intent.principal)
+            cells.make(Entitlement(intent.principal, intent.key, intent.until, table_id, person))
             continue
         for each in tuple(cells.then.get(intent.cell, ())):
             if intent.until is None or each.is_over(intent.until):

@@ -236,11 +236,11 @@ def test_a_workspaces_directory_is_understood(stub: Recorder) -> None:
     directory = Databricks(rest(stub)).directory()
     assert directory.principals == {
         "account users": Principal("account users", "group"),
-        "ada@x.com": Principal("Ada@x.com", "user"),
-        "b@x.com": Principal("b@x.com", "user", active=False),
-        "app-3": Principal("app-3", "service_principal"),
-        "analysts": Principal("Analysts", "group"),
-        "all": Principal("all", "group"),
+        "ada@x.com": Principal("Ada@x.com", "user", principal_id="1"),
+        "b@x.com": Principal("b@x.com", "user", active=False, principal_id="2"),
+        "app-3": Principal("app-3", "service_principal", principal_id="3"),
+        "analysts": Principal("Analysts", "group", principal_id="4"),
+        "all": Principal("all", "group", principal_id="5"),
     }
     assert directory.groups_of == {
         "ada@x.com": {"analysts"},
@@ -337,8 +337,8 @@ def test_an_open_source_server_is_spoken_to_in_its_spelling(stub: Recorder, tmp_
     assert catalog.assignments(Securable(("main", "games"))) == held
     directory = catalog.directory()
     assert directory.emulated_groups
-    assert directory.principals["analysts"] == Principal("Analysts", "group", active=False)
-    assert directory.principals["ada@x.com"] == Principal("ada@x.com", "user")
+    assert directory.principals["analysts"] == Principal("Analysts", "group", active=False, principal_id="2")
+    assert directory.principals["ada@x.com"] == Principal("ada@x.com", "user", principal_id="1")
     assert directory.groups_of == {"ada@x.com": {"analysts"}, "analysts": {"all"}}
     assert catalog.probe("ada@x.com", GAME).reads is None
 
@@ -381,7 +381,8 @@ def test_users_that_cannot_be_told_apart_are_refused(stub: Recorder) -> None:
         Unity(rest(stub), Members(None)).directory()
     left = open_source_user("Ada@x.com", active=False)
     stub.answers |= open_source_users(left, open_source_user("ada@x.com"))
-    assert Unity(rest(stub), Members(None)).directory().principals["ada@x.com"] == Principal("ada@x.com", "user")
+    ada = Principal("ada@x.com", "user", principal_id="id of ada@x.com")
+    assert Unity(rest(stub), Members(None)).directory().principals["ada@x.com"] == ada
 
 
 def test_a_list_that_leaves_out_somebody_with_a_grant_is_refused(stub: Recorder) -> None:

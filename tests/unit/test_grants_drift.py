@@ -58,6 +58,24 @@ def test_what_turnout_did_has_not_drifted() -> None:
     assert found(catalog_snapshot(), NOTHING) == Drift((), ())
 
 
+def test_drift_of_an_address_that_belongs_to_another_person_says_so() -> None:
+    """An address that was given to somebody else names another person: a lost grant is not offered to them again."""
+
+    def seen(principal_id: str, held: set[str]) -> Observed:
+        granted = {table_of("chess"): {"ann@x": held}, CATALOG: {"ann@x": {"USE_CATALOG"}}}
+        found = catalog_snapshot({**granted, SCHEMA: {"ann@x": {"USE_SCHEMA"}}})
+        ann = Principal("ann@x", "user", principal_id=principal_id)
+        people = {**found.directory.principals, "ann@x": ann}
+        return replace(found, directory=replace(found.directory, principals=people))
+
+    done = plan(seen("1", set()), [AccessIntent("ann@x", "chess", read=True, reason="n")], NOTHING, 0.0).after
+    (same,) = drift(seen("1", set()), done, 1.0, {}).findings
+    assert (same.kind, "another person" in same.sentence, "revert" in same.acts) == ("missing", False, True)
+    (other,) = drift(seen("2", set()), done, 1.0, {}).findings
+    assert (other.kind, "another person" in other.sentence, other.acts) == ("missing", True, ("adopt", "ignore"))
+    assert drift(seen("1", {"SELECT"}), done, 1.0, {}).findings == ()
+
+
 def test_a_strangers_grant_is_extra_and_can_be_adopted_or_reverted() -> None:
     """A SELECT that turnout does not know is found; either act ends that."""
     observed, managed = kept(catalog_snapshot(), chess())

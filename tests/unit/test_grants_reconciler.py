@@ -17,6 +17,7 @@ from grants.applying.expiries import Tries
 from grants.applying.requests import decide, request
 from grants.applying.requests import submit as submit_request
 from grants.catalog import Change, Denied
+from grants.catalogs.people import add
 from grants.cli.reading import rows
 from grants.model import Securable
 from grants.observing import snapshot
@@ -34,7 +35,7 @@ from pipeline.store.database.tables import entitlements, ignored_drift
 from pipeline.store.fleet import read_fleet
 from pipeline.store.operations import Operation, list_operations, operation, steps, submit
 from tests.unit.access_world import ANN, BOB, CHESS, GO, House
-from tests.unit.catalog_world import served
+from tests.unit.catalog_world import SCIM, served
 
 
 def test_tables_of_games_are_registered_as_they_come(house: House) -> None:
@@ -423,6 +424,19 @@ def test_to_ignore_has_an_end_and_can_be_lifted(house: House) -> None:
     assert counted(house) == 1
     with engine.connect() as connection:
         assert connection.scalar(select(func.count()).select_from(ignored_drift)) == 0
+
+
+def test_an_address_that_is_given_to_somebody_else_gets_nothing_back(house: House) -> None:
+    """A new user under an old address is another person: drift says so, and offers no grant again."""
+    house.make_table(CHESS)
+    house.rounds()
+    house.do(AccessIntent(ANN, CHESS, True, None, "numbers"))
+    first = house.catalog.directory().principals[ANN].principal_id
+    house.server.ok("DELETE", f"{SCIM}/Users/{first}")
+    add(house.catalog, ANN, [])
+    (found,) = [each for each in drifted(house).findings if each.principal == ANN]
+    assert (found.kind, found.acts) == ("missing", ("adopt", "ignore"))
+    assert "belongs to another person now" in found.sentence
 
 
 def test_findings_that_need_nothing_are_shown_and_not_counted(house: House) -> None:

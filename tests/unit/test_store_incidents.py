@@ -301,7 +301,14 @@ def test_an_incident_names_the_types_that_wait_now(engine: Engine) -> None:
 def test_access_that_is_over_and_still_there_is_an_incident(fleet_store: Engine) -> None:
     """Within ten minutes an incident names who holds which game beyond its end; a count has no names; both end."""
     now = time.time()
-    row = {"principal": "ann@example.com", "reason": "n", "ticket": "", "table_id": "1", "operation_id": "o"}
+    row = {
+        "principal": "ann@example.com",
+        "reason": "n",
+        "ticket": "",
+        "table_id": "1",
+        "principal_id": "",
+        "operation_id": "o",
+    }
     rows = [
         {**row, "game_key": CHESS, "expires_at": now - 320, "given_at": now - 900, "revoked_at": None},
         {**row, "game_key": GO, "expires_at": None, "given_at": now - 900, "revoked_at": now - 400},

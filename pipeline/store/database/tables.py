@@ -411,6 +411,7 @@ entitlements = store_table(  # who was given a game's table to read through us; 
     Column("reason", Text, nullable=False),
     Column("ticket", Text, nullable=False),  # empty where there is none
     Column("table_id", Text, nullable=False),  # of the catalog; a table with another one was created again
+    Column("principal_id", Text, nullable=False),  # of the directory; another id under that name is another person
     Column("operation_id", String(32), nullable=False),  # which gave it
     Column("given_at", Float, nullable=False),
     Column("revoked_at", Float),  # the catalog took a revoke then, which no read has shown yet; null: it did not

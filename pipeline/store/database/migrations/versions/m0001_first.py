@@ -274,7 +274,8 @@ def _make_tables_of_access_and_logs() -> None:
         sa.Column("principal", sa.Text, nullable=False, index=True),
         sa.Column("game_key", sa.String(64), nullable=False, index=True), sa.Column("expires_at", sa.Float),
         sa.Column("reason", sa.Text, nullable=False), sa.Column("ticket", sa.Text, nullable=False),
-        sa.Column("table_id", sa.Text, nullable=False), sa.Column("operation_id", sa.String(32), nullable=False),
+        sa.Column("table_id", sa.Text, nullable=False), sa.Column("principal_id", sa.Text, nullable=False),
+        sa.Column("operation_id", sa.String(32), nullable=False),
         sa.Column("given_at", sa.Float, nullable=False), sa.Column("revoked_at", sa.Float),
         sa.Column("ended_at", sa.Float), sa.Column("ended_by", sa.String(32)),
     )  # fmt: skip
