@@ -74,7 +74,7 @@ def remember(table: str, games: Mapping[str, str]) -> None:
     st.session_state[f"{table}_named"] = dict(games)
 
 
-def open_page(page: str, query: Mapping[str, str]) -> None:
+def open_page(page: str, query: Mapping[str, str | tuple[str, ...]]) -> None:
     """Open a page of ours in this tab with what is chosen there; the range on screen goes along.
 
     A page that there is not, as an incident of a newer version may name, opens nothing.
@@ -90,12 +90,12 @@ def filters() -> Mapping[str, list[str]]:
     return {name: st.query_params.get_all(name) for name in FILTERS if name in st.query_params}
 
 
-def choice_of_link() -> Mapping[str, str]:
+def choice_of_link() -> Mapping[str, str | tuple[str, ...]]:
     """Return once what the link of ours that opened this page chose; nothing where none did.
 
     It has what a widget's default equals as well, which leaves the URL at the first run.
     """
-    chosen: Mapping[str, str] = st.session_state.pop(_ASKED, {})
+    chosen: Mapping[str, str | tuple[str, ...]] = st.session_state.pop(_ASKED, {})
     return chosen
 
 
@@ -283,7 +283,7 @@ def _open_chosen(key: str, page: str, param: str) -> None:
         _switch(page, {param: chosen})
 
 
-def _switch(page: str, query: Mapping[str, str]) -> None:
+def _switch(page: str, query: Mapping[str, str | tuple[str, ...]]) -> None:
     """Open a page with its parameters and those that go along.
 
     Streamlit writes the new parameters beside the old page's path first, and Back leads there: with its filters in the

@@ -121,7 +121,8 @@ def _of_incident(incident: Incident, fleet: Fleet) -> IncidentRow:
     finding = incident.finding
     named = [row for key in incident.games if (row := fleet.row(key)) is not None]
     worst = max((row.verdict.status for row in named), key=STATUSES.index, default=None)
-    facts = [*finding.evidence[:_FACTS], *finding.excludes[:1], *([incident.outlook] if incident.outlook else [])]
+    facts = [*finding.evidence[:_FACTS], *finding.excludes[:1]]
+    facts += [each for each in (finding.advice, incident.outlook) if each]
     recovering = incident.tone == "recovering"
     glyph = "»" if recovering else formatting.STATUS_STYLES[worst].glyph if worst is not None else "▲"
     return IncidentRow(

@@ -77,7 +77,7 @@ def _next(incident: Incident) -> Iterable[str]:
     said = [] if action is None else [action.label.rstrip("…")]
     if action is not None and incident.finding.cause in FOLLOWING:
         said = [f"{said[0]}, {FOLLOWING[incident.finding.cause][1]}"]
-    said += [] if incident.outlook is None else [incident.outlook]
+    said += [each for each in (incident.finding.advice, incident.outlook) if each is not None]
     return ["; ".join(said)] if said else []
 
 

@@ -27,7 +27,7 @@ def incidents(env_dir: Path, as_json: bool) -> None:
     Games with one cause at one time are one incident: see docs/causes.md. The controller judges causes, or ingest where
     no controller runs. JSON: `judged` with `by`, `at`, `age_seconds` and `is_stale`, null where nobody ever did;
     `incidents`, each with `incident_id`, `cause`, `title`, `evidence`, `excludes`, `action` with `label`, `page` and
-    `query`, `runbook`, `games` by key, `group`, `since`, `ended_at`, `outlook` and `tone` (`bad`, `late` or
+    `query`, `advice`, `runbook`, `games` by key, `group`, `since`, `ended_at`, `outlook` and `tone` (`bad`, `late` or
     `recovering`). Unknown values are null.
     """
     from pipeline.store.fleet import read_fleet
@@ -65,7 +65,8 @@ def describe(incident: Incident) -> dict[str, Any]:
         "action": None if action is None else {
             "label": action.label, "page": action.page, "query": dict(action.query),
         },
-        "runbook": finding.runbook, "games": list(incident.games), "group": incident.group, "since": incident.since,
+        "advice": finding.advice, "runbook": finding.runbook,
+        "games": list(incident.games), "group": incident.group, "since": incident.since,
         "ended_at": incident.ended_at, "outlook": incident.outlook, "tone": incident.tone,
     }  # fmt: skip
 
@@ -104,7 +105,8 @@ def _incident(each: dict[str, Any]) -> list[str]:
     named, left = ", ".join(each["games"][:_MOST_GAMES]), len(each["games"]) - _MOST_GAMES
     if named:
         said.append(f"      games: {named}{f' and {left:,} more' if left > 0 else ''}")
-    steps = [next_step(each["action"])] if each["action"] else []
+    steps = [each["advice"]] if each["advice"] else []
+    steps += [next_step(each["action"])] if each["action"] else []
     steps += [f"docs/runbooks/{each['runbook']}.md"] if each["runbook"] else []
     return [*said, *([f"      next: {', or '.join(steps)}"] if steps else [])]
 
@@ -112,7 +114,8 @@ def _incident(each: dict[str, Any]) -> list[str]:
 def next_step(action: dict[str, Any]) -> str:
     """Return a page's action as a command; its label on the page where no command does it."""
     query = action["query"]
-    game, group = query.get("game") or query.get("games"), query.get("steer")
+    games = query.get("games")
+    game, group = query.get("game") or (" ".join(games) if isinstance(games, tuple) else games), query.get("steer")
     commands = {
         "repairs": f"repair {query.get('repair')} {game}" if game and query.get("repair") else None,
         "schemas": f"schemas show {game}" if game else None,

@@ -40,7 +40,7 @@ class Action:
 
     label: str  # "Restart stream…"
     page: str  # game | groups | schemas | repairs | operations | access | fleet
-    query: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ class Finding:
     scope: str = ""  # what games with this cause share, such as "group b"; empty: only the cause
     is_fact: bool = False  # recorded, not inferred: it counts at the first look
     is_expected: bool = False  # such as a restart that just began: no incident yet
+    advice: str | None = None  # what a person does outside turnout, and what follows; None: nothing
 
     def about(self, games: str) -> str:
         """Return the title of some games."""

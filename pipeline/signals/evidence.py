@@ -138,6 +138,7 @@ class GroupSeen:
     frontier_seq: int | None = None
     capacity_cores: float | None = None  # None: not limited
     operation: OpenOperation | None = None
+    host: str | None = None  # of its driver, as it reported last
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,9 @@ from pipeline.signals.texts import name_of
 JOIN_SECONDS: Final = 900.0
 REOPEN_SECONDS: Final = 300.0
 
+MOST_LINKED: Final = 50
+"""Most games that the action of an incident chooses: they stand in a URL."""
+
 ADOPTED: Final = "found before the process that judges was started again: it does not know yet what is usual"
 
 _BY_WHAT_IS_USUAL: Final = frozenset({Cause.CAPACITY, Cause.DRIVER_SLOW, Cause.STORAGE})
@@ -206,9 +209,9 @@ def _renewed(
         return replace(incident, ended_at=evidence.now, outlook=None, tone="recovering")
     games = _worst_first({*active, *waiting}, evidence)
     if active or is_source:
-        worst = next((found[key] for key in games if key in found), None)
+        worst = _worst(games, found)
         finding = worst or (causes.source.finding if causes.source is not None else None) or incident.finding
-        return _made(replace(incident, joined_at=joined_at), finding, games, active, evidence)
+        return _made(replace(incident, joined_at=joined_at), finding, games, found, active, evidence)
     outlook = _outlook(games, incident, evidence)
     return replace(incident, games=games, group=_group_of(games, evidence), outlook=outlook, tone="recovering")
 
@@ -219,7 +222,7 @@ def _begun(
 ) -> Incident:  # fmt: skip
     games = _worst_first(found, evidence)
     source = causes.source.finding if causes.source is not None else None
-    finding = found[games[0]] if games else source
+    finding = _worst(games, found) or source
     assert finding is not None, "what has no game is the source's"
     recent = [each for each in before if each.ended_at is not None and each.key == key]
     recent = [each for each in recent if 0 <= evidence.now - (each.ended_at or 0.0) <= REOPEN_SECONDS]
@@ -231,7 +234,7 @@ def _begun(
         blank = Incident(new_id(), finding, games, None, since, None, None, "late", evidence.now)
     else:
         blank = replace(again, ended_at=None, joined_at=evidence.now)
-    return _made(blank, finding, games, set(games), evidence)
+    return _made(blank, finding, games, found, set(games), evidence)
 
 
 def _since(key: str, causes: Causes, evidence: Evidence) -> float:
@@ -252,18 +255,27 @@ def _source_since(causes: Causes, evidence: Evidence) -> float:
     return evidence.now if causes.source is None else causes.source.since
 
 
+def _worst(games: Sequence[str], found: Mapping[str, Finding]) -> Finding | None:
+    """Return the finding of the worst game, of those with something to do if one has that; `games` has them first."""
+    known = [found[key] for key in games if key in found]
+    return next((each for each in known if each.action is not None), next(iter(known), None))
+
+
 def _made(
-    incident: Incident, finding: Finding, games: tuple[str, ...], active: set[str], evidence: Evidence
-) -> Incident:
+    incident: Incident, finding: Finding, games: tuple[str, ...], found: Mapping[str, Finding], active: set[str],
+    evidence: Evidence,
+) -> Incident:  # fmt: skip
     """Return an incident with the finding of its worst game, and a title of all that have the cause."""
     group = _group_of(games, evidence)
     affected = [key for key in games if key in active]
     subject = _subject(affected or games, group, evidence)
     finding = replace(finding, title=finding.about(subject))
-    if len(affected) > 1 and "games" in (finding.action.query if finding.action else {}):
-        assert finding.action is not None
-        query = {name: value for name, value in finding.action.query.items() if name != "games"}
-        finding = replace(finding, action=replace(finding.action, query=query))
+    action = finding.action
+    if action is not None and "games" in action.query:
+        about = tuple(key for key in affected if key in found and found[key].action is not None)
+        if len(about) > 1:
+            query = {**action.query, "games": about[:MOST_LINKED]}
+            finding = replace(finding, action=replace(action, query=query))
     return replace(
         incident, finding=finding, games=games, group=group, tone=_tone(finding, affected, evidence), outlook=None
     )

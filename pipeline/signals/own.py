@@ -1,5 +1,7 @@
 """Causes of one game's own: its registry, its failures, its refused rows. Pure; called by `judging.py`."""
 
+import re
+from dataclasses import replace
 from typing import Final
 
 from pipeline.health.upkeep import duration
@@ -86,10 +88,13 @@ def failing(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
         Action("Retry…", "repairs", {"repair": "retry", "games": seen.game_key}),
     )
     if kind == "transient":
-        return of_game(
+        is_parked = failure is not None and failure.parked_at is not None
+        found = of_game(
             Cause.STORAGE, "Commits of {} failed on storage", window, evidences, (*well, "its rows are not the cause"),
-            retry, "turnoutstreamdown", scope=_shared_by(group), is_fact=True,
+            retry if is_parked else None, "turnoutstreamdown", scope=_shared_by(group), is_fact=True,
         )  # fmt: skip
+        then = "then retry" if is_parked else "streams retry by themselves"
+        return replace(found, advice=storage_advice(error, None if group is None else group.seen.host, then))
     if changed is not None:
         return of_game(
             Cause.SCHEMA, "Commits of {} failed after a schema change", window, (*evidences, changed), well,
@@ -166,6 +171,19 @@ def is_storage(error: str) -> bool:
     lowered = error.lower()
     return any(word in lowered for word in _STORAGE_WORDS)
 
+
+def storage_advice(error: str, host: str | None, then: str) -> str:
+    """Return what a person does about an error of storage, as a sentence without its full stop."""
+    if not any(word in error.lower() for word in _SPACE_WORDS):
+        return f"Mend the storage that the error names; {then}"
+    path = _PATH.search(error)
+    named = ":".join(cut(each, _MAX_PLACE) for each in (host, path and path.group()) if each)
+    return f"Free space on {named or 'the disk that the error names'}; {then}"
+
+
+_SPACE_WORDS: Final = ("no space left", "quota", "disk full")
+_PATH: Final = re.compile(r"(?<![\w:/])/[^\s'\":,)]+")
+_MAX_PLACE: Final = 80
 
 _STORAGE_WORDS: Final = (
     "oserror", "no space left", "disk", "quota", "read-only file system", "permission denied", "input/output error",

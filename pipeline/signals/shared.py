@@ -7,7 +7,7 @@ from pipeline.health.liveness import START_LIMIT_SECONDS, Liveness
 from pipeline.health.upkeep import duration
 from pipeline.signals.causes import Action, Cause, Finding
 from pipeline.signals.evidence import RECOVERING, Evidence, GameWindow, GroupSeen, GroupWindow, OpenOperation, Point
-from pipeline.signals.own import is_storage
+from pipeline.signals.own import is_storage, storage_advice
 from pipeline.signals.texts import (
     MAX_NAME,
     cut,
@@ -52,6 +52,7 @@ RESTART_SECONDS: Final = 60.0
 """A driver that ended in order gets so long to be started again, and an operation so long to be done."""
 
 CONTROLLER: Final = "(controller)"
+_THEN: Final = "its driver tries again by itself"
 _ENDS_A_DRIVER: Final = frozenset({"stop", "restart"})
 _BEAT_SECONDS: Final = 15.0  # of a driver that is silent the last heartbeat is known, not its end
 
@@ -156,10 +157,11 @@ def driver(window: GameWindow, group: GroupWindow | None, evidence: Evidence) ->
     if evidence.mass_failure is not None:
         evidences.append(cut(evidence.mass_failure))
     if liveness.state == "failed" and is_storage(text):
-        return of_group(
+        found = of_group(
             Cause.STORAGE, f"The driver of group {name} failed on storage", group, evidences, evidence,
             "turnoutgroupdown", is_fact=True,
         )  # fmt: skip
+        return replace(found, advice=storage_advice(text, driver.host, _THEN))
     titles = {
         "failed": f"The driver of group {name} failed", "not_started": f"The driver of group {name} was never started",
         "unknown": f"The driver of group {name} fell silent",
@@ -214,7 +216,8 @@ def _failing_query(window: GameWindow, group: GroupWindow, evidence: Evidence) -
     evidences = (f"its query fails: {cut(error)}", f"{group.troubled} of its {group.games} games stand still")
     if is_storage(error):
         title = f"The driver of group {name} failed on storage"
-        return of_group(Cause.STORAGE, title, group, evidences, evidence, "turnoutstreamdown", is_fact=True)
+        found = of_group(Cause.STORAGE, title, group, evidences, evidence, "turnoutstreamdown", is_fact=True)
+        return replace(found, advice=storage_advice(error, group.seen.host, _THEN))
     title = f"The query of group {name} stopped"
     return of_group(Cause.DRIVER_GONE, title, group, evidences, evidence, "turnoutstreamdown", is_fact=True)
 

@@ -4,7 +4,7 @@
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -55,7 +55,7 @@ incident_looks = store_table(  # one row: who judged causes last; the writer of 
 )
 
 _LOOK: Final = 1
-_FINDING: Final = ("title", "evidence", "excludes", "action", "runbook", "pattern", "is_fact")
+_FINDING: Final = ("title", "evidence", "excludes", "action", "runbook", "pattern", "is_fact", "advice")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +152,17 @@ def _read(connection: Connection, ended_after: float) -> Iterator[Incident]:
             incident_id=row.incident_id,
             finding=Finding(
                 Cause(row.cause), finding["title"], tuple(finding["evidence"]), tuple(finding["excludes"]),
-                None if action is None else Action(**action), finding["runbook"], finding["pattern"], row.scope,
-                finding["is_fact"],
+                None if action is None else _action(action), finding["runbook"], finding["pattern"], row.scope,
+                finding["is_fact"], advice=finding["advice"],
             ),
             games=tuple(json.loads(row.games)), group=row.group_name, since=row.since, ended_at=row.ended_at,
             outlook=row.outlook, tone=row.tone, joined_at=row.joined_at,
         )  # fmt: skip
+
+
+def _action(tree: Mapping[str, Any]) -> Action:
+    query = {name: value if isinstance(value, str) else tuple(value) for name, value in tree["query"].items()}
+    return Action(tree["label"], tree["page"], query)
 
 
 def _row(incident: Incident) -> dict[str, Any]:

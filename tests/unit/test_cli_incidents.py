@@ -69,6 +69,8 @@ def test_a_next_step_is_a_command_that_there_is(page: str, query: dict[str, str]
     command = cli.get_command(click.Context(cli), words[0])
     assert isinstance(command, click.Group)
     assert words[1] in command.commands
+    several = {"repair": "retry", "games": ("x", "y")}
+    assert next_step({"label": "Retry…", "page": "repairs", "query": several}) == "`turnout repair retry x y`"
     assert next_step({"label": "Do it elsewhere", "page": "access", "query": {}}) == "Do it elsewhere"
 
 

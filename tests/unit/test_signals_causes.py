@@ -183,6 +183,23 @@ def test_failures_are_storage_or_the_rows() -> None:
         assert finding.action.query == {"repair": "retry", "games": "chess"}
 
 
+def test_what_retries_by_itself_offers_no_retry() -> None:
+    """A stream that waits for storage promises no act of turnout's: the advice names the disk by host and path."""
+    for error, advice in (
+        ("OSError: [Errno 28] No space left on device: '/data/tables/chess/1.parquet'",
+         "Free space on node7:/data/tables/chess/1.parquet; streams retry by themselves"),
+        ("OSError: No space left on device", "Free space on node7; streams retry by themselves"),
+        ("OSError: slow down", "Mend the storage that the error names; streams retry by themselves"),
+    ):  # fmt: skip
+        failure = StreamFailure("transient", error, 3, NOW)
+        finding = found(game(status="FAILED", failure=failure), a=GroupSeen("a", LIVE, host="node7"))
+        assert (finding.cause, finding.action, finding.advice) == (Cause.STORAGE, None, advice)
+    parked = StreamFailure("transient", "OSError: slow down", 10, NOW, NOW - 60)
+    finding = found(game(status="FAILED", failure=parked))
+    assert finding.action is not None
+    assert finding.advice == "Mend the storage that the error names; then retry"
+
+
 def test_a_registry_that_is_away_holds_a_game() -> None:
     """The registry is named, with the number of schemas, and that no row is refused for it."""
     need = Need("main", 3, NOW - 300, "away", "connection refused")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.health.liveness import Liveness
-from pipeline.signals.causes import Cause, Finding
+from pipeline.signals.causes import Action, Cause, Finding
 from pipeline.signals.evidence import GameSeen, GroupSeen, NewestSchema, SourceSeen, StreamFailure
 from pipeline.signals.incidents import ADOPTED, JOIN_SECONDS, REOPEN_SECONDS, Incident, group_incidents
 from tests.unit.signals_world import (
@@ -69,6 +69,20 @@ def test_two_groups_are_two_incidents() -> None:
     """The scope of a cause separates incidents."""
     found = Time().see(unknown("x"), unknown("y", "b"), a=GroupSeen("a", DEAD), b=GroupSeen("b", DEAD))
     assert [each.group for each in found] == ["a", "b"]
+
+
+@pytest.mark.proves("G274")
+def test_the_action_of_an_incident_chooses_the_games_that_it_can_act_on() -> None:
+    """A retry of several games fills in those that are parked, and none of those that retry by themselves."""
+
+    def failing(key: str, parked_at: float | None) -> GameSeen:
+        failure = StreamFailure("transient", "OSError: No space left on device", 9, NOW, parked_at)
+        return game(key, "a", "FAILED", failure=failure)
+
+    games = [failing("w", None), failing("x", NOW - 60), failing("y", NOW - 60), failing("z", None)]
+    (incident,) = Time().see(*games)
+    assert incident.games == ("w", "x", "y", "z")
+    assert incident.finding.action == Action("Retry…", "repairs", {"repair": "retry", "games": ("x", "y")})
 
 
 @pytest.mark.proves("G210")

@@ -20,7 +20,7 @@ from pipeline.health.status import StreamFacts
 from pipeline.health.watch import Reading, Watch
 from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
-from pipeline.signals.causes import Cause
+from pipeline.signals.causes import Action, Cause
 from pipeline.signals.incidents import Incident
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database import tables
@@ -46,8 +46,10 @@ def test_an_incident_is_read_as_it_was_kept(engine: Engine) -> None:
     bare = replace(
         OPEN, incident_id="i2", finding=replace(FINDING, action=None, runbook=None), group=None, outlook=None
     )
-    kept(engine, OPEN, bare)
-    assert read_incidents(engine) == (OPEN, bare)
+    action = Action("Retry…", "repairs", {"repair": "retry", "games": ("x", "y")})
+    several = replace(bare, incident_id="i3", finding=replace(FINDING, action=action, advice="Free space"))
+    kept(engine, OPEN, bare, several)
+    assert read_incidents(engine) == (OPEN, bare, several)
     look = read_last_look(engine)
     assert look is not None
     assert (look.kept_by, look.age_seconds < 5) == ("controller", True)
