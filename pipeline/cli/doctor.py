@@ -18,16 +18,17 @@ _NOBODYS: Final = b"turnout-doctor"  # a writer that is a name, whose schema no 
 def doctor(env_dir: Path, as_json: bool) -> None:
     """Print what is installed, what is missing and what to do.
 
-    Changes nothing; where tables are in a bucket it writes a few small files of its own there, and deletes them. Exit
-    code 1 if something needed is missing.
+    Changes nothing; where tables are in a bucket it writes a few small files of its own there, and deletes them. If no
+    package is missing it also connects to the control store, asks the brokers for the topics, and asks the registries
+    and the catalog. Exit code 1 if something needed is missing.
     """
     from pipeline.setup import doctor as checks
 
     def asked(settings: "Settings", paths: "Paths") -> "list[Finding]":
-        storage = try_storage(paths)
+        storage, services = try_storage(paths), [*try_store(settings, paths), *ask_topics(settings)]
         if any(each.state == "missing" for each in storage):
-            return [*storage, *ask_registries(settings)]
-        return [*storage, *look_at_logs(paths), *ask_registries(settings), *ask_catalog(settings, paths)]
+            return [*storage, *services, *ask_registries(settings)]
+        return [*storage, *look_at_logs(paths), *services, *ask_registries(settings), *ask_catalog(settings, paths)]
 
     sys.exit(checks.run(env_dir, as_json, asked))
 
@@ -71,6 +72,47 @@ def look_at_logs(paths: "Paths") -> "list[Finding]":
     return findings or [Finding("foreign commits", "foreign commits", "ok", "none among the newest of each table")]
 
 
+def try_store(settings: "Settings", paths: "Paths") -> "list[Finding]":
+    """Connect to the control store, and change nothing in it; one that there is not yet is no defect."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from pipeline.errors import Refused, Transient, first_line
+    from pipeline.setup.doctor import Finding
+    from pipeline.store.database.engine import find_lack, reach
+
+    topic = "control store"
+    try:
+        lack = find_lack(settings, paths)
+        if lack is None:
+            reach(settings, paths)
+    except (SQLAlchemyError, ImportError, Refused, Transient) as error:
+        detail = f"not reached: {first_line(getattr(error, 'orig', None) or error)}"
+        return [Finding(topic, topic, "missing", detail, "start its database, or correct store.url")]
+    return [Finding(topic, topic, "ok", "answers" if lack is None else f"{lack} yet: the first command makes it")]
+
+
+def ask_topics(settings: "Settings") -> "list[Finding]":
+    """Ask the brokers of each source for its topics, with the options of the settings."""
+    from pipeline.errors import Refused, Transient
+    from pipeline.setup.doctor import Finding
+
+    found = []
+    for name, source in settings.every_source.items():
+        if source.kind != "kafka":
+            continue
+        from pipeline.ingest.sources.topic_observation import observe_topic, observe_topics
+
+        subject = f"topics of source {name}" if name else "topics of the source"
+        try:
+            seen = observe_topics(source) if source.topics or source.topic_pattern else observe_topic(source)
+        except (Refused, Transient) as error:
+            found.append(Finding("topics", subject, "missing", str(error), "see docs/kafka.md"))
+            continue
+        untried = "not tried: options of the source have no counterpart" if seen is None else "no topic matches yet"
+        found.append(Finding("topics", subject, "ok" if seen else "optional", "described" if seen else untried))
+    return found
+
+
 def ask_catalog(settings: "Settings", paths: "Paths") -> "list[Finding]":
     """Ask the catalog of a workspace whether its tables of games are ours."""
     from pipeline.setup.catalog_checks import catalog_checks
@@ -101,6 +143,8 @@ def ask_registries(settings: "Settings") -> "list[Finding]":
         answer = clients[generation_of(settings.registries, name)].resolve(_NOBODYS)
         if isinstance(answer, Away):
             remedy = f"start it, or correct registries.{name}"
+            if settings.registries[name].kind == "confluent":
+                remedy += ": its url ends before /subjects, Apicurio's in /apis/ccompat/v7"
             found.append(Finding("registries", f"registry {name}", "missing", answer.detail, remedy))
         else:
             found.append(Finding("registries", f"registry {name}", "ok", "answers"))

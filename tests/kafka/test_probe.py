@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from pipeline.cli.doctor import ask_topics
 from pipeline.demo.broker import Broker
 from pipeline.errors import Refused
 from pipeline.ingest import source_probe
@@ -17,6 +18,7 @@ from pipeline.ingest.sources.supported import open_source
 from pipeline.ingest.sources.topic_probe import prober
 from pipeline.ingest.sources.topic_sample import sample_topic
 from pipeline.kafka.producer import TopicProducer, ensure_topic
+from pipeline.settings import Settings
 from pipeline.source_settings import Source
 from pipeline.storage.places import located
 
@@ -86,3 +88,12 @@ def test_the_newest_records_are_sampled_as_they_are(broker: Broker) -> None:
     assert report.fit.source["routing"] == "header:game"
     with pytest.raises(Refused, match="has no topic"):
         sample_topic(replace(source, topic="typo"), 6)
+
+
+@pytest.mark.proves("G279")
+def test_doctor_asks_for_the_topic(topic: Source) -> None:
+    """A broker that answers is not enough: doctor names a topic that is not there."""
+    there, away = (ask_topics(Settings(source=each)) for each in (topic, replace(topic, topic="no-such-topic")))
+    assert [(each.state, each.detail) for each in there] == [("ok", "described")]
+    assert [each.state for each in away] == ["missing"]
+    assert "has no topic 'no-such-topic'" in away[0].detail

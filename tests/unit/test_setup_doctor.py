@@ -1,17 +1,23 @@
 import json
 import socket
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from pipeline.cli.doctor import ask_registries
+from pipeline.cli.doctor import ask_registries, try_store
 from pipeline.registry_settings import RegistrySettings
-from pipeline.settings import Dashboard, Settings
+from pipeline.settings import Dashboard, Settings, load
 from pipeline.setup import doctor
 from pipeline.setup.doctor import Finding
 from pipeline.setup.jars import locked_jars
 from pipeline.source_settings import Source
+from pipeline.store.database.engine import open_store
 
 
 def by_subject(found: list[Finding]) -> dict[str, Finding]:
@@ -114,6 +120,46 @@ def test_a_registry_that_is_away_is_missing(tmp_path: Path) -> None:
     assert found["registry here"].state == "ok"
     assert found["registry away"].state == "missing"
     assert "registries.away" in found["registry away"].remedy
+
+
+@pytest.mark.proves("G279")
+def test_the_control_store_is_tried(tmp_path: Path) -> None:
+    """A store that cannot be reached is missing; one that there is not yet is made later, and not by doctor."""
+    settings, paths = load(tmp_path, {})
+    (found,) = try_store(settings, paths)
+    assert (found.state, paths.control_db.exists()) == ("ok", False)
+    assert "does not exist yet" in found.detail
+    open_store(settings, paths).dispose()
+    assert try_store(settings, paths)[0].detail == "answers"
+    paths.control_db.write_bytes(b"no database at all, but long enough to look like one" * 100)
+    assert try_store(settings, paths)[0].state == "missing"
+    away = load(tmp_path, {"TURNOUT_STORE__URL": "postgresql+psycopg://turnout@127.0.0.1:1/turnout?connect_timeout=1"})
+    (found,) = try_store(*away)
+    assert (found.state, found.remedy) == ("missing", "start its database, or correct store.url")
+
+
+@pytest.mark.proves("G279")
+def test_a_registry_of_another_path_is_named(tmp_path: Path) -> None:
+    """An address that answers 404 to everything is no registry: the remedy has the path of the kind that needs one."""
+    with served(tmp_path) as url:
+        found = ask_registries(Settings(registries={"main": RegistrySettings(kind="confluent", url=url)}))
+    assert [each.state for each in found] == ["missing"]
+    assert "404" in found[0].detail
+    assert "Apicurio's in /apis/ccompat/v7" in found[0].remedy
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve an empty folder, which has nothing of a registry."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_exit_code_tells_whether_something_needed_is_missing(

@@ -82,19 +82,45 @@ def require_store(settings: Settings, paths: Paths) -> None:
         Refused: it was lost, or was never there.
     """
     try:
-        engine = _engine(settings.store.url or _own(paths))
+        lacks = find_lack(settings, paths)
+    except (SQLAlchemyError, ImportError, Transient):
+        return  # opening it says why it cannot be opened
+    if lacks is not None:
+        raise _missing(lacks)
+
+
+def find_lack(settings: Settings, paths: Paths) -> str | None:
+    """Return why there is no control store, as a clause; None where there is one. Makes none, and changes nothing.
+
+    Raises:
+        SQLAlchemyError, ImportError, Transient: the database cannot be reached.
+    """
+    engine = _engine(settings.store.url or _own(paths))
+    try:
         if engine.dialect.name == "sqlite":
             place = _file_of(engine)
             if not _is_there(place) and (place.is_file() or not place.exists()):
-                raise _missing(f"{place} {'is empty' if place.exists() else 'does not exist'}")
-            return
+                return f"{place} {'is empty' if place.exists() else 'does not exist'}"
+            return None  # opening it says whether it can be used
         with engine.connect() as connection:
             is_there = inspect(connection).has_table("games")
+    finally:
         engine.dispose()
-    except (SQLAlchemyError, ImportError, Transient):
-        return  # opening it says why it cannot be opened
-    if not is_there:
-        raise _missing("the database of store.url has no turnout tables")
+    return None if is_there else "the database of store.url has no turnout tables"
+
+
+def reach(settings: Settings, paths: Paths) -> None:
+    """Connect to the control store, and change nothing in it.
+
+    Raises:
+        SQLAlchemyError, ImportError, Transient: it cannot be reached, or is no database.
+    """
+    engine = _engine(settings.store.url or _own(paths))
+    try:
+        with engine.connect() as connection:
+            inspect(connection).has_table("games")
+    finally:
+        engine.dispose()
 
 
 def _missing(why: str) -> Refused:
