@@ -73,7 +73,7 @@ def look_at_logs(paths: "Paths") -> "list[Finding]":
 
 
 def try_store(settings: "Settings", paths: "Paths") -> "list[Finding]":
-    """Connect to the control store, and change nothing in it; one that there is not yet is no defect."""
+    """Connect to the control store, and change nothing in it. A store that the first command will make is no defect."""
     from sqlalchemy.exc import SQLAlchemyError
 
     from pipeline.errors import Refused, Transient, first_line
