@@ -125,6 +125,19 @@ class GameTable:
     masked_columns: tuple[str, ...] = ()
     is_managed: bool = False  # the catalog decides where it lies
     location: str = ""  # URI; empty: the catalog does not tell
+    own: str = ""  # URI of the game's own table; empty: it is no game's, so nothing is compared
+
+    @property
+    def other(self) -> str | None:
+        """Why it is not the game's own table, as one sentence with both places; None: it is, or is no game's."""
+        if not self.own or (self.location and same_place(self.location, self.own)):
+            return None
+        shown = f"shows it at {self.location}" if self.location else "does not show where it lies"
+        managed = ", managed by the catalog" if self.is_managed else ""
+        return (
+            f"{self.securable.full_name} is another table than the game's: the catalog {shown}{managed}, and the table "
+            f"of {self.key} lies at {self.own}. Drop or rename it in the catalog, and turnout registers the game's."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +151,11 @@ class Observed:
     """Securable → principal as the catalog spells it → privileges. One that was not read is not in it: unknown."""
     directory: Directory
     read_at: float  # Unix seconds
+    notes: tuple[str, ...] = ()  # what a person should know of it, one sentence each
+
+    def is_other(self, key: str) -> bool:
+        """Return whether the catalog shows another table in the place of a game's."""
+        return key in self.tables and self.tables[key].other is not None
 
     def table(self, key: str) -> Securable:
         """Return where a game's table is, or would be if there is none."""

@@ -11,11 +11,12 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import ClassVar, Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from grants.applying import drift_store, expiries, proposals
+from grants.applying import drift_store, expiries, own_tables, proposals
 from grants.applying.executor import Executor
 from grants.applying.operation import ACCESS
 from grants.applying.table_registration import register_missing
@@ -111,13 +112,14 @@ class AccessReconciler:
         context = self._context
         schema = proposals.schema_of(context.settings.access)
         refused = register_missing(context, catalog, schema)
-        observed = snapshot.observe(catalog, schema, store_time(context.engine))
+        places = own_tables.places(context.engine, context.paths)
+        observed = snapshot.observe(catalog, schema, store_time(context.engine), places)
         blind = [*_blind(Resolver(observed), catalog.executor)]
         found = drift_store.in_snapshot(context.engine, observed)
         if not blind:
             drift_store.end_ignored(context.engine, observed, found)
         drift = None if blind else found.open_counts
-        snapshot.keep(context.engine, observed, "; ".join([*refused, *blind]) or None, drift)
+        snapshot.keep(context.engine, replace(observed, notes=(*refused, *blind)), None, drift)
         if groups := groups_of(context.settings.roles):
             members.keep(context.engine, {each: _active_in(Resolver(observed), each) for each in groups})
 
@@ -146,5 +148,5 @@ def _blind(resolver: Resolver, executor: str) -> Iterator[str]:
             return
     yield (
         f"{executor} (turnout's own principal) neither owns {schema.full_name} or its catalog nor holds MANAGE "
-        "there: unless it is the metastore admin, it sees only its own grants. Give it MANAGE on the schema"
+        "there: unless it is the metastore admin, it sees only its own grants. Give it MANAGE on the schema."
     )

@@ -127,9 +127,9 @@ def _draw_counts(observed: Drift) -> None:
 def _row(each: Finding) -> dict[str, str]:
     return {
         "kind": each.kind,
-        "who": formatting.principal_text(each.principal) if each.principal else "(deleted)",
+        "who": _who(each),
         "where": formatting.shown(place(each.securable), 160),
-        "sentence": formatting.shown(each.sentence, 400),
+        "sentence": formatting.shown(each.sentence, 1_000),
         "acts": ", ".join(each.acts),
         "ignored": formatting.shown(each.ignored, 200) if each.ignored is not None else formatting.UNKNOWN_VALUE,
     }
@@ -163,8 +163,14 @@ def _draw_acts(environment: Environment, findings: Sequence[Finding]) -> None:
         confirm.draw_confirmation(environment, _PLACE, operation_items.draw)
 
 
+def _who(each: Finding) -> str:
+    if each.kind == "other_table":
+        return formatting.UNKNOWN_VALUE
+    return formatting.principal_text(each.principal) if each.principal else "(deleted)"
+
+
 def _label(each: Finding) -> str:
-    who = formatting.principal_text(each.principal) if each.principal else "(deleted)"
+    who = _who(each)
     return f"{each.kind}: {who} · {'+'.join(each.privileges)} · {each.securable.path[-1]}"
 
 

@@ -56,10 +56,11 @@ def preview_change(
         )
     with services.reading(), services.catalog_answers(environment):
         catalog = services.catalog(environment)
-        prepared = proposals.prepare(services.engine(environment), catalog, environment.settings.access, intents)
+        store, access = services.engine(environment), environment.settings.access
+        prepared = proposals.prepare(store, catalog, access, environment.paths, intents)
         intent = _intent(prepared, reason)
         if not as_request:
-            proposals.require_permitted(services.engine(environment), environment.settings, catalog, prepared, intent)
+            proposals.require_permitted(store, environment.settings, catalog, prepared, intent)
     if as_request:
         return _preview(environment, prepared, intent, partial(_request, environment, prepared, reason), _REQUEST)
     return _preview(environment, prepared, intent, partial(_submit, environment, prepared))
@@ -74,7 +75,7 @@ def preview_undo(environment: Environment, operation_id: str) -> Preview:
     with services.reading(), services.catalog_answers(environment):
         store, catalog = services.engine(environment), services.catalog(environment)
         done = operations.operation(store, operation_id)
-        prepared = proposals.prepare_undo(store, catalog, environment.settings.access, done)
+        prepared = proposals.prepare_undo(store, catalog, environment.settings.access, environment.paths, done)
         intent = _intent(prepared, "")
         proposals.require_permitted(store, environment.settings, catalog, prepared, intent)
     return _preview(environment, prepared, intent, partial(_submit, environment, prepared))
@@ -91,7 +92,9 @@ def preview_approval(environment: Environment, request_id: str) -> Preview:
         wanted = requests.request(store, request_id)
         if same_person(wanted.requester, services.actor()):
             raise Refused("You cannot decide on your own request; ask another access admin.")
-        prepared, intent = approvals.approval(store, catalog, environment.settings, wanted, services.actor(), "")
+        prepared, intent = approvals.approval(
+            store, catalog, environment.settings, environment.paths, wanted, services.actor(), ""
+        )
     return _preview(environment, prepared, intent, partial(_approve, environment, wanted), DirectAct.DECIDE_REQUEST)
 
 

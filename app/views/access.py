@@ -24,6 +24,7 @@ _NO_VIEW: Final = "why"  # the matrix and why alone
 _NAMES: Final = matrix.Names(explain.GAME, explain.WHO)
 _TALL, _LOW = 560, 300  # px of the matrix: alone, and above a view
 _LATE_ROUNDS: Final = 3  # of the controller, after which the snapshot is old
+_MAX_NOTES: Final = 5
 _WHERE: Final[Mapping[str, str]] = {
     "embedded": "Start `turnout catalog serve` and `turnout controller run`.",
     "unity": "Check that the controller runs with UNITY_CATALOG_URL and UNITY_CATALOG_TOKEN set.",
@@ -131,7 +132,9 @@ def _draw_headline(environment: Environment, access: AccessState) -> None:
         return
     header.headline(
         matrix.sentence(access, access.known),
-        trouble=access.problem is not None or _is_late(environment, access.known, access),
+        trouble=access.problem is not None
+        or bool(access.known.observed.notes)
+        or _is_late(environment, access.known, access),
     )
 
 
@@ -148,6 +151,8 @@ def _draw_state(environment: Environment, access: AccessState) -> None:
             formatting.escaped(f"The newest read of the catalog failed: {access.problem}{kept}"),
             icon=":material/cloud_off:",
         )
+    for note in () if access.known is None else access.known.observed.notes[:_MAX_NOTES]:
+        st.warning(formatting.escaped(note), icon=":material/warning:")
     if access.known is None:
         st.info(f"{_WHERE[kind]} Other pages are not affected.", icon=":material/cloud_off:")
     elif _is_late(environment, access.known, access):

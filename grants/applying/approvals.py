@@ -12,7 +12,7 @@ from pipeline.control import gate
 from pipeline.control.acts import DirectAct
 from pipeline.control.roles import same_person
 from pipeline.errors import Refused, Transient
-from pipeline.settings import Settings
+from pipeline.settings import Paths, Settings
 from pipeline.store import operations
 
 _REQUEST: Final = "request_id"
@@ -23,7 +23,7 @@ class Undecided(Transient):
 
 
 def approval(
-    engine: Engine, catalog: Catalog, settings: Settings, wanted: Request, actor: str, reason: str
+    engine: Engine, catalog: Catalog, settings: Settings, paths: Paths, wanted: Request, actor: str, reason: str
 ) -> tuple[proposals.AccessProposal, operations.Intent]:
     """Plan what a request changes from how things are now, and return it with the operation to submit.
 
@@ -34,7 +34,7 @@ def approval(
     gate.permit(settings, engine, actor, DirectAct.DECIDE_REQUEST)
     if wanted.state != "asked":
         raise Refused(f"This request was {wanted.state} by {wanted.decided_by!r}.")
-    prepared = proposals.prepare(engine, catalog, settings.access, proposals.intents_of(wanted.intents))
+    prepared = proposals.prepare(engine, catalog, settings.access, paths, proposals.intents_of(wanted.intents))
     why = reason or wanted.reason
     intent = prepared.to_intent(actor, why, requested_by=wanted.requester, **{_REQUEST: wanted.request_id})
     intent = replace(intent, idempotency_key=f"request {wanted.request_id}")

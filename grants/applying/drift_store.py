@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, delete, insert, select
 
-from grants.applying import ledger, proposals
+from grants.applying import ledger, own_tables, proposals
 from grants.catalog import Catalog
 from grants.model import Observed
 from grants.observing import snapshot
@@ -18,7 +18,7 @@ from pipeline.control.acts import DirectAct
 from pipeline.control.roles import CONTROLLER, require_current
 from pipeline.errors import Refused
 from pipeline.names import is_said
-from pipeline.settings import Settings
+from pipeline.settings import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.database.id_prefix import only_one
 from pipeline.store.database.tables import ignored_drift
@@ -29,13 +29,14 @@ MOST_DAYS: Final = 366
 _DAY: Final = 86_400.0
 
 
-def read_drift(engine: Engine, catalog: Catalog, access: Access) -> Drift:
+def read_drift(engine: Engine, catalog: Catalog, access: Access, paths: Paths) -> Drift:
     """Read the whole catalog and return where it differs.
 
     Raises:
         CatalogUnavailable: it cannot be read.
     """
-    return in_snapshot(engine, snapshot.observe(catalog, proposals.schema_of(access), store_time(engine)))
+    places = own_tables.places(engine, paths)
+    return in_snapshot(engine, snapshot.observe(catalog, proposals.schema_of(access), store_time(engine), places))
 
 
 def in_snapshot(engine: Engine, observed: Observed) -> Drift:

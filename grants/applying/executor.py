@@ -13,10 +13,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from grants.applying import expiries, ledger, proposals
+from grants.applying import expiries, ledger, own_tables, proposals
 from grants.applying.approvals import require_approved
 from grants.applying.operation import ACCESS
-from grants.catalog import Catalog, CatalogUnavailable, Probe
+from grants.catalog import Catalog, CatalogUnavailable, Change, Probe
 from grants.model import Securable, folded
 from pipeline.control.operations.background_tasks import BackgroundTasks
 from pipeline.control.operations.definition import (
@@ -110,11 +110,15 @@ class Executor:
             return self._revoke(context, operation)
         require_approved(context.engine, operation)
         access, catalog = context.settings.access, self._open()
-        planned = proposals.replan(context.engine, catalog, access, operation)
-        if planned.plan.fingerprint != operation.preview.get("fingerprint"):
+        planned = proposals.replan(context.engine, catalog, access, context.paths, operation)
+        shown, delta_ids = operation.preview.get("delta_ids"), planned.delta_ids
+        if delta_ids is None:
+            delta_ids = own_tables.delta_ids(context.paths, sorted(planned.plan.rests_on))
+        if planned.plan.fingerprint != operation.preview.get("fingerprint") or shown not in (None, delta_ids):
             raise Refused(CHANGED)
         proposals.require_permitted(context.engine, context.settings, catalog, planned, operation)
-        ledger.write(context.engine, operation, planned.plan.change_set, planned.plan.effects)
+        change_set = replace(planned.plan.change_set, delta_ids=tuple(sorted(delta_ids.items())))
+        ledger.write(context.engine, operation, change_set, planned.plan.effects)
         return f"The plan still holds: {len(planned.plan.changes)} changes to make."
 
     def _revoke(self, context: ControlContext, operation: Operation) -> str:
@@ -126,7 +130,7 @@ class Executor:
         try:
             with expiries.principal_held(context.engine, operation):
                 catalog = self._open()
-                planned = proposals.replan(context.engine, catalog, context.settings.access, operation)
+                planned = proposals.replan(context.engine, catalog, context.settings.access, context.paths, operation)
                 proposals.require_permitted(context.engine, context.settings, catalog, planned, operation)
                 ledger.write(context.engine, operation, planned.plan.change_set, planned.plan.effects, anew=True)
                 self._apply(context, operation)
@@ -141,16 +145,21 @@ class Executor:
         return f"{len(planned.plan.changes)} changes were made and seen."
 
     def _apply(self, context: ControlContext, operation: Operation) -> str:
-        """Apply each open change; where USE_* fails, skip the changes that depend on it."""
+        """Apply each open change; where USE_* fails, skip the changes that depend on it.
+
+        Where the catalog's table is not the game's, nothing is applied; what was applied meanwhile is taken back.
+        """
         catalog = self._open()
+        wrong = _wrong_tables(context, operation, catalog)
         by_principal: dict[str, list[ledger.Item]] = {}
         for item in ledger.items(context.engine, operation.operation_id):
             by_principal.setdefault(folded(item.change.principal), []).append(item)
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="apply") as pool:
             for each in [
-                pool.submit(_apply_to_one, context, operation, catalog, some) for some in by_principal.values()
+                pool.submit(_apply_to_one, context, operation, catalog, some, wrong) for some in by_principal.values()
             ]:
                 each.result()
+        _take_back(context, operation, catalog, _wrong_tables(context, operation, catalog))
         items = ledger.items(context.engine, operation.operation_id)
         return f"{sum(each.is_done for each in items)} of {len(items)} applied."
 
@@ -208,7 +217,11 @@ class Executor:
         effects = [
             each for each in ledger.effects(context.engine, operation.operation_id) if folded(each[0]) not in failed
         ]
-        tables = catalog.tables(proposals.schema_of(context.settings.access))
+        schema = proposals.schema_of(context.settings.access)
+        if not failed:
+            for problem in _wrong_tables(context, operation, catalog).values():
+                raise Refused(f"Applied, but {problem} Then undo this operation.")
+        tables = catalog.tables(schema)
         tried: list[_Tried] = []
         for gains in (True, False):
             cells = [(who, key) for who, key, was, then in effects if (then if gains else was) is True]
@@ -247,10 +260,37 @@ def _settle(context: ControlContext, operation: Operation) -> None:
     ledger.settle(context.engine, operation, proposals.intents_of(operation.parameters["intents"]))
 
 
-def _apply_to_one(context: ControlContext, operation: Operation, catalog: Catalog, items: list[ledger.Item]) -> None:
+def _wrong_tables(context: ControlContext, operation: Operation, catalog: Catalog) -> Mapping[str, str]:
+    """Return the games whose table is not the one that was checked, each with the reason."""
+    expected = dict(ledger.change_set(context.engine, operation.operation_id).delta_ids)
+    schema = proposals.schema_of(context.settings.access)
+    return own_tables.wrong(catalog, schema, context.engine, context.paths, expected)
+
+
+def _take_back(context: ControlContext, operation: Operation, catalog: Catalog, wrong: Mapping[str, str]) -> None:
+    """Revoke at once what was granted on tables that are not the game's, and fail these changes."""
+    for item in ledger.items(context.engine, operation.operation_id) if wrong else ():
+        change = item.change
+        problem = wrong.get(change.securable.path[-1]) if change.securable.type == "table" else None
+        if problem is not None and item.is_done:
+            if change.add:
+                catalog.change(Change(change.securable, change.principal, remove=change.add))
+            ledger.mark(context.engine, operation, item.number, "failed", f"Applied and revoked at once: {problem}")
+
+
+def _apply_to_one(
+    context: ControlContext,
+    operation: Operation,
+    catalog: Catalog,
+    items: list[ledger.Item],
+    wrong: Mapping[str, str],
+) -> None:
     kept_back = None
     for item in items:
         if item.is_done:
+            continue
+        if item.change.securable.path[-1] in wrong and item.change.securable.type == "table":
+            ledger.mark(context.engine, operation, item.number, "failed", wrong[item.change.securable.path[-1]])
             continue
         if kept_back is not None:
             ledger.mark(context.engine, operation, item.number, "failed", kept_back)

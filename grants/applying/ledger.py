@@ -315,6 +315,7 @@ def _as_json(done: ChangeSet, effects: Iterable[Effect]) -> str:
         },
         "brought": sorted(done.brought),
         "effects": [list(each) for each in effects],
+        "delta_ids": done.delta_ids,
     }
     return json.dumps(tree, separators=(",", ":"))
 
@@ -333,4 +334,5 @@ def _from_json(text: str) -> ChangeSet:
         ended=tuple(Entitlement(**each) for each in tree["ended"]),
         **given,
         brought=frozenset((who, key) for who, key in tree["brought"]),
+        delta_ids=tuple((key, delta_id) for key, delta_id in tree.get("delta_ids", ())),
     )

@@ -5,12 +5,12 @@ The command line, the dashboard and the controller's expiry ask here, so all thr
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import Engine
 
-from grants.applying import ledger
+from grants.applying import ledger, own_tables
 from grants.catalog import Catalog, Change
 from grants.model import Observed, Securable, folded
 from grants.observing import snapshot
@@ -23,7 +23,7 @@ from grants.planning.undo import undo
 from pipeline.access_settings import Access
 from pipeline.control.roles import Role, current, may, same_person
 from pipeline.errors import Refused
-from pipeline.settings import Settings
+from pipeline.settings import Paths, Settings
 from pipeline.store import audit, operations
 from pipeline.store.audit import AccessChange
 from pipeline.store.database.states import OperationKind
@@ -43,6 +43,9 @@ class AccessProposal:
     plan: AccessPlan
     observed: Observed
     undoes: str | None = None  # the operation it takes back
+    delta_ids: Mapping[str, str] | None = (
+        None  # of the tables it counts on, by game key; None: they cannot be read here
+    )
 
     @property
     def preview(self) -> dict[str, Any]:
@@ -51,6 +54,7 @@ class AccessProposal:
             "fingerprint": self.plan.fingerprint,
             "changes": len(self.plan.changes),
             "effects": [[each.principal, each.key, each.was, each.then] for each in self.plan.effects],
+            "delta_ids": None if self.delta_ids is None else dict(self.delta_ids),
         }
 
     def to_intent(self, actor: str, reason: str, **more: str) -> operations.Intent:
@@ -105,11 +109,14 @@ def target(principal: str) -> str:
     return f"reader:{hashlib.sha256(name.encode()).hexdigest()[:_TARGET]}"
 
 
-def prepare(engine: Engine, catalog: Catalog, access: Access, intents: Sequence[AccessIntent]) -> AccessProposal:
+def prepare(
+    engine: Engine, catalog: Catalog, access: Access, paths: Paths, intents: Sequence[AccessIntent]
+) -> AccessProposal:
     """Read the tables of intents, and plan them.
 
     Raises:
-        Refused: see `plan`; or access is requested for longer than the setting access.max_grant_days allows.
+        Refused: see `plan`; a game has no table yet; or access is requested for longer than the setting
+            access.max_grant_days allows.
         CatalogUnavailable: the catalog cannot be read.
     """
     now = store_time(engine)
@@ -120,11 +127,16 @@ def prepare(engine: Engine, catalog: Catalog, access: Access, intents: Sequence[
                 "choose an earlier end, or none. The limit is the setting access.max_grant_days."
             )
     everything = any(intent.key == NO_GAME for intent in intents)  # whether nobody needs it is decided by all tables
-    observed = _observe_games(engine, catalog, access, now, None if everything else [intent.key for intent in intents])
-    return AccessProposal(tuple(intents), plan(observed, intents, ledger.managed(engine), now), observed)
+    keys = None if everything else [intent.key for intent in intents]
+    observed = _observe_games(engine, catalog, access, paths, now, keys)
+    return _identified(
+        paths, AccessProposal(tuple(intents), plan(observed, intents, ledger.managed(engine), now), observed)
+    )
 
 
-def prepare_undo(engine: Engine, catalog: Catalog, access: Access, done: operations.Operation) -> AccessProposal:
+def prepare_undo(
+    engine: Engine, catalog: Catalog, access: Access, paths: Paths, done: operations.Operation
+) -> AccessProposal:
     """Read the tables of an operation, and plan its undo.
 
     Raises:
@@ -138,12 +150,23 @@ def prepare_undo(engine: Engine, catalog: Catalog, access: Access, done: operati
         raise Refused(f"Operation {name} is {done.state}: undo it when it has ended.")
     now = store_time(engine)
     change_set = ledger.done(engine, done.operation_id)
-    observed = _observe_games(engine, catalog, access, now, done.parameters["games"])
-    return AccessProposal((), undo(change_set, observed, ledger.managed(engine), now), observed, done.operation_id)
+    observed = _observe_games(engine, catalog, access, paths, now, done.parameters["games"])
+    planned = undo(change_set, observed, ledger.managed(engine), now)
+    return _identified(paths, AccessProposal((), planned, observed, done.operation_id))
+
+
+def _identified(paths: Paths, prepared: AccessProposal) -> AccessProposal:
+    """Return a proposal with the Delta ids of the tables it counts on, as far as they can be read from here."""
+    try:
+        found = own_tables.delta_ids(paths, sorted(prepared.plan.rests_on))
+    except own_tables.Unreadable as problem:  # the controller reads them again, and waits where it cannot
+        note = f"{problem} The controller checks it before it applies the change."
+        return replace(prepared, plan=replace(prepared.plan, warnings=(*prepared.plan.warnings, note)))
+    return replace(prepared, delta_ids=found)
 
 
 def _observe_games(
-    engine: Engine, catalog: Catalog, access: Access, now: float, keys: Sequence[str] | None
+    engine: Engine, catalog: Catalog, access: Access, paths: Paths, now: float, keys: Sequence[str] | None
 ) -> Observed:
     """Read the tables of these games again, with None of all; the others are in it as they were read a short while ago.
 
@@ -152,12 +175,15 @@ def _observe_games(
     """
     schema = schema_of(access)
     kept = None if keys is None else snapshot.read(engine).observed
+    places = own_tables.places(engine, paths)
     if kept is None or kept.schema != schema or now - kept.read_at > _FRESH_SECONDS:
-        return snapshot.observe(catalog, schema, now)
-    return snapshot.with_fresh(kept, snapshot.observe(catalog, schema, now, keys))
+        return snapshot.observe(catalog, schema, now, places)
+    return snapshot.with_fresh(kept, snapshot.observe(catalog, schema, now, places, keys))
 
 
-def replan(engine: Engine, catalog: Catalog, access: Access, operation: operations.Operation) -> AccessProposal:
+def replan(
+    engine: Engine, catalog: Catalog, access: Access, paths: Paths, operation: operations.Operation
+) -> AccessProposal:
     """Plan an operation again from how things are now, just before it begins.
 
     Raises:
@@ -166,8 +192,8 @@ def replan(engine: Engine, catalog: Catalog, access: Access, operation: operatio
     """
     if operation.undoes is not None:
         undone = operations.operation(engine, operation.undoes)
-        return prepare_undo(engine, catalog, access, undone)
-    return prepare(engine, catalog, access, intents_of(operation.parameters["intents"]))
+        return prepare_undo(engine, catalog, access, paths, undone)
+    return prepare(engine, catalog, access, paths, intents_of(operation.parameters["intents"]))
 
 
 def require_permitted(
@@ -203,6 +229,7 @@ def require_permitted(
             directory=prepared.observed.directory,
             given=ledger.managed(engine).given,
             everyone_allowed=settings.access.allow_everyone,
+            others={key: why for key, each in prepared.observed.tables.items() if (why := each.other)},
         )
     )
 

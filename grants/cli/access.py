@@ -43,7 +43,8 @@ def matrix(env_dir: Path, games: tuple[str, ...], principals: tuple[str, ...], e
     age = snapshot.age(context.engine, known.observed)
     if as_json:
         columns = {who: dict(zip(cells.keys, column, strict=True)) for who, column in cells.columns.items()}
-        say_json({"age_seconds": age, "problem": known.problem, "principals": columns})
+        notes = known.observed.notes
+        say_json({"age_seconds": age, "problem": known.problem, "notes": notes, "principals": columns})
         return
     for who, column in cells.columns.items():
         for key, state in zip(cells.keys, column, strict=True):
@@ -51,6 +52,8 @@ def matrix(env_dir: Path, games: tuple[str, ...], principals: tuple[str, ...], e
                 say(f"{who:<32} {key:<54} {state}")
     counts = ", ".join(f"{number} {state}" for state, number in sorted(cells.counts.items()))
     say(f"{len(cells.keys)} games, {len(cells.columns)} principals: {counts or 'nothing'}. Read {age:.0f} s ago.")
+    for note in known.observed.notes:
+        say(f"Note: {note}", err=True)
     if known.problem:
         say(f"The newest read failed: {known.problem}", err=True)
 
@@ -61,12 +64,15 @@ def matrix(env_dir: Path, games: tuple[str, ...], principals: tuple[str, ...], e
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def why(env_dir: Path, game: str, principal: str, as_json: bool) -> None:
     """Tell whether PRINCIPAL reads GAME (name or key), by which grants, and what is missing; reads the catalog now."""
+    from grants.applying import own_tables
     from grants.observing import snapshot
     from grants.observing.resolver import Resolver
 
     context = AccessContext(env_dir)
     (key,) = keys_of((game,), context.names())
-    observed = snapshot.observe(context.catalog(), desk.schema_of(context.settings.access), time.time(), [key])
+    places = own_tables.places(context.engine, context.paths)
+    schema = desk.schema_of(context.settings.access)
+    observed = snapshot.observe(context.catalog(), schema, time.time(), places, [key])
     verdict = Resolver(observed).verdict(principal, key)
     if as_json:
         needs = [
@@ -142,7 +148,7 @@ def undo(env_dir: Path, operation: str, how: SubmitOptions) -> None:
 
     context = AccessContext(env_dir)
     done = find(context.engine, operation)
-    prepared = desk.prepare_undo(context.engine, context.catalog(), context.settings.access, done)
+    prepared = desk.prepare_undo(context.engine, context.catalog(), context.settings.access, context.paths, done)
     context.submit(prepared, how, how.reason)
 
 
@@ -182,7 +188,7 @@ def export(env_dir: Path, form: Any) -> None:
     schema = desk.schema_of(context.settings.access)
     direct = None
     if form == "terraform":
-        direct = snapshot.observe(context.catalog(), schema, time.time(), {each.key for each in rows}).direct
+        direct = snapshot.observe(context.catalog(), schema, time.time(), {}, {each.key for each in rows}).direct
     say_lines(render_rows(form, rows, schema, direct).removesuffix("\n"))
 
 

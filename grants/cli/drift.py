@@ -37,7 +37,7 @@ def drift(env_dir: Path, act: str | None, chosen: tuple[str, ...], until: str | 
     if until is not None and act != "ignore":
         raise Refused("--until needs --act ignore.")
     context = AccessContext(env_dir)
-    observed = drift_store.read_drift(context.engine, context.catalog(), context.settings.access)
+    observed = drift_store.read_drift(context.engine, context.catalog(), context.settings.access, context.paths)
     if act is None:
         if chosen:
             raise Refused("--finding needs --act.")

@@ -69,7 +69,7 @@ class AccessContext(CommandContext):
 
     def prepared(self, intents: Sequence[AccessIntent]) -> desk.AccessProposal:
         """Read what intents are about, and plan them."""
-        return desk.prepare(self.engine, self.catalog(), self.settings.access, intents)
+        return desk.prepare(self.engine, self.catalog(), self.settings.access, self.paths, intents)
 
     def submit(self, prepared: desk.AccessProposal, how: SubmitOptions, reason: str) -> NoReturn:
         """Show what is planned, submit it if the rules allow it, and follow it; end with the exit code.

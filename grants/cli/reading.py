@@ -1,5 +1,6 @@
 """Reads a game's table as a principal, only by what the catalog hands out to it: the way any reader goes."""
 
+from dataclasses import replace
 from urllib.parse import unquote, urlsplit
 
 from grants.applying import proposals
@@ -21,7 +22,7 @@ def rows(access: Access, paths: Paths, key: str, principal: str, limit: int) -> 
 
     Raises:
         Denied: the principal may not read it; the sentence says what is missing.
-        Refused: there is no such principal, or no table of this game.
+        Refused: there is no such principal, no table of this game, or the catalog's table is another one.
         CatalogUnavailable: the catalog cannot be reached.
     """
     catalog = embedded(access, paths)
@@ -30,6 +31,9 @@ def rows(access: Access, paths: Paths, key: str, principal: str, limit: int) -> 
     if table is None:
         raise Refused(f"The catalog has no table of {key} yet: the controller registers it after its first rows.")
     location = catalog.location(catalog.token_of(principal), table.table_id)
+    other = replace(table, own=paths.table(key).uri, location=location).other
+    if other is not None:
+        raise Refused(other)
     place = located(location if "://" in location else unquote(urlsplit(location).path))
     try:  # by Arrow's own file system: with delta-rs's, threads that read ahead crash or hang the process at its end
         files = files_below(place)

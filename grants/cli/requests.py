@@ -38,7 +38,9 @@ def approve(env_dir: Path, request: str, how: SubmitOptions) -> None:
     """Approve another person's REQUEST: plan it again and apply it."""
     context = AccessContext(env_dir)
     wanted = find(context.engine, request)
-    prepared, intent = approval(context.engine, context.catalog(), context.settings, wanted, context.actor, how.reason)
+    prepared, intent = approval(
+        context.engine, context.catalog(), context.settings, context.paths, wanted, context.actor, how.reason
+    )
     if not how.dry_run:
         approved(context.engine, context.settings, wanted, intent)
     submit_and_wait(context, OperationProposal(intent, desk.lines(prepared)), how)

@@ -33,11 +33,13 @@ def observe(
     catalog: Catalog,
     schema: Securable,
     now: float,
+    places: Mapping[str, str],
     keys: Iterable[str] | None = None,
     directory: Directory | None = None,
 ) -> Observed:
     """Read the tables of games and all that bears on them; with `keys` the assignments of these tables only.
 
+    `places` are the URIs of the games' own tables, by key: a catalog's table that lies elsewhere is not the game's.
     What was not read is not in the snapshot, so nobody takes it for empty. A table that goes meanwhile is left out.
     A `directory` that was just read is not read again.
 
@@ -46,7 +48,7 @@ def observe(
         Denied: it does not let us look.
         NotFound: there is no such catalog or schema.
     """
-    tables = dict(catalog.tables(schema))
+    tables = {key: replace(each, own=places.get(key, "")) for key, each in catalog.tables(schema).items()}
     outer = list(schema.chain())
     direct = {each: catalog.assignments(each) for each in outer}
     owners: dict[Securable, str | None] = {each: catalog.owner(each) for each in outer}
@@ -121,6 +123,7 @@ def as_json(observed: Observed) -> str:
         "groups_of": {name: sorted(groups) for name, groups in observed.directory.groups_of.items()},
         "emulated_groups": observed.directory.emulated_groups,
         "read_at": observed.read_at,
+        "notes": observed.notes,
     }
     return json.dumps(tree, separators=(",", ":"))
 
@@ -144,6 +147,7 @@ def from_json(text: str) -> Observed:
             tree["emulated_groups"],
         ),
         read_at=tree["read_at"],
+        notes=tuple(tree["notes"]),
     )
 
 

@@ -30,6 +30,7 @@ class ChangeSet:
         frozenset()
     )  # is not ours afterwards, though it was or though the changes add it
     brought: frozenset[Cell] = frozenset()  # who gained which read by USE_* alone, with a SELECT from before
+    delta_ids: tuple[tuple[str, str], ...] = ()  # game key → Delta id of the own table, as it was when this was checked
 
     @property
     def is_empty(self) -> bool:

@@ -12,11 +12,12 @@ from grants.planning.entitlements import NO_GAME, AccessIntent, Cell, Entitlemen
 from grants.planning.usage_privileges import idle, readers_by, uses
 from pipeline.errors import Refused
 
-Class = Literal["extra", "missing", "expired", "recreated", "gone", "broader", "writing", "unknown"]
+Class = Literal["other_table", "extra", "missing", "expired", "recreated", "gone", "broader", "writing", "unknown"]
 Act = Literal["adopt", "revert", "ignore", "unignore"]
 """To adopt is to declare what is there; to revert is to restore what was declared."""
 
 CLASSES: Final[Mapping[Class, str]] = {
+    "other_table": "the catalog shows another table than the game's: nothing is granted, reverted or adopted there",
     "extra": "a grant that turnout did not make, or a USE_* of turnout's that no game needs",
     "missing": "a grant of turnout's is missing, or does not suffice to read",
     "expired": "a grant is over but still exists",
@@ -90,7 +91,11 @@ def drift(observed: Observed, managed: ManagedAccess, now: float, ignored: Mappi
     by_cell: dict[Cell, list[Entitlement]] = {}
     for each in managed.entitlements:
         by_cell.setdefault(each.cell, []).append(each)
-    findings = [*_of_entitlements(resolver, managed, by_cell, now), *_of_assignments(resolver, managed, by_cell)]
+    findings = [
+        *_of_other_tables(observed, managed),
+        *_of_entitlements(resolver, managed, by_cell, now),
+        *_of_assignments(resolver, managed, by_cell),
+    ]
     ids = {table.securable: table.table_id for table in observed.tables.values()}
     findings = [_of_whom(resolver, each) for each in findings]
     findings = [replace(each, table_id=ids.get(each.securable, "")) for each in findings]
@@ -140,6 +145,17 @@ def intent(finding: Finding, act: Act, reason: str, ticket: str = "") -> AccessI
     return AccessIntent(who, key, read=read, until=ours.until, reason=reason, ticket=ticket)
 
 
+def _of_other_tables(observed: Observed, managed: ManagedAccess) -> Iterator[Finding]:
+    """Report tables that are not their game's, one finding each; of others' grants there turnout says nothing."""
+    for key, table in observed.tables.items():
+        if table.other is not None:
+            granted = len({each.principal for each in managed.entitlements if each.key == key})
+            sentence = (
+                f"{table.other} turnout granted the game to {granted} principals: who has SELECT reads other rows."
+            )
+            yield Finding("other_table", "", table.securable, (), sentence, ("ignore",))
+
+
 def _of_entitlements(
     resolver: Resolver, managed: ManagedAccess, by_cell: Mapping[Cell, list[Entitlement]], now: float
 ) -> Iterator[Finding]:
@@ -157,7 +173,7 @@ def _of_entitlements(
                 left = [] if live else [*_left_of(resolver, managed, where, who, needed=who in in_force)]
                 if left:
                     yield _expired(resolver, each, tuple(left))
-            else:
+            elif not resolver.observed.is_other(key):
                 yield from _unfulfilled(resolver, each, (*lacks, *use[who]))
 
 
@@ -218,6 +234,8 @@ def _of_assignments(
     entitled = {who for who, _ in by_cell}
     declared = Counter(who for who, _ in by_cell)
     for where, direct in observed.direct.items():
+        if observed.is_other(keys.get(where, "")):
+            continue  # it is another's table, with their grants
         for principal, privileges in direct.items():
             cell = (folded(principal), keys.get(where, ""))
             holder = principal or "A deleted principal"

@@ -4,8 +4,8 @@ Each rule looks at one case and yields a sentence for each thing that is wrong; 
 """
 
 import unicodedata
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from grants.model import BROWSE, EVERYONE, GRANTABLE, SELECT, USE_CATALOG, USE_SCHEMA, Directory, Securable, folded
@@ -51,6 +51,7 @@ class Case:
     directory: Directory
     given: Collection[ManagedGrant]
     everyone_allowed: bool = False  # a policy says that everybody may be granted games
+    others: Mapping[str, str] = field(default_factory=dict)  # games of which the catalog shows another table → why
 
     @property
     def beneficiaries(self) -> frozenset[str]:
@@ -115,6 +116,10 @@ def _only_games(case: Case) -> Iterator[str]:
     for entitlement in case.plan.change_set.made:
         if entitlement.key not in case.inventory:
             yield f"{entitlement.key} is not a registered game. Register it first."
+
+
+def _only_own_tables(case: Case) -> Iterator[str]:
+    yield from (case.others[key] for key in sorted(case.plan.rests_on & case.others.keys()))
 
 
 def _names(case: Case) -> Iterator[str]:
@@ -189,6 +194,6 @@ def _a_reason(case: Case) -> Iterator[str]:
 
 
 RULES: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (
-    _only_grantable, _only_games, _names, _admins_only, _known_people, _never_oneself, _four_eyes, _never_the_executor,
-    _never_everyone, _only_ours_is_taken, _a_reason,
+    _only_grantable, _only_games, _only_own_tables, _names, _admins_only, _known_people, _never_oneself, _four_eyes,
+    _never_the_executor, _never_everyone, _only_ours_is_taken, _a_reason,
 )  # fmt: skip

@@ -49,6 +49,15 @@ class AccessPlan:
         return self.change_set.kept(self.managed)
 
     @property
+    def rests_on(self) -> frozenset[str]:
+        """Games whose own table the catalog must show: what is granted, adopted or reverted there counts for them."""
+        by_intent = {intent.key for intent in self.intents if intent.adopt or intent.revert}
+        added = {
+            change.securable.path[-1] for change in self.changes if change.add and change.securable.type == "table"
+        }
+        return frozenset(by_intent | added | {each.key for each in self.change_set.made}) - {NO_GAME}
+
+    @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do and nothing to keep."""
         return self.change_set.is_empty
@@ -83,6 +92,10 @@ class Cells:
                 self.end(old)
             self.then.setdefault(new.cell, []).append(new)
             self.made.append(new)
+
+    def ended_of(self, cell: Cell) -> list[Entitlement]:
+        """Return those of a cell that were ended."""
+        return [each for each in self.ended if each.cell == cell]
 
     def end(self, old: Entitlement) -> None:
         """End one."""
@@ -132,9 +145,10 @@ def plan(observed: Observed, intents: Sequence[AccessIntent], managed: ManagedAc
                     adopted.add(ManagedGrant(where, who, SELECT))
             elif cell not in cells.then:
                 is_ours = ManagedGrant(where, who, SELECT) in managed.given
-                if is_ours and not held:
+                lost = is_anothers(observed, intent.key, cells.ended_of(cell))  # with its table
+                if is_ours and (lost or not held):
                     vanished.add(ManagedGrant(where, who, SELECT))  # it was revoked outside turnout
-                if intent.revert or is_ours:
+                if intent.revert or (is_ours and not lost):
                     takes = _REVERTED if intent.revert else _TAKEN
                     for spelling, privileges in spelled.of(where, who):
                         for privilege in takes & privileges:
@@ -154,17 +168,34 @@ def assembled(
     adopted: Iterable[ManagedGrant] = (),
     disowned: Iterable[ManagedGrant] = (),
 ) -> AccessPlan:
-    """Return the plan of what is thought through, with all that comes of it."""
+    """Return the plan of what is thought through, with all that comes of it.
+
+    Raises:
+        Refused: it grants, adopts or reverts on a table that is not the game's.
+    """
     changes, after = done.changes, done.resolver
     change_set = ChangeSet(
         changes, tuple(cells.made), tuple(cells.ended), frozenset(adopted), ours_of(changes, managed),
         frozenset(disowned), frozenset(_brought(before, changes)),
     )  # fmt: skip
-    return AccessPlan(
+    planned = AccessPlan(
         intents, change_set, managed, tuple(effects(before, after, changes)),
         tuple(unmoved(before, after, intents, cells.then)), tuple(warnings(before, after, intents, changes)),
         _facts(before, intents, change_set, managed),
     )  # fmt: skip
+    for key in sorted(planned.rests_on & before.observed.tables.keys()):
+        other = before.observed.tables[key].other
+        if other is not None:
+            raise Refused(other)
+    return planned
+
+
+def is_anothers(observed: Observed, key: str, granted: Iterable[Entitlement]) -> bool:
+    """Return whether the catalog shows another table than the game's, and none on which one of these was granted."""
+    table = observed.tables.get(key)
+    if table is None or table.other is None:
+        return False
+    return all(each.table_id != table.table_id for each in granted)
 
 
 def _checked(before: Resolver, intents: Sequence[AccessIntent], now: float) -> tuple[AccessIntent, ...]:
@@ -264,7 +295,11 @@ def _facts(
             for where, names in touched.items()
         },
         "groups": {each: [before.standing(each), *sorted(before.closure(each))] for each in sorted(who)},
-        "tables": {table.key: table.table_id for table in observed.tables.values() if table.securable in touched},
+        "tables": {
+            table.key: [table.table_id, table.location]
+            for table in observed.tables.values()
+            if table.securable in touched
+        },
         "entitlements": sorted(
             f"{each.principal} {each.key} {each.until} {each.table_id}"
             for each in managed.entitlements

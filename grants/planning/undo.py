@@ -10,7 +10,7 @@ from grants.observing.resolver import Resolver
 from grants.observing.verdict import place
 from grants.planning.change_set import ChangeSet, Draft, Spellings
 from grants.planning.entitlements import ManagedAccess, ManagedGrant, added_by, given_by
-from grants.planning.plan import AccessPlan, Cells, Stage, assembled
+from grants.planning.plan import AccessPlan, Cells, Stage, assembled, is_anothers
 from grants.planning.usage_privileges import take
 from pipeline.errors import Refused
 
@@ -70,11 +70,12 @@ def _remove(
     for given in given_by(change, change.add):
         if given.privilege in _USE:
             continue
-        if (who, where.path[-1]) in cells.then:
+        cell = who, where.path[-1]
+        if cell in cells.then:
             yield f"{_what(change, given)} stays: another grant by turnout depends on it."
         elif not before.holds(*given):
             yield f"{_what(change, given)} is already gone."
-        elif given not in managed.given:
+        elif given not in managed.given or is_anothers(before.observed, where.path[-1], cells.ended_of(cell)):
             yield f"{_what(change, given)} stays: turnout no longer manages it."
         else:
             for spelling, privileges in spelled.of(where, who):

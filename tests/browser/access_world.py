@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
+from grants.applying import own_tables
 from grants.catalog import Change
 from grants.catalogs.embedded import Embedded
 from grants.catalogs.people import add
@@ -18,7 +19,7 @@ from pipeline.names import game_key
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from tests.browser.seed import Seeded, heartbeats, seed
-from tests.unit.catalog_world import SCIM, Server, served
+from tests.unit.catalog_world import SCIM, Server, register_own, served
 
 SCHEMA = Securable(("turnout", "games"))
 
@@ -35,7 +36,8 @@ class Catalogued:
 
     def look(self) -> None:
         """Take the snapshot that the pages show, as the controller does."""
-        snapshot.keep(self.store, snapshot.observe(self.catalog, SCHEMA, time.time()))
+        places = own_tables.places(self.store, Paths(self.folder))
+        snapshot.keep(self.store, snapshot.observe(self.catalog, SCHEMA, time.time(), places))
 
     def grant(self, principal: str, name: str, *, add: Sequence[str] = ("SELECT",), remove: Sequence[str] = ()) -> None:
         """Change a grant on a game's table beside turnout."""
@@ -78,8 +80,7 @@ def catalogued(
         store = open_store(read, Paths(folder))
         catalog = Embedded(Rest(server.url, server.token, shared_token=server.token))
         for name in games:
-            where = Securable((*SCHEMA.path, game_key(name)))
-            catalog.register(where, (folder / game_key(name)).as_uri(), [("seq", "long")])
+            register_own(catalog, Paths(folder), SCHEMA, game_key(name))
         for name, groups in people.items():
             add(catalog, name, groups)
         try:

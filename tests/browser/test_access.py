@@ -14,6 +14,7 @@ from grants.applying import ledger, proposals, requests
 from grants.planning.entitlements import AccessIntent
 from pipeline.actor import current_user
 from pipeline.names import game_key
+from pipeline.settings import Paths
 from pipeline.store import audit
 from pipeline.store.database.tables import entitlements
 from pipeline.store.operations import Operation, list_operations, submit
@@ -126,7 +127,7 @@ def test_a_grant_is_seen_when_it_was_observed_and_so_is_its_end(page: Page, worl
 def test_what_is_given_for_a_while_ends_by_itself(page: Page, world: Catalogued) -> None:
     """When its time has come the controller takes it, and the cell that read does not any more."""
     intent = AccessIntent(BOB, game_key("Go"), True, time.time() + 3600, "for an hour", "DATA-7")
-    prepared = proposals.prepare(world.store, world.catalog, world.settings.access, [intent])
+    prepared = proposals.prepare(world.store, world.catalog, world.settings.access, Paths(world.folder), [intent])
     submit(world.store, prepared.to_intent("eve", "for a while"))
     ended(world, BOB)
     why(page, "Go", BOB)

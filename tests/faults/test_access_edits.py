@@ -33,6 +33,7 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen
 from pipeline.store.operations import Operation, TargetsBusy, list_operations, operation, submit
 from tests.faults import figures
+from tests.unit.catalog_world import register_own
 
 ADMINS = 8
 LIVES = 5
@@ -150,7 +151,7 @@ def _submitted(
 ) -> Operation | None:
     while True:
         try:
-            prepared = proposals.prepare(engine, embedded(settings.access, paths), settings.access, intents)
+            prepared = proposals.prepare(engine, embedded(settings.access, paths), settings.access, paths, intents)
             if prepared.plan.is_empty:
                 outcomes.count("nothing to do")
                 return None
@@ -194,7 +195,7 @@ def test_no_edit_is_lost_whoever_is_killed(env: Path, life: int) -> None:
         for name in PEOPLE:
             add(client(), name, [])
         for key in KEYS:
-            client().register(Securable((*schema.path, key)), (env / key).as_uri(), [("seq", "long")])
+            register_own(client(), paths, schema, key)
 
     with running(env) as (catalog, controller):
         tried(populate)

@@ -144,7 +144,7 @@ def test_everybody_is_worked_out_once_for_a_look(world: Catalogued, opening: Ope
 
 def test_what_is_not_known_is_neither_yes_nor_no(world: Catalogued, opening: Opening) -> None:
     """A table whose grants were not read is unknown for everybody, counted, and kept where readers are asked for."""
-    observed = snapshot.observe(world.catalog, SCHEMA, time.time())
+    observed = snapshot.observe(world.catalog, SCHEMA, time.time(), {})
     table = observed.tables[LUDO].securable
     direct = {where: held for where, held in observed.direct.items() if where != table}
     snapshot.keep(world.store, replace(observed, direct=direct))
@@ -439,7 +439,7 @@ def test_drift_is_adopted_reverted_or_left_with_a_reason(world: Catalogued, open
     assert "1 extra: a grant that turnout did not make" in texts(app)
     app.segmented_control(key="drift_act").set_value("ignore").run()
     assert f"extra: analysts · SELECT · {CHESS}" in app.multiselect(key="drift_chosen").options
-    found = drift_store.read_drift(world.store, world.catalog, world.settings.access).findings
+    found = drift_store.read_drift(world.store, world.catalog, world.settings.access, Paths(world.folder)).findings
     (finding,) = [drift_store.id_of(each) for each in found if each.kind == "extra"]
     app.multiselect(key="drift_chosen").set_value([finding])
     app.button(key="preview_drift").click().run()
@@ -474,7 +474,7 @@ def test_what_is_left_over_above_the_tables_can_be_reverted(world: Catalogued, o
     app = opening("access", view="drift")
     app.segmented_control(key="drift_act").set_value("revert").run()
     assert f"extra: {BOB} · USE_SCHEMA · games" in app.multiselect(key="drift_chosen").options
-    found = drift_store.read_drift(world.store, world.catalog, world.settings.access).findings
+    found = drift_store.read_drift(world.store, world.catalog, world.settings.access, Paths(world.folder)).findings
     chosen = [drift_store.id_of(each) for each in found if each.principal == BOB]
     app.multiselect(key="drift_chosen").set_value(chosen[:1])
     app.text_input(key="drift_reason").set_value("left over")

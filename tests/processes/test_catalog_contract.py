@@ -295,7 +295,7 @@ def test_what_we_work_out_is_what_the_catalog_does(world: World, seed: int) -> N
             where = Securable(pick.choice(list(tables.values())).securable.path[:level])
             how = {pick.choice(["add", "add", "remove"]): (privilege,)}
             world.catalog.change(Change(where, pick.choice([*users, inner, outer]), **how))
-        resolver = Resolver(observe(world.catalog, schema_of(table), 0))
+        resolver = Resolver(observe(world.catalog, schema_of(table), 0, {}))
         for user, each in itertools.product(users, tables.values()):
             assert resolver.reading(user).of(each.key) == probed(world, user, each), (user, each.key)
 

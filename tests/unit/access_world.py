@@ -67,7 +67,7 @@ class House:
 
     def do(self, *intents: AccessIntent, actor: str = "eve") -> Operation:
         world = self.world
-        prepared = proposals.prepare(world.engine, self.catalog, world.settings.access, intents)
+        prepared = proposals.prepare(world.engine, self.catalog, world.settings.access, world.paths, intents)
         submit(world.engine, prepared.to_intent(actor, "numbers"))
         return self.finish()
 

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
+import pyarrow as pa
 import requests
 import yaml
+from deltalake import write_deltalake
 
 from grants.catalog import Catalog
 from grants.catalogs.databricks import Databricks
@@ -27,6 +29,8 @@ from grants.catalogs.unity import SCIM as UNITY_SCIM
 from grants.catalogs.unity import Unity
 from grants.catalogs.unity_key import UnityKey
 from grants.model import SELECT, USE_CATALOG, USE_SCHEMA, GameTable, Securable
+from pipeline.delta.opening import create
+from pipeline.settings import Paths
 
 ROOT = Path(__file__).parents[2]
 SCIM = "/api/2.0/preview/scim/v2"
@@ -180,6 +184,22 @@ def register(catalog: Catalog, catalog_name: str, location: str) -> GameTable:
     schema = securable.parent
     assert schema is not None
     return catalog.tables(schema)[securable.path[-1]]
+
+
+def register_own(catalog: Catalog, paths: Paths, schema: Securable, key: str) -> None:
+    """Make a game's own table, empty, and register it as the controller does."""
+    place = paths.table(key)
+    place.make()
+    create(place, pa.schema([("seq", pa.int64())]))
+    catalog.register(Securable((*schema.path, key)), place.uri, [("seq", "long")])
+
+
+def register_other(catalog: Catalog, paths: Paths, schema: Securable, key: str) -> str:
+    """Register a table with other people's rows under a game's name, as a person may by hand; return where it lies."""
+    place = Path(paths.root) / "salaries"
+    write_deltalake(place, pa.table({"salary": [100_000]}))
+    catalog.register(Securable((*schema.path, key)), place.as_uri(), [("salary", "long")])
+    return place.as_uri()
 
 
 @dataclass

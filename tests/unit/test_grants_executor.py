@@ -1,5 +1,6 @@
 """Access as operations, on a real embedded catalog: applied, seen and tried before it is said to be done."""
 
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,7 +30,7 @@ from pipeline.store.audit import changes_of
 from pipeline.store.games import record_seen
 from pipeline.store.operations import Operation, operation, submit
 from pipeline.store.processes.leases import store_time
-from tests.unit.catalog_world import Server, served
+from tests.unit.catalog_world import UC, Server, register_other, register_own, served
 
 CHESS, GO = game_key("Chess"), game_key("Go")
 ANN, BOB = "ann@example.com", "bob@example.com"
@@ -51,7 +52,9 @@ class Desk:
     looks: list[str] = field(default_factory=list)  # each time somebody was to look at the whole catalog
 
     def submit(self, *intents: AccessIntent, actor: str = "eve") -> Operation:
-        prepared = proposals.prepare(self.world.engine, self.catalog, self.world.settings.access, intents)
+        prepared = proposals.prepare(
+            self.world.engine, self.catalog, self.world.settings.access, self.world.paths, intents
+        )
         return submit(self.world.engine, prepared.to_intent(actor, "numbers"))
 
     def finish(self, submitted: Operation, catalog: Catalog | None = None, observe_seconds: float = 5.0) -> Operation:
@@ -78,7 +81,7 @@ def desk(engine: Engine, server: Server, tmp_path: Path) -> Iterator[Desk]:
     record_seen(engine, {CHESS: "Chess", GO: "Go"}, 1)
     catalog = Embedded(Rest(server.url, server.token, shared_token=server.token))
     for key in (CHESS, GO):
-        catalog.register(Securable(("turnout", schema, key)), (tmp_path / key).as_uri(), [("seq", "long")])
+        register_own(catalog, paths, Securable(("turnout", schema)), key)
     for name in (ANN, BOB):
         add(catalog, name, [])
     stop = threading.Event()
@@ -125,7 +128,7 @@ def test_an_undo_takes_back_that_and_no_more(desk: Desk) -> None:
     first = desk.finish(desk.submit(*give((ANN, CHESS))))
     desk.finish(desk.submit(*give((ANN, GO))))
     world = desk.world
-    back = proposals.prepare_undo(world.engine, desk.catalog, world.settings.access, first)
+    back = proposals.prepare_undo(world.engine, desk.catalog, world.settings.access, world.paths, first)
     undone = desk.finish(submit(world.engine, back.to_intent("eve", "wrong game")))
     assert undone.state == "succeeded", undone.outcome
     assert (reads(desk, ANN, CHESS), reads(desk, ANN, GO)) == (False, True)
@@ -176,7 +179,7 @@ def test_who_grants_is_a_user_of_the_catalog(
     add(desk.catalog, BOB, ["readers"])
     access = replace(desk.world.settings.access, catalog="databricks", identities=identities)
     desk.world = replace(desk.world, settings=replace(desk.world.settings, access=access))
-    prepared = proposals.prepare(desk.world.engine, desk.catalog, access, give((ANN, CHESS)))
+    prepared = proposals.prepare(desk.world.engine, desk.catalog, access, desk.world.paths, give((ANN, CHESS)))
 
     def check() -> None:
         intent = prepared.to_intent(actor, "numbers")
@@ -315,7 +318,7 @@ def test_applied_is_not_observed(desk: Desk) -> None:
 
 def left_of(desk: Desk) -> set[tuple[str, tuple[str, ...]]]:
     access = desk.world.settings.access
-    found = drift_store.read_drift(desk.world.engine, desk.catalog, access).findings
+    found = drift_store.read_drift(desk.world.engine, desk.catalog, access, desk.world.paths).findings
     return {(each.kind, each.privileges) for each in found}
 
 
@@ -338,7 +341,7 @@ def test_a_revoke_without_effect_leaves_the_grant_given(
     assert {each.privilege for each in ledger.managed(desk.world.engine).given} == set(left)
     assert left_of(desk) == {("expired", left)}
     access = desk.world.settings.access
-    (found,) = drift_store.read_drift(desk.world.engine, desk.catalog, access).findings
+    (found,) = drift_store.read_drift(desk.world.engine, desk.catalog, access, desk.world.paths).findings
     done = desk.finish(desk.submit(intent_about(found, "revert", "again")))
     assert done.state == "succeeded", done.outcome
     assert all(ANN not in desk.catalog.assignments(each) for each in proposals.schema_of(access).chain())
@@ -362,7 +365,9 @@ def test_an_accepted_revoke_ends_nothing_before_a_read_shows_it(desk: Desk) -> N
 
 def replanned(desk: Desk, submitted: Operation) -> ChangeSet:
     world = desk.world
-    return proposals.replan(world.engine, desk.catalog, world.settings.access, submitted).plan.change_set
+    return proposals.replan(
+        world.engine, desk.catalog, world.settings.access, desk.world.paths, submitted
+    ).plan.change_set
 
 
 def test_a_catalog_that_does_not_enforce_is_found_out(desk: Desk) -> None:
@@ -405,6 +410,93 @@ def test_who_was_let_in_for_somebody_is_told(desk: Desk) -> None:
     assert "1 of them as analysts: the catalog does not know groups and refuses them by name." in (done.outcome or "")
 
 
+def move_elsewhere(desk: Desk, key: str = CHESS) -> str:
+    """Register other people's table under a game's name, as a person may by hand; return where it lies."""
+    schema = proposals.schema_of(desk.world.settings.access)
+    desk.catalog.rest.write("DELETE", f"{UC}/tables/{schema.full_name}.{key}", {})
+    return register_other(desk.catalog, desk.world.paths, schema, key)
+
+
+class Moved(Failing):
+    """A real catalog in which a game's name leads elsewhere from a given change on."""
+
+    def __init__(self, desk: Desk, before: Callable[[Change], bool]) -> None:
+        self.moved = False
+
+        def moves(change: Change) -> None:
+            if not self.moved and before(change):
+                self.moved = True
+                move_elsewhere(desk)
+
+        super().__init__(desk.catalog, moves)
+
+
+@pytest.mark.proves("G263")
+def test_another_table_is_neither_granted_nor_reverted_nor_adopted(desk: Desk) -> None:
+    """Law of access: a game's name in the catalog counts only where it leads to the game's own table."""
+    world = desk.world
+    desk.finish(desk.submit(*give((BOB, CHESS))))
+    place = move_elsewhere(desk)
+    where = Securable((*proposals.schema_of(world.settings.access).path, CHESS))
+    desk.catalog.change(Change(where, ANN, add=("SELECT",)))
+    for intent in (
+        AccessIntent(ANN, CHESS, read=True, reason="numbers"),
+        AccessIntent(ANN, CHESS, read=True, reason="numbers", adopt=True),
+        AccessIntent(ANN, CHESS, read=False, reason="not by hand", revert=True),
+    ):
+        with pytest.raises(Refused, match=place) as refused:
+            desk.submit(intent)
+        assert world.paths.table(CHESS).uri in str(refused.value)
+    (found,) = drift_store.read_drift(world.engine, desk.catalog, world.settings.access, world.paths).findings
+    assert (found.kind, found.acts) == ("other_table", ("ignore",))
+    assert place in found.sentence
+    assert world.paths.table(CHESS).uri in found.sentence
+    done = desk.finish(desk.submit(*take((BOB, CHESS))))
+    assert done.state == "succeeded", done.outcome
+    assert ledger.managed(world.engine) == NOTHING
+    assert desk.catalog.assignments(where) == {ANN: frozenset({"SELECT"})}, "others' grants on their table stay"
+
+
+@pytest.mark.proves("G263")
+def test_a_table_that_is_replaced_after_the_preview_gets_no_grant(desk: Desk) -> None:
+    """The table is looked at again when the operation begins: what a page has shown proves nothing."""
+    submitted = desk.submit(*give((ANN, CHESS)))
+    move_elsewhere(desk)
+    done = desk.finish(submitted)
+    assert done.state == "failed"
+    assert "is another table than the game's" in (done.outcome or "")
+    assert reads(desk, ANN, CHESS) is False
+
+
+@pytest.mark.proves("G263")
+def test_the_folder_of_a_game_with_another_table_in_it_gets_no_grant(desk: Desk) -> None:
+    """No catalog shows a Delta id, so it is read in the game's folder: another one is another table."""
+    submitted = desk.submit(*give((ANN, CHESS)))
+    folder = Path(desk.world.paths.table(CHESS))
+    shutil.rmtree(folder)
+    desk.catalog.rest.write(
+        "DELETE", f"{UC}/tables/{proposals.schema_of(desk.world.settings.access).full_name}.{CHESS}", {}
+    )
+    register_own(desk.catalog, desk.world.paths, proposals.schema_of(desk.world.settings.access), CHESS)
+    assert desk.finish(submitted).state == "failed"
+    assert reads(desk, ANN, CHESS) is False
+    done = desk.finish(desk.submit(*give((ANN, CHESS))))
+    assert done.state == "succeeded", "made again, it is the game's: a new plan has its new id"
+
+
+@pytest.mark.proves("G263")
+@pytest.mark.parametrize("moment", ["catalog", "table"])
+def test_a_grant_on_a_table_replaced_meanwhile_is_revoked_at_once(desk: Desk, moment: str) -> None:
+    """Between check and effect the name may lead elsewhere: what was granted there is revoked before it is recorded."""
+    moving = Moved(desk, lambda change: change.securable.type == moment)
+    done = desk.finish(desk.submit(*give((ANN, CHESS))), moving)
+    assert moving.moved
+    assert done.state == "failed"
+    assert "is another table than the game's" in (done.outcome or "")
+    assert reads(desk, ANN, CHESS) is False
+    assert ledger.held(desk.world.engine) == []
+
+
 @pytest.mark.proves("H8")
 def test_every_change_of_access_is_in_the_audit_log_once(desk: Desk) -> None:
     """H8: one begun and one ended entry per change set, by the person; none is left open."""
@@ -423,7 +515,7 @@ def test_the_audit_log_says_who_was_granted_which_game(desk: Desk) -> None:
     """A grant, a revoke and what takes the grant back name the game, its table and the person, begun and ended."""
     world = desk.world
     given = desk.finish(desk.submit(*give((ANN, CHESS))))
-    back = proposals.prepare_undo(world.engine, desk.catalog, world.settings.access, given)
+    back = proposals.prepare_undo(world.engine, desk.catalog, world.settings.access, world.paths, given)
     desk.finish(submit(world.engine, back.to_intent("eve", "wrong game")))
     desk.finish(desk.submit(*take((BOB, GO))))
     schema = world.settings.access.schema_name

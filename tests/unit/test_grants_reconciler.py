@@ -35,7 +35,9 @@ from pipeline.store.database.tables import entitlements, ignored_drift
 from pipeline.store.fleet import read_fleet
 from pipeline.store.operations import Operation, list_operations, operation, steps, submit
 from tests.unit.access_world import ANN, BOB, CHESS, GO, House
-from tests.unit.catalog_world import SCIM, served
+from tests.unit.catalog_world import SCIM, register_other, served
+
+READING = ("SELECT", "USE_SCHEMA", "USE_CATALOG")
 
 
 def test_tables_of_games_are_registered_as_they_come(house: House) -> None:
@@ -95,7 +97,10 @@ def test_a_table_that_lies_elsewhere_is_told_of(house: House) -> None:
     house.make_table(GO)
     house.rounds()
     assert GO in house.catalog.tables(house.schema)
-    assert CHESS in (snapshot.read(house.world.engine).problem or "")
+    known = snapshot.read(house.world.engine)
+    assert known.problem is None, "the catalog was read"
+    assert known.observed is not None
+    assert any(CHESS in each for each in known.observed.notes)
 
 
 @pytest.mark.usefixtures("_impatient")
@@ -112,7 +117,7 @@ def test_what_has_drifted_is_counted_beside_each_snapshot(house: House) -> None:
     assert second.drift is not None
     assert second.drift["extra"] == 1
     assert (second.access_read_at or 0.0) > (first.access_read_at or 0.0)
-    (found,) = drift_store.read_drift(engine, house.catalog, house.world.settings.access).findings
+    (found,) = drift_store.read_drift(engine, house.catalog, house.world.settings.access, house.world.paths).findings
     drift_store.ignore(engine, house.world.settings, [found], "carl", "known")
     house.rounds()
     third = read_controller_metrics(engine, read_fleet(engine))
@@ -265,7 +270,7 @@ def test_a_refused_expiry_is_one_operation_and_blocks_nothing(house: House) -> N
     house.server.trouble()
     world = house.world
     grant = proposals.prepare(
-        world.engine, house.catalog, world.settings.access, [AccessIntent(ANN, GO, True, None, "again")]
+        world.engine, house.catalog, world.settings.access, world.paths, [AccessIntent(ANN, GO, True, None, "again")]
     )
     asked = submit(world.engine, grant.to_intent("eve", "again"))
     ticked(house, lambda: not operation(world.engine, asked.operation_id).is_open)
@@ -300,6 +305,17 @@ def test_a_reader_reads_what_was_given_and_nothing_else(house: House) -> None:
         rows(access, paths, CHESS, BOB, 5)
 
 
+@pytest.mark.proves("G263")
+def test_rows_of_another_table_are_not_read_as_a_games(house: House) -> None:
+    """`turnout read` prints no row of a table that is not the game's, whatever the catalog allows there."""
+    house.make_table(CHESS)
+    place = register_other(house.catalog, house.world.paths, house.schema, CHESS)
+    for where, privilege in zip(house.catalog.tables(house.schema)[CHESS].securable.chain(), READING, strict=True):
+        house.catalog.change(Change(where, ANN, add=(privilege,)))
+    with pytest.raises(Refused, match=place):
+        rows(house.world.settings.access, house.world.paths, CHESS, ANN, 5)
+
+
 @pytest.mark.proves("G126", "H14")
 def test_a_change_by_hand_is_seen_as_drift_and_not_undone(house: House) -> None:
     """H14: what somebody revokes in the catalog is shown within a round, and not given again by itself."""
@@ -331,17 +347,17 @@ def test_use_that_is_left_over_is_taken_by_a_revert(house: House) -> None:
     house.catalog.change(Change(by_hand, ANN, remove=("SELECT",)))
     house.rounds()
     world = house.world
-    left = drift_store.read_drift(world.engine, house.catalog, world.settings.access).findings
+    left = drift_store.read_drift(world.engine, house.catalog, world.settings.access, world.paths).findings
     assert [(each.kind, each.privileges) for each in left] == [("extra", ("USE_CATALOG",)), ("extra", ("USE_SCHEMA",))]
     house.catalog.change(Change(by_hand, ANN, add=("SELECT",)))
     meant = [intent(each, "revert", "left over") for each in left]
-    needed = proposals.prepare(world.engine, house.catalog, world.settings.access, meant)
+    needed = proposals.prepare(world.engine, house.catalog, world.settings.access, world.paths, meant)
     assert needed.plan.is_empty, "the snapshot that is kept does not know of this grant"
     house.catalog.change(Change(by_hand, ANN, remove=("SELECT",)))
     done = house.do(*meant)
     assert (done.state, done.parameters["games"]) == ("succeeded", []), done.outcome
     assert all(ANN not in house.catalog.assignments(each) for each in house.schema.chain())
-    assert drift_store.read_drift(world.engine, house.catalog, world.settings.access).findings == ()
+    assert drift_store.read_drift(world.engine, house.catalog, world.settings.access, world.paths).findings == ()
 
 
 def test_what_was_ignored_stays_counted(house: House) -> None:
@@ -350,20 +366,20 @@ def test_what_was_ignored_stays_counted(house: House) -> None:
     house.rounds()
     house.catalog.change(Change(Securable((*house.schema.path, CHESS)), BOB, add=("SELECT",)))
     world = house.world
-    (found,) = drift_store.read_drift(world.engine, house.catalog, world.settings.access).findings
+    (found,) = drift_store.read_drift(world.engine, house.catalog, world.settings.access, world.paths).findings
     guarded = replace(world.settings, roles=Roles(access_admins=("eve",)))
     with pytest.raises(Refused, match="access_admin"):
         drift_store.ignore(world.engine, guarded, [found], "mallory", "fine")
     with pytest.raises(Refused, match="reason"):
         drift_store.ignore(world.engine, guarded, [found], "eve", " ")
     drift_store.ignore(world.engine, guarded, [found], "eve", "until the audit")
-    after = drift_store.read_drift(world.engine, house.catalog, world.settings.access)
+    after = drift_store.read_drift(world.engine, house.catalog, world.settings.access, world.paths)
     assert [str(each.ignored).split(", until")[0] for each in after.findings] == ["until the audit (eve"]
     assert after.open == ()
 
 
 def drifted(house: House) -> Drift:
-    return drift_store.read_drift(house.world.engine, house.catalog, house.world.settings.access)
+    return drift_store.read_drift(house.world.engine, house.catalog, house.world.settings.access, house.world.paths)
 
 
 def counted(house: House) -> int:
@@ -461,10 +477,10 @@ def test_a_request_is_done_when_another_one_approves(house: House) -> None:
     intents = [{"principal": ANN, "key": CHESS, "read": True, "reason": "numbers"}]
     submitted = submit_request(world.engine, ANN, intents, "numbers")
     with pytest.raises(Refused, match="approve"):
-        approval(world.engine, house.catalog, guarded, submitted, ANN, "")
+        approval(world.engine, house.catalog, guarded, world.paths, submitted, ANN, "")
     with pytest.raises(Refused, match="access_admin"):
-        approval(world.engine, house.catalog, guarded, submitted, "mallory", "")
-    _, intent = approval(world.engine, house.catalog, guarded, submitted, "eve", "")
+        approval(world.engine, house.catalog, guarded, world.paths, submitted, "mallory", "")
+    _, intent = approval(world.engine, house.catalog, guarded, world.paths, submitted, "eve", "")
     made = approved(world.engine, guarded, submitted, intent)
     house.world = replace(world, settings=guarded)
     house.steward = AccessReconciler(house.world, os.environ)
@@ -481,7 +497,7 @@ def test_an_operation_of_a_rejected_request_does_nothing(house: House) -> None:
     world = house.world
     intents = [{"principal": ANN, "key": CHESS, "read": True, "reason": "numbers"}]
     submitted = submit_request(world.engine, ANN, intents, "numbers")
-    _, intent = approval(world.engine, house.catalog, world.settings, submitted, "eve", "")
+    _, intent = approval(world.engine, house.catalog, world.settings, world.paths, submitted, "eve", "")
     submit(world.engine, intent)
     decide(world.engine, submitted, "rejected", "bob", "no")
     done = house.finish()
@@ -497,7 +513,7 @@ def test_without_the_audit_log_nothing_is_changed_and_all_can_be_read(house: Hou
     house.rounds()
     world = house.world
     prepared = proposals.prepare(
-        world.engine, house.catalog, world.settings.access, [AccessIntent(ANN, CHESS, True, None, "n")]
+        world.engine, house.catalog, world.settings.access, world.paths, [AccessIntent(ANN, CHESS, True, None, "n")]
     )
     with world.engine.begin() as connection:
         connection.execute(text("ALTER TABLE audit RENAME TO audit_away"))
@@ -517,11 +533,15 @@ def test_an_executor_that_may_see_too_little_is_told_of(house: House) -> None:
     for kind, where in (("schemas", house.schema), ("catalogs", Securable(house.schema.path[:1]))):
         house.catalog.rest.write("PATCH", f"/api/2.1/unity-catalog/{kind}/{where.full_name}", {"owner": ANN})
     house.rounds()
-    assert "sees only its own grants" in (snapshot.read(house.world.engine).problem or "")
+    known = snapshot.read(house.world.engine).observed
+    assert known is not None
+    assert "sees only its own grants" in known.notes[0]
     engine = house.world.engine
     assert read_controller_metrics(engine, read_fleet(engine)).drift is None, (
         "what it does not see is not without drift"
     )
     house.catalog.change(Change(house.schema, "turnout-executor", add=("MANAGE",)))
     house.rounds()
-    assert snapshot.read(house.world.engine).problem is None
+    known = snapshot.read(house.world.engine).observed
+    assert known is not None
+    assert known.notes == ()

@@ -52,7 +52,9 @@ class House:
         return max(list_operations(self.world.engine), key=lambda each: each.requested_at)
 
     def intent(self, *intents: AccessIntent) -> Operation:
-        return self.do(proposals.prepare(self.world.engine, self.catalog, self.world.settings.access, intents))
+        return self.do(
+            proposals.prepare(self.world.engine, self.catalog, self.world.settings.access, self.world.paths, intents)
+        )
 
 
 @pytest.fixture
@@ -94,11 +96,13 @@ def test_access_goes_the_whole_way_on_a_real_server(house: House, tmp_path: Path
 
     house.catalog.change(Change(house.table(GO), ann, add=(SELECT,)))
     house.catalog.change(Change(house.table(GO), team, remove=(SELECT,)))
-    drift = drift_store.read_drift(house.world.engine, house.catalog, house.world.settings.access)
+    drift = drift_store.read_drift(house.world.engine, house.catalog, house.world.settings.access, house.world.paths)
     found = {(each.kind, each.principal) for each in drift.findings if each.kind != "broader"}
     assert found == {("extra", ann), ("missing", team)}  # other tests leave SELECT on the whole catalog
 
-    back = house.do(proposals.prepare_undo(house.world.engine, house.catalog, house.world.settings.access, given))
+    back = house.do(
+        proposals.prepare_undo(house.world.engine, house.catalog, house.world.settings.access, house.world.paths, given)
+    )
     assert back.state == "succeeded", back.outcome
     assert not house.catalog.probe(ann, tables[CHESS]).reads
     assert house.catalog.assignments(house.table(GO)) == {ann: {SELECT}}, "what turnout did not give it leaves"
