@@ -61,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 0
     finally:
+        gc.unfreeze()  # else DuckDB prints 30 lines about objects that were never collected
         if given.port is not None:
             _say_what_goes_on(env_dir)
     return 0

@@ -262,3 +262,4 @@ def test_sigterm_ends_it_and_leaves_nothing(dashboard: Dashboard) -> None:
         assert dashboard.process.wait(timeout=60) == 0
     with socket.socket() as again:
         assert again.connect_ex(("127.0.0.1", urlsplit(dashboard.origin).port or 0)) != 0
+    assert "leaked" not in (dashboard.folder / "app.log").read_text("utf-8"), "a library wrote about its own objects"
