@@ -98,6 +98,8 @@ DOWN, STALLED, LATE = "TurnoutStreamDown", "TurnoutStreamStalled", "TurnoutLaten
 UNHEALTHY = _fired("TurnoutFleetUnhealthy", "ticket")
 LATE_SOURCE, BLIND_SOURCE = _fired("TurnoutSourceBacklog"), _fired("TurnoutSourceUnknown", "ticket")
 EVACUATION = _fired("TurnoutEvacuationWaits", cluster_group="a")
+OVERDUE = 'turnout_access_overdue_grants{kind="ingest",instance="i:1"}'
+KEPT = _fired("TurnoutAccessOverdue", "ticket")
 DRIFT, ACCESS_UNKNOWN = _fired("TurnoutAccessDrift", "ticket"), _fired("TurnoutAccessUnknown", "ticket")
 NO_CONTROLLER, STUCK = _fired("TurnoutControllerDown", "ticket"), _fired("TurnoutOperationNeedsPerson", "ticket")
 UNTENDED = _fired("TurnoutMaintenanceOverdue", "ticket")
@@ -351,6 +353,11 @@ SCENARIOS = [
         "games that cannot leave a dead group fire after 5 minutes for that group, and clear",
         [waiting_games(f"{gone(300)} {flat(4, 600)} {gone(900)}"), waiting_games(flat(0, HOUR), "b")],
         {300: [], 555: [], 660: [EVACUATION], 870: [EVACUATION], 960: []},
+    ),
+    Scenario(
+        "grants that are over and not revoked fire after 2 minutes, and clear",
+        [(OVERDUE, f"{flat(0, 300)} {flat(2, 600)} {flat(0, 900)}")],
+        {390: [], 480: [KEPT], 870: [KEPT], 960: []},
     ),
     Scenario(
         "findings of drift fire after 15 minutes, also while one class follows another, and clear",
@@ -608,6 +615,14 @@ OLDEST = "turnout_operations_needs_human_since_timestamp_seconds"
             "TurnoutAccessDrift",
             [drifted(flat(2, HOUR)), drifted(flat(0, HOUR), "gone")],
             "2 of class extra; 2 in all. `turnout grants drift` names them.",
+        ),
+        (
+            "TurnoutAccessOverdue",
+            [(OVERDUE, flat(2, HOUR))],
+            (
+                "2 grants have been over for 5 minutes, and no read of the catalog shows them as revoked. "
+                "`turnout incidents` names who and what."
+            ),
         ),
         (
             "TurnoutSourceBacklog",
