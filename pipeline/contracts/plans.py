@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from pipeline.contracts.policies import CHOICES
 from pipeline.contracts.schemas import FieldPlacement
 from pipeline.lists import first_lines
 from pipeline.names import shown
@@ -91,8 +92,14 @@ def render_plan(plan: RegistrationPlan) -> Iterator[str]:
         count = len(plan.steps) + sum(len(each.steps) for each in plan.with_it)
         yield f" {breaking} of {count} change(s) are breaking, marked by '!': readers or producers must know"
     if count := len(plan.refused):
-        yield f" refused because of {count} change(s): choose other policies, or change the definition"
+        choices = ", ".join(f"{kind}={' or '.join(_others(kind))}" for kind in sorted({e.kind for e in plan.refused}))
+        yield f" refused because of {count} change(s): choose --policy {choices}, or change the definition"
     yield f"plan {plan.hash}"
+
+
+def _others(kind: str) -> Iterator[str]:
+    """Yield the policies by which a kind of change is registered."""
+    yield from (policy for policy in CHOICES[kind] if policy != "refuse")
 
 
 def _changes(plan: RegistrationPlan) -> Iterator[str]:
