@@ -27,7 +27,7 @@ from pipeline.store.processes.leases import store_time
 
 _FIRST_PAUSE: Final = 30.0  # seconds after a first failed try; doubled after each more
 _LONGEST_PAUSE: Final = 3_600.0
-_BUSY_PAUSE: Final = 5.0  # where another operation has the principal
+_BUSY_PAUSE: Final = 2.0  # where another operation has the principal: a hundred expiries of one take minutes
 _RESUMED_AFTER: Final = 600.0  # seconds after which one that a bug of ours stopped is tried again
 _LONGEST_TARGET: Final = 80
 

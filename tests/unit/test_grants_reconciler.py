@@ -247,8 +247,9 @@ def test_an_expiry_outlives_an_outage_of_the_catalog(house: House, monkeypatch: 
 
 
 @pytest.mark.proves("G268")
-def test_a_refused_expiry_is_one_operation_and_blocks_nothing(house: House) -> None:
+def test_a_refused_expiry_is_one_operation_and_blocks_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """An expiry without effect is one operation, however many rounds pass; other games and grants go on."""
+    monkeypatch.setattr("grants.applying.expiries._BUSY_PAUSE", 0.0)
     house.steward._executor._observe_seconds = 0.1
     for key in (CHESS, GO):
         house.make_table(key)
