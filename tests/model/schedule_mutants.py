@@ -346,7 +346,9 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
     "claims end before the commit": Mutant(_claims_end_early, _AT_ONCE),
     "a pass takes what is being read": Mutant(_own_query_takes_what_is_read, _AT_ONCE, ("own query",)),
     "a chunk takes what is being read": Mutant(_chunk_takes_what_is_read, _AT_ONCE),
-    "two threads number commits of one table": Mutant(_without_turns, ("its log has",), ("own query",) * 4),
+    "two threads number commits of one table": Mutant(
+        _without_turns, ("its log has",), ("own query",) * 4, is_rare=True
+    ),
     "compare-and-set removed": Mutant(_no_compare_and_set, _TWICE, ("rival",)),
     "chain check removed": Mutant(_anything_connects, _GONE, ("pause",)),
     "reach off by one": Mutant(_reaches_too_far, _GONE, ("pause",)),
@@ -361,7 +363,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
     "replay does not look at the table": Mutant(_replay_does_not_look, _TWICE, ("replays",)),
     "replays are not counted": Mutant(_replays_are_not_counted, _TWICE, ("replays",)),
     "compaction does not look who was first": Mutant(
-        _compaction_does_not_look, (*_TWICE, *_GONE), (*["compaction"] * 4, "rebuild", "twins")
+        _compaction_does_not_look, (*_TWICE, *_GONE), (*["compaction"] * 4, "rebuild", "twins"), is_rare=True
     ),
     "a chunk begins too late": Mutant(_chunk_begins_too_late, ("stuck", "charged", *_GONE)),
     "the cursor moves before the rows": Mutant(_cursor_before_rows, _GONE),

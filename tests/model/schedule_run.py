@@ -69,7 +69,7 @@ def many(
 ) -> Tally:
     """Run schedules in processes side by side until one fails, all are run or the time is over."""
     tally, end = Tally(), time.monotonic() + seconds
-    if jobs <= 1:
+    if min(jobs, count / _BATCH) <= 1:
         for begin in range(first, first + count, _BATCH):
             tally.add(batch(begin, min(_BATCH, first + count - begin), mutant, focus))
             if tally.failed or time.monotonic() > end:

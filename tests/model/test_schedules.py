@@ -22,7 +22,7 @@ from tests.model.schedule_mutants import MUTANTS
 from tests.model.schedule_patch import Splits
 from tests.model.schedule_world import FIRST, KNOWN, PROFILE, REGISTRY, SECOND, WORLDS, world
 
-SCHEDULES: Final = int(os.environ.get("SCHEDULES", "1000"))
+SCHEDULES: Final = int(os.environ.get("SCHEDULES", "300"))
 LONG_SCHEDULES: Final = 5_000
 FOREIGN_SCHEDULES: Final = 1_500  # all with rows of a foreign registry, which few of the others have
 ROOT: Final = Path(__file__).parents[2]
@@ -143,11 +143,12 @@ def test_every_rare_race_is_found(name: str) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_a_schedule_takes_the_same_course_over_the_real_libraries() -> None:
+@pytest.mark.parametrize(("plain", "foreign"), [(8, 2), pytest.param(25, 4, marks=pytest.mark.long)])
+def test_a_schedule_takes_the_same_course_over_the_real_libraries(plain: int, foreign: int) -> None:
     """The store in memory is as good as delta-rs, Parquet and our own log files, point by point."""
-    done = ran("--compare", "--schedules", "25", "--first", "500")
+    done = ran("--compare", "--schedules", str(plain), "--first", "500")
     assert (done.stdout.strip(), done.returncode) == ("", 0), done.stderr
-    done = ran("--compare", "--schedules", "4", "--first", "500", "--focus", "foreign")
+    done = ran("--compare", "--schedules", str(foreign), "--first", "500", "--focus", "foreign")
     assert (done.stdout.strip(), done.returncode) == ("", 0), done.stderr
 
 
