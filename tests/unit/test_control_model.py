@@ -8,7 +8,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.unit.control_machine import Steering
 from tests.unit.model_settings import settings
 
-SEQUENCES = 12  # a planted bug is seen within six
+SEQUENCES = 8  # a planted bug is seen within six
 
 
 @pytest.mark.timeout(600)

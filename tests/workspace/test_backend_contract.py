@@ -60,7 +60,7 @@ class World:
 
     def backend(self) -> Backend:
         if self.kind == "databricks":
-            return Databricks(self.environment, partial(open_workspace, patience_seconds=2))
+            return Databricks(self.environment, partial(open_workspace, patience_seconds=1))
         self.children.append(Local(self.env / "logs", self._command, os.environ))
         return self.children[-1]
 
