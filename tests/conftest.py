@@ -1,6 +1,7 @@
 """For the tests of all folders: one tuned Spark session of a process, and control stores that are made quickly."""
 
 import os
+import socketserver
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -70,6 +71,14 @@ def _no_power_cut() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _file: None)
         patch.setattr(engine, "_tune_sqlite", tune_without_waiting)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_ends_of_servers() -> Iterator[None]:
+    """Let each server in this process see soon that it is to end: by default it looks twice a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socketserver.BaseServer.serve_forever, "__defaults__", (0.02,))
         yield
 
 

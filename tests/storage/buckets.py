@@ -1,5 +1,6 @@
 """A bucket of an S3 server, and a proxy before it that loses replies, as networks do."""
 
+import atexit
 import http.client
 import multiprocessing
 import threading
@@ -7,6 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
@@ -16,7 +18,8 @@ from typing import Final, Literal
 
 import pytest
 
-from tests.storage.served import served
+from pipeline.demo.object_server import ObjectServer
+from tests.storage.served import KEY, SECRET, reached
 
 Fault = Literal["unsaid", "stored and refused", "refused", "forbidden"]
 """The reply never comes although the request was served; it is an error although it was served; it was not served,
@@ -36,12 +39,22 @@ _HOP: Final = {"connection", "keep-alive", "transfer-encoding", "content-length"
 
 @contextmanager
 def bucket() -> Iterator[str]:
-    """Run an S3 server with an empty bucket, and yield the bucket's URL.
+    """Make an empty bucket on the S3 server of this process's tests, and yield the bucket's URL.
 
     The server is a process of its own: a library may hold the interpreter's lock until the server has answered.
     """
-    with TemporaryDirectory() as folder, served(Path(folder), f"tables-{uuid.uuid4()}") as url:
+    with reached(_server(), f"tables-{uuid.uuid4()}") as url:
         yield url.removesuffix("/prod")
+
+
+@lru_cache(maxsize=1)
+def _server() -> ObjectServer:
+    """Start the server that all buckets share, until this process ends: a start takes half a second."""
+    folder = TemporaryDirectory()
+    server = ObjectServer.start(Path(folder.name), KEY, SECRET)
+    atexit.register(folder.cleanup)
+    atexit.register(server.stop)
+    return server
 
 
 class _Patient(ThreadingHTTPServer):

@@ -470,8 +470,11 @@ def test_a_driver_says_with_its_heartbeats_from_where_it_reads(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("how", ["stop requested", "run ended", "run forgotten", "run of another group"])
-def test_a_driver_ends_in_order_where_its_run_is_not_wanted(tmp_path: Path, how: str) -> None:
+def test_a_driver_ends_in_order_where_its_run_is_not_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
     """Law: the control store alone stops a driver, as no signal reaches a job: also one whose run was given up."""
+    monkeypatch.setattr(wiring, "_LOOP_SECONDS", 0.02)
     settings, paths = load(tmp_path, {"TURNOUT_METRICS__HEARTBEAT_SECONDS": "0.5"})
     engine = open_store(settings, paths)
     run_id = begin_run(engine, "a")
