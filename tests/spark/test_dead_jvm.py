@@ -28,7 +28,7 @@ with ActiveGames(pathlib.Path(sys.argv[1]), "shared").track(["calm", "killer"]):
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("way", ["frame", "rdd"])
+@pytest.mark.parametrize("way", ["frame", pytest.param("rdd", marks=pytest.mark.long)])
 @pytest.mark.proves("G94")
 def test_a_dead_jvm_is_a_dead_driver(tmp_path: Path, way: str) -> None:
     """Where Spark itself dies in a pass, the games in hand stay named, although the driver's Python goes on."""

@@ -1,7 +1,8 @@
 import json
 import sys
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import pytest
 from click.testing import CliRunner
@@ -9,28 +10,47 @@ from click.testing import CliRunner
 from pipeline.cli.main import cli, main
 from tests.spark.demo_world import last_line, turnout
 
-EVENTS = 15_000
+
+class Run(NamedTuple):
+    """One bounded run of the demo."""
+
+    source: str
+    events: int
+    games: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.source}-{self.events}"
+
+
+FEW: Final = Run("kafka", 3_000, 10)
+MANY: Final = (Run("kafka", 15_000, 40), Run("delta", 15_000, 40))
+BAD: Final = 0.02
 
 pytestmark = pytest.mark.timeout(420)  # several cold sessions in one test
 
 
-@pytest.fixture(scope="module", params=[pytest.param("delta", marks=pytest.mark.long), "kafka"])
-def first(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+@pytest.fixture(
+    scope="module", params=[FEW, *(pytest.param(each, marks=pytest.mark.long) for each in MANY)], ids=attrgetter("name")
+)
+def first(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path, dict[str, Any]]:
     """Run the demo; by a real broker in each test run, as the tests of this folder read a landing table."""
+    run: Run = request.param
     env = tmp_path_factory.mktemp("demo") / "env with a space"
-    options = ("--events", str(EVENTS), "--games", "40", "--versions", "5", "--bad-share", "0.01", "--hostile")
-    done = turnout("demo", "--once", "--json", "--source", request.param, "--env-dir", str(env), *options)
+    amounts = ("--events", str(run.events), "--games", str(run.games), "--versions", "5", "--bad-share", str(BAD))
+    options = ("--source", run.source, "--env-dir", str(env), *amounts, "--hostile")
+    done = turnout("demo", "--once", "--json", *options)
     assert done.returncode == 0, done.stderr
-    return env, last_line(done)
+    return run, env, last_line(done)
 
 
-def test_the_bounded_run_loses_doubles_and_misroutes_nothing(first: tuple[Path, dict[str, Any]]) -> None:
-    """The first promise: 15,000 events of 40 games in 5 schema versions, 1 % of them bad, and the books balance."""
-    _, result = first
-    assert {"events": EVENTS, "bronze_rows": EVENTS, "versions": 5}.items() <= result.items()
+def test_the_bounded_run_loses_doubles_and_misroutes_nothing(first: tuple[Run, Path, dict[str, Any]]) -> None:
+    """The first promise: events of many games in 5 schema versions, 2 % of them bad, and the books balance."""
+    run, _, result = first
+    assert {"events": run.events, "bronze_rows": run.events, "versions": 5}.items() <= result.items()
     assert tuple(result[name] for name in ("lost", "duplicated", "misrouted", "pending")) == (0, 0, 0, 0)
-    assert result["landed"] + result["quarantined"] == EVENTS
-    assert 75 < result["quarantined"] < 225
+    assert result["landed"] + result["quarantined"] == run.events
+    assert BAD / 2 < result["quarantined"] / run.events < BAD * 1.5
     assert set(result["by_reason"]) == {
         *("malformed_wrapper", "invalid_name", "unknown_game", "unknown_schema", "empty_payload", "malformed_payload")
     }
@@ -38,10 +58,10 @@ def test_the_bounded_run_loses_doubles_and_misroutes_nothing(first: tuple[Path, 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("first", ["delta"], indirect=True)
-def test_a_second_bounded_run_adds_only_the_new_events(first: tuple[Path, dict[str, Any]]) -> None:
+@pytest.mark.parametrize("first", MANY[1:], indirect=True, ids=attrgetter("name"))
+def test_a_second_bounded_run_adds_only_the_new_events(first: tuple[Run, Path, dict[str, Any]]) -> None:
     """Everything goes on where it stopped: nothing is read twice, and sequence numbers continue."""
-    env, before = first
+    _, env, before = first
     done = turnout(
         *("demo", "--once", "--json", "--env-dir", str(env)),
         *("--events", "5000", "--games", "40", "--versions", "6", "--hostile"),
@@ -52,14 +72,14 @@ def test_a_second_bounded_run_adds_only_the_new_events(first: tuple[Path, dict[s
     assert tuple(after[name] for name in ("lost", "duplicated", "misrouted", "pending")) == (0, 0, 0, 0)
 
 
-def test_paths_and_verify_speak_json_on_their_last_line(first: tuple[Path, dict[str, Any]]) -> None:
+def test_paths_and_verify_speak_json_on_their_last_line(first: tuple[Run, Path, dict[str, Any]]) -> None:
     """Scripts rely on these: where the tables are, and whether they add up."""
-    env, _ = first
+    run, env, _ = first
     paths, proof = (
         json.loads(CliRunner().invoke(cli, [*words, "--json", "--env-dir", str(env)]).stdout.splitlines()[-1])
         for words in (["paths"], ["verify", "--complete"])
     )
-    assert len(paths["games"]) == 40
+    assert len(paths["games"]) == run.games
     assert all((Path(table) / "_delta_log").is_dir() for table in [paths["bronze"], *paths["games"].values()])
     assert proof["ok"] is True
 

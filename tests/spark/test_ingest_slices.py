@@ -68,7 +68,6 @@ STEPS: dict[str, Callable[[Ingest, pytest.MonkeyPatch], None]] = {
     "before reporting": die_before_reporting,
     "between reports": die_between_reports,
 }
-_STEP, *_OTHER_STEPS = STEPS
 
 
 def require_complete(world: World, rows: int) -> None:
@@ -81,7 +80,8 @@ def require_complete(world: World, rows: int) -> None:
     assert refused.num_rows == balance.totals.quarantined
 
 
-@pytest.mark.parametrize("step", [_STEP, *(pytest.param(each, marks=pytest.mark.long) for each in _OTHER_STEPS)])
+@pytest.mark.long
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.proves("G20")
 def test_a_cut_batch_that_is_killed_lands_once(world: World, step: str) -> None:
     """Laws L1 and L5: all of its seqs are committed at once or none, also when the repetition cuts it otherwise."""

@@ -107,14 +107,8 @@ def flow_refused(world: World) -> None:
             world.ingest()
 
 
-@pytest.mark.parametrize(
-    "also",
-    [
-        "store and checkpoint",
-        pytest.param("store", marks=pytest.mark.long),
-        pytest.param("checkpoint", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("also", ["store and checkpoint", "store", "checkpoint"])
 @pytest.mark.proves("G23")
 def test_each_witness_of_the_lost_rows_is_enough(world: World, also: str) -> None:
     """Law L1: also with the store or the checkpoint restored with it, as far as something newer is left to tell."""
