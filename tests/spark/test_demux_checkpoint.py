@@ -137,7 +137,13 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
+ALWAYS = ("A9 folder", "A13 garbled", "A16")
+"""Damages that the ordinary run has Spark meet; `tests/tables/test_streams_checkpoint.py` has all of them."""
+
+
+@pytest.mark.parametrize(
+    "damage", [each if each in ALWAYS else pytest.param(each, marks=pytest.mark.long) for each in DAMAGE]
+)
 @pytest.mark.proves("A9", "A13", "A14", "A15", "A16", "A17", "G59")
 def test_damage_of_a_groups_checkpoint_costs_no_row_and_doubles_none(copied: World, damage: str) -> None:
     """A9, A13 to A17, laws L3 and L7: the group starts as if nothing had been, and a second start adds nothing."""
