@@ -71,7 +71,7 @@ def findings(page: Page) -> list[str]:
     ]
 
 
-ALWAYS: Final = ("fleet", "game")
+ALWAYS: Final = ("game",)
 """Pages that the ordinary suite examines; it has few seconds for all of them."""
 
 

@@ -43,7 +43,9 @@ def page(browser: Browser, address: str) -> Iterator[Page]:
         yield empty
 
 
-@pytest.mark.parametrize(("place", "name"), [("groups", "Chess"), ("repairs", "Go")])
+@pytest.mark.parametrize(
+    ("place", "name"), [("groups", "Chess"), pytest.param("repairs", "Go", marks=pytest.mark.long)]
+)
 def test_an_exact_name_and_enter_choose_that_game(page: Page, place: str, name: str) -> None:
     """Of all games that a typed text fits, Enter takes the one with that very name, and no other with it."""
     page.goto(f"/{place}")
@@ -53,7 +55,14 @@ def test_an_exact_name_and_enter_choose_that_game(page: Page, place: str, name: 
     assert f"games={game_key(name)}" in page.url
 
 
-@pytest.mark.parametrize(("typed", "principal"), [("etl", "etl"), ("ANN", "ann"), ("bob@example.com",) * 2])
+@pytest.mark.parametrize(
+    ("typed", "principal"),
+    [
+        ("ANN", "ann"),
+        pytest.param("etl", "etl", marks=pytest.mark.long),
+        pytest.param(*("bob@example.com",) * 2, marks=pytest.mark.long),
+    ],
+)
 def test_an_exact_name_and_enter_choose_that_principal(page: Page, typed: str, principal: str) -> None:
     """An exact name in whatever case, and Enter, take that principal, whatever its kind and state, no longer name."""
     page.goto("/access?view=change&do=take")

@@ -63,7 +63,7 @@ def test_hostile_names_do_nothing(page: Page) -> None:
     assert page.locator('a[href^="javascript"]').count() == 0
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["dark", pytest.param("light", marks=pytest.mark.long)])
 def test_screenshots(browser: Browser, address: str, scheme: str) -> None:
     """The page draws to the end in both themes; the screenshots are kept for people."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)

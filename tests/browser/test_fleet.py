@@ -131,7 +131,7 @@ def test_a_refresh_replaces_no_chart_and_keeps_the_place(page: Page) -> None:
     assert page.locator('[data-seen="before"]').count() == marked
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["dark", pytest.param("light", marks=pytest.mark.long)])
 def test_screenshots(browser: Browser, address: str, scheme: str) -> None:
     """The page draws to the end in both themes, also on a narrow screen, without sideways scroll; kept for people."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
