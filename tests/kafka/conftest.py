@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.demo import broker as broker_module
 from pipeline.demo.broker import Broker
+from pipeline.ingest.sources import topic_backlog
 from pipeline.kafka import records
 
 # Kafka's default for the buffer is 128 MB: half of the broker's heap.
@@ -20,7 +21,8 @@ HAS_RIGHTS = (
 def _quick_looks() -> Iterator[None]:
     """Let a look at another offset not wait for the client's second between two fetches: a bisection has many looks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(records._SMALL_FETCH, "fetch.queue.backoff.ms", 10)
+        for options in (records._SMALL_FETCH, topic_backlog._SMALL_FETCH):
+            patch.setitem(options, "fetch.queue.backoff.ms", 10)
         yield
 
 
