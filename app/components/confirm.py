@@ -13,7 +13,7 @@ import streamlit as st
 from app import formatting
 from app.components import group_cards
 from app.look import parts, style, tokens
-from app.state import control_queries, previews, services
+from app.state import control_queries, identity, previews, services
 from app.state.previews import Preview
 from app.state.services import Environment
 from pipeline.control.gate import level
@@ -90,6 +90,7 @@ def draw_confirmation(environment: Environment, place: str, items: Items | None 
 
     @st.dialog(_title(kept), width=_WIDE, position="right", on_dismiss=partial(drop, place))
     def drawer() -> None:
+        identity.rerun_where_another_acts()
         now: _Offer | None = st.session_state.get(_slot(place))
         if now is None:
             st.rerun()  # it was dropped: only a run of the whole page closes the drawer
@@ -177,8 +178,7 @@ def _draw_preview(environment: Environment, place: str, preview: Preview) -> Non
                 disabled=disabled_reason is not None,
             )
             st.form_submit_button("Cancel", key=f"dropped_{place}", on_click=drop, args=(place,), type="tertiary")
-    if disabled_reason is not None:
-        st.caption(formatting.escaped(disabled_reason))
+    st.caption(formatting.escaped(disabled_reason or f"Submitted as {formatting.shown(services.actor(), 60)}."))
 
 
 def _disabled_reason(environment: Environment, preview: Preview) -> str | None:

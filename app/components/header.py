@@ -68,6 +68,7 @@ def keep_drawing(draw: Callable[[Environment], None], at_least_seconds: float = 
     environment = environment_or_stop()
 
     def draw_now() -> None:
+        identity.rerun_where_another_acts()
         with links.written_at_once():
             draw(environment_or_stop())
 

@@ -24,6 +24,7 @@ from listeners.sample import STATUSES, Lane, StreamState
 from listeners.totals import (
     ControllerMetrics,
     FleetProblems,
+    GameTotals,
     GroupTotals,
     IngestTotals,
     MetricsSnapshot,
@@ -113,7 +114,7 @@ class Bridge(Collector):
         samples = self._processes.fresh(now - self._row_limit) if self._is_up(self._tables[1].newest()) else []
         newest = {STREAM_BATCH.name: self._counting.newest_at, PROCESS_SAMPLE.name: self._processes.newest_at}
         return Known(
-            self._snapshot(store, samples),
+            self._snapshot(store, None if read is None else read.value.fleet, samples),
             {(each.kind, each.name): each.own for each in samples},
             {each.place: self._readings(each) for each in self._places},
             {table: at for table, at in newest.items() if at is not None},
@@ -128,8 +129,11 @@ class Bridge(Collector):
         if self._engine is not None:
             self._engine.dispose()
 
-    def _snapshot(self, store: "Reading[_Store] | None", samples: Sequence[ProcessSample]) -> MetricsSnapshot:
-        groups = {each.name: each.group for each in samples if each.group is not None}
+    def _snapshot(
+        self, store: "Reading[_Store] | None", last: Fleet | None, samples: Sequence[ProcessSample]
+    ) -> MetricsSnapshot:
+        """Return all that is known; `last` is the fleet as it was last read, however long ago."""
+        groups = {each.name: each.group for each in samples if each.group is not None and _exists(each.name, last)}
         queries = {name: totals for each in samples for name, totals in each.queries.items()}
         ingest = next((each.ingest for each in samples if each.kind == "ingest"), None)
         states, fleet, controller = None, None, None
@@ -140,6 +144,8 @@ class Bridge(Collector):
             ingest = _newest_commit(seen, ingest)
             fleet, controller = _problems(seen, store.at), store.value.controller
         games = self._counting.games
+        if states is None and last is not None:
+            games = _as_last_shown(games, last)
         return MetricsSnapshot(games, states, groups, queries, ingest, SelfCounts(), fleet, controller)
 
     def _late(self, fleet: Fleet, samples: Sequence[ProcessSample]) -> Mapping[tuple[str, str], bool]:
@@ -200,6 +206,23 @@ def _state(row: GameRow) -> StreamState | None:
         said.last_commit_at, said.backlog_age_seconds, said.rows_per_second, said.latency_p95_seconds,
         said.rows_total, said.rejects_total, said.last_error, said.updated_at,
     )  # fmt: skip
+
+
+def _exists(group: str, last: Fleet | None) -> bool:
+    return last is None or group in last.groups
+
+
+def _as_last_shown(games: Mapping[str, GameTotals], last: Fleet) -> dict[str, GameTotals]:
+    """Return the games that the last reading of the store showed, with their groups then, and those it did not know.
+
+    Without the store nobody retires, moves or removes anything: what was hidden, such as a retired game, stays hidden.
+    """
+    states = {row.game_key: _state(row) for row in last.rows}
+    found = {key: totals for key, totals in games.items() if key not in states}
+    for key, state in states.items():
+        if state is not None and key in games:
+            found[key] = replace(games[key], group=state.group)
+    return found
 
 
 def _beating(fleet: Fleet, groups: Mapping[str, GroupTotals], limit: float) -> dict[str, GroupTotals]:

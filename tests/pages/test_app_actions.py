@@ -3,14 +3,14 @@
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from sqlalchemy import Engine, delete, insert, update
 from streamlit.testing.v1 import AppTest
 
 from app.components import cards
-from app.gate import Person
+from app.gate import PERSON_HEADER, Person, seal
 from app.state import control_queries, identity, previews, services
 from app.state.services import Environment
 from pipeline.control.capabilities import read_facts
@@ -28,6 +28,8 @@ from pipeline.store.operations import Intent, change, list_operations
 from pipeline.store.operations import submit as submit_store
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
 from tests.unit.app_world import KEY, ROOT, Opening, again, choose, drawn_alive, fill, name_roles, sign_in, texts
+
+WHO_ACTS: Final = identity.person  # which the tests' pages replace
 
 
 @pytest.fixture
@@ -274,6 +276,33 @@ def test_in_a_workspace_no_roles_let_nobody_act(
     name_roles(tmp_path, operators=["Ann@Example.com"])
     assert services.permitted(environment, None) == "ann@example.com"
     assert previews.submit(environment, pause).actor == "ann@example.com"
+
+
+@pytest.mark.proves("G275")
+def test_a_connection_that_comes_back_as_another_person_ends_the_tab(
+    store: Engine, opening: Opening, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ann's preview and reason are gone when her tab's connection is Bob's: his click submits nothing of hers."""
+    monkeypatch.setattr(identity, "person", WHO_ACTS)
+    name_roles(tmp_path, movers=["ann@example.com", "bob@example.com"])
+    connect(monkeypatch, "ann@example.com")
+    app = fill(staged_pause(opening), reason="a deploy")
+    assert "Submitted as ann" in texts(app)
+    connect(monkeypatch, "bob@example.com")
+    app.button(key=f"ask_game_{KEY['Chess']}").click().run()
+    assert list_operations(store) == []
+    sentence = "ann@example.com opened this tab, and its connection is bob@example.com's now."
+    assert [each.value.startswith(sentence) for each in app.text] == [True]
+    assert not app.button
+    connect(monkeypatch, "ann@example.com")
+    assert not again(app).button, "it stays so until it is loaded anew"
+    assert opening("game", game=KEY["Chess"]).button, "another tab is another matter"
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let the connection of every tab be a person's, as the gate seals it."""
+    headers = dict(seal([], Person(name, by_platform=True), "https://app"))
+    monkeypatch.setattr(identity, "_sealed", lambda: [headers[PERSON_HEADER.lower().encode()].decode()])
 
 
 def test_a_page_that_nobody_is_known_to_look_at_says_one_sentence(

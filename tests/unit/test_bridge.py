@@ -6,11 +6,14 @@ import threading
 import time
 import urllib.error
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 from prometheus_client import CollectorRegistry, generate_latest
+from sqlalchemy import update
 
 from listeners.bridge.counting import LATE_SECONDS
 from listeners.metrics_schema import PROCESS_SAMPLE, STREAM_BATCH
@@ -19,6 +22,7 @@ from pipeline.bridge.serving import _patience, serve
 from pipeline.errors import Refused
 from pipeline.health.liveness import heartbeat_limit
 from pipeline.settings import Paths, Settings
+from pipeline.store.database import tables
 from tests.unit.bridge_world import GROUP, HOSTILE, BridgeWorld, Scrape, parsed, scrape, until
 
 OWN_TIMES = {"turnout_group_heartbeat_timestamp_seconds", "turnout_ingest_last_commit_timestamp_seconds"}
@@ -28,7 +32,10 @@ OF_EACH = {
     "turnout_metrics_flush_failures_total",
 }  # fmt: skip
 """Series without labels, which a scrape tells apart by the target's."""
-OF_STORE = ("turnout_fleet_", "turnout_controller_", "turnout_operations_", "turnout_maintenance_", "turnout_source_")
+OF_STORE = (
+    "turnout_fleet_", "turnout_controller_", "turnout_operations_", "turnout_maintenance_", "turnout_source_",
+    "turnout_access_",
+)  # fmt: skip
 """The fleet as ingest judges it; here no ingest runs."""
 
 
@@ -131,6 +138,36 @@ def test_an_old_reading_shows_nothing_old(world: BridgeWorld, watched: Watched) 
     watched.bridge._place_limit = 0.0
     gone = watched.bridge.known(time.time())
     assert (gone.own, gone.snapshot.states, gone.snapshot.fleet, gone.are_passes_known) == ({}, None, None, False)
+
+
+def test_without_the_store_what_it_hid_stays_hidden(world: BridgeWorld, watched: Watched) -> None:
+    """A retired game and a removed group do not come back when the store is away for longer than a reading counts."""
+    world.work()
+    until(lambda: not len(world.group._outbox), "the results are not published")
+    with world.engine.begin() as connection:
+        one = tables.games.c.game_key == "go"
+        connection.execute(update(tables.games).where(one).values(retired_at=time.time(), group_name=None))
+    world.beat()
+    until(lambda: games_of(watched) == {"chess", HOSTILE}, "the store is never read")
+    until(lambda: bool(watched.scrape()) and len(watched.bridge._counting.games) == 3, "no pass is read")
+    until(lambda: watched.bridge.known(time.time()).snapshot.groups.keys() == {GROUP}, "no sample is read")
+    watched.bridge._store._newest = older(watched.bridge)
+    known = watched.bridge.known(time.time()).snapshot
+    assert known.states is None, "the store is away"
+    assert known.games.keys() == {"chess", HOSTILE}
+    value, *times = older(watched.bridge)
+    watched.bridge._store._newest = (replace(value, fleet=replace(value.fleet, groups=())), *times)
+    assert watched.bridge.known(time.time()).snapshot.groups == {}
+
+
+def games_of(watched: Watched) -> set[str]:
+    return {dict(labels)["game"] for name, labels in watched.drivers() if name == "turnout_stream_rows_total"}
+
+
+def older(bridge: Bridge) -> Any:
+    """Return the last reading of the store as if it were a minute old."""
+    value, at, began = bridge._store._newest or (None, 0.0, 0.0)
+    return value, at - 60, began - 60
 
 
 def test_a_place_that_hangs_keeps_no_scrape(world: BridgeWorld, watched: Watched) -> None:
