@@ -35,7 +35,7 @@ STEERS = {
     "move", "start", "stop", "retire", "restore", "isolate", "create a group", "change a group", "remove a group",
     "set a priority", "stop the environment",
 }  # fmt: skip
-ACCESS = {"access", "decide about a request", "ignore drift", "add a user"}
+ACCESS = {"access", "decide about a request", "ignore drift", "stop ignoring drift", "add a user"}
 
 
 def may(had: Roles, actor: str, act: str) -> bool:
