@@ -74,8 +74,8 @@ def test_who_is_not_named_sees_one_sentence(app: DeployedApp, headers: Sent) -> 
     """Without one name from the proxy nothing is shown, and neither the process's user nor a second name stands in."""
     for path in ("/", "/?token=x", "/_stcore/host-config", "/_stcore/metrics"):
         answer = request(app.origin, path, [HOST, *headers])
-        assert (answer.status, answer.body) == (403, STRANGER)
-    assert shake_hands(app.origin, [HOST, ("Origin", OWN), *headers]).status == 403
+        assert (answer.status, answer.body) == (401, STRANGER)
+    assert shake_hands(app.origin, [HOST, ("Origin", OWN), *headers]).status == 401
 
 
 @pytest.mark.proves("G174")
