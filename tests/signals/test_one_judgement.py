@@ -19,7 +19,7 @@ from listeners.sample import LATENCY_EDGES_SECONDS, STATUSES, StreamState
 from tests.signals.histories import START, History, Running, World, world
 from tests.signals.surfaces import SHARES, check_window, compare, scrape
 
-FEW, MANY, BATCH = 70, 10_000, 50
+FEW, MANY, BATCH = 40, 10_000, 50
 TICKS: Final = (3, 10)
 _MINUTE: Final = 60.0
 _MICROSECONDS: Final = 0.001  # the tables round to one

@@ -168,7 +168,7 @@ def test_a_killed_rebuild_leaves_a_whole_table(world: World, arm: Callable[[int]
     assert is_clean(world.verify(), landed=6, quarantined=2, pending=0, stale_twins=0)
 
 
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.proves("G154")
 def test_a_rebuild_that_is_killed_for_real_leaves_a_whole_table(world: World, tmp_path: Path, number: int) -> None:
     """The same with SIGKILL of its process, before the switch and after."""

@@ -130,7 +130,7 @@ def test_a_replay_killed_half_way_twice_publishes_each_row_once(
     assert len(world.rows()) == len(set(world.rows())) == 5
 
 
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.proves("G151")
 def test_a_replay_that_is_killed_for_real_goes_on_where_it_was(world: World, tmp_path: Path, number: int) -> None:
     """A29 with SIGKILL of its process, before its commit and after."""

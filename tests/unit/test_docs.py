@@ -181,12 +181,11 @@ def raised(tree: ast.AST) -> Iterator[str]:
 
 def test_what_docstrings_say_is_raised_exists() -> None:
     """An exception that was renamed is renamed where callers read of it."""
-    trees = {
-        path: ast.parse(path.read_text("utf-8")) for package in PACKAGES for path in (ROOT / package).rglob("*.py")
-    }
-    ours = {node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    texts = {path: path.read_text("utf-8") for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+    ours = {name for text in texts.values() for name in re.findall(r"^ *class (\w+)", text, re.MULTILINE)}
     wrong = []
-    for path, tree in trees.items():
+    for path in (path for path, text in texts.items() if "Raises:" in text):
+        tree = ast.parse(texts[path])
         imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
         known = ours | set(dir(builtins)) | {each.asname or each.name for node in imports for each in node.names}
         wrong += [f"{path.relative_to(ROOT)}: {name}" for name in raised(tree) if name not in known]
