@@ -234,9 +234,8 @@ class Gate:
         own, person = self._identity.origin(headers), self._identity.person(headers)
         answer = self._answer(scope, headers, own)
         if answer is not None or own is None or person is None:
-            refusal = PlainTextResponse(
-                self._identity.unauthenticated, 401
-            )  # of 403 Streamlit says that CORS is to blame
+            # Of status 403 Streamlit's page says that CORS is to blame.
+            refusal = PlainTextResponse(self._identity.unauthenticated, 401)
             await (answer or refusal)(scope, receive, guarded)
             return
         await self._app({**scope, "headers": seal(scope["headers"], person, own)}, receive, guarded)
