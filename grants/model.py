@@ -111,6 +111,13 @@ class Directory:
     principals: Mapping[str, Principal] = field(default_factory=dict)  # folded name → it
     groups_of: Mapping[str, frozenset[str]] = field(default_factory=dict)  # folded name → folded names of its groups
     emulated_groups: bool = False  # the catalog knows no groups; these are kept beside it
+    ambiguous: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Folded name → the spellings of the several principals that share it; none of them is in `principals`."""
+    doubtful: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Folded name → folded ambiguous names of groups, of which it is in one or several: it is not known in which."""
+    hidden: frozenset[str] = frozenset()  # folded names of groups whose members the catalog did not show
+    is_whole: bool = True  # False: it lists a workspace's principals, and others of the account may hold grants
+    is_read: bool = True  # False: it could not be read, so nothing is known of anyone
 
 
 @dataclass(frozen=True, slots=True)

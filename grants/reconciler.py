@@ -22,7 +22,7 @@ from grants.applying.operation import ACCESS
 from grants.applying.table_registration import register_missing
 from grants.catalog import Catalog, CatalogUnavailable
 from grants.catalogs.opening import open_catalog
-from grants.model import MANAGE, folded
+from grants.model import MANAGE, Directory, folded
 from grants.observing import snapshot
 from grants.observing.resolver import Resolver
 from pipeline.control.operations.definition import ControlContext, OperationDefinition
@@ -119,9 +119,12 @@ class AccessReconciler:
         if not blind:
             drift_store.end_ignored(context.engine, observed, found)
         drift = None if blind else found.open_counts
-        snapshot.keep(context.engine, replace(observed, notes=(*refused, *blind)), None, drift)
+        notes = (*refused, *blind, *_unsure(observed.directory))
+        snapshot.keep(context.engine, replace(observed, notes=notes), None, drift)
         if groups := groups_of(context.settings.roles):
-            members.keep(context.engine, {each: _active_in(Resolver(observed), each) for each in groups})
+            resolver = Resolver(observed)
+            shown = [each for each in groups if not _is_unsure(resolver, each)]  # of others the last look ages
+            members.keep(context.engine, {each: _active_in(resolver, each) for each in shown})
 
     def _report(self, problem: str | None) -> None:
         if problem is not None and problem != self._problem:
@@ -135,6 +138,23 @@ def _active_in(resolver: Resolver, group: str) -> list[str]:
     """Return who is in a group, directly or not, and can act."""
     inside = [resolver.name(each) for each in resolver.members({folded(group)}) if each != folded(group)]
     return [each for each in inside if resolver.standing(each) == "active"]
+
+
+def _is_unsure(resolver: Resolver, group: str) -> bool:
+    return folded(group) in resolver.hidden or resolver.is_ambiguous(group)
+
+
+def _unsure(directory: Directory) -> Iterator[str]:
+    """Report what the directory leaves open."""
+    for names in directory.ambiguous.values():
+        some = " and ".join(map(repr, names))
+        yield f"{some} share a name, but for its case: turnout grants them nothing. Rename one of them."
+    if directory.hidden:
+        some = ", ".join(sorted(directory.hidden)[:3])
+        yield (
+            f"The directory shows no members of {len(directory.hidden)} groups, such as {some}: who is in them is not "
+            "known. Give turnout's principal the right to see the members of groups."
+        )
 
 
 def _blind(resolver: Resolver, executor: str) -> Iterator[str]:

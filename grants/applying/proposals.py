@@ -11,8 +11,8 @@ from typing import Any, Final
 from sqlalchemy import Engine
 
 from grants.applying import ledger, own_tables
-from grants.catalog import Catalog, Change
-from grants.model import Observed, Securable, folded
+from grants.catalog import Catalog, CatalogUnavailable, Change
+from grants.model import Directory, Observed, Securable, folded
 from grants.observing import snapshot
 from grants.observing.resolver import Resolver
 from grants.planning import guardrails
@@ -128,7 +128,9 @@ def prepare(
             )
     everything = any(intent.key == NO_GAME for intent in intents)  # whether nobody needs it is decided by all tables
     keys = None if everything else [intent.key for intent in intents]
-    observed = _observe_games(engine, catalog, access, paths, now, keys)
+    gives = any(intent.read or intent.revert for intent in intents)
+    directory = None if gives else _directory_if_read(catalog)
+    observed = _observe_games(engine, catalog, access, paths, now, keys, directory)
     return _identified(
         paths, AccessProposal(tuple(intents), plan(observed, intents, ledger.managed(engine), now), observed)
     )
@@ -166,7 +168,13 @@ def _identified(paths: Paths, prepared: AccessProposal) -> AccessProposal:
 
 
 def _observe_games(
-    engine: Engine, catalog: Catalog, access: Access, paths: Paths, now: float, keys: Sequence[str] | None
+    engine: Engine,
+    catalog: Catalog,
+    access: Access,
+    paths: Paths,
+    now: float,
+    keys: Sequence[str] | None,
+    directory: Directory | None = None,
 ) -> Observed:
     """Read the tables of these games again, with None of all; the others are in it as they were read a short while ago.
 
@@ -177,8 +185,16 @@ def _observe_games(
     kept = None if keys is None else snapshot.read(engine).observed
     places = own_tables.places(engine, paths)
     if kept is None or kept.schema != schema or now - kept.read_at > _FRESH_SECONDS:
-        return snapshot.observe(catalog, schema, now, places)
-    return snapshot.with_fresh(kept, snapshot.observe(catalog, schema, now, places, keys))
+        return snapshot.observe(catalog, schema, now, places, directory=directory)
+    return snapshot.with_fresh(kept, snapshot.observe(catalog, schema, now, places, keys, directory))
+
+
+def _directory_if_read(catalog: Catalog) -> Directory:
+    """Return the catalog's directory, without which turnout revokes too, but no USE_*."""
+    try:
+        return catalog.directory()
+    except (CatalogUnavailable, Refused):
+        return Directory(is_read=False)
 
 
 def replan(
@@ -215,7 +231,8 @@ def require_permitted(
         principal = prepared.observed.directory.principals.get(folded(name))
         # who has the embedded catalog's folder may act as all its users; none of them is a person of another system
         is_known = settings.access.catalog == "embedded" or (principal is not None and principal.kind != "group")
-        return Person(name, resolver.closure(name), may(roles, actor, Role.ACCESS_ADMIN), is_known)
+        closure, is_admin = resolver.closure(name), may(roles, actor, Role.ACCESS_ADMIN)
+        return Person(name, closure, is_admin, is_known, resolver.maybe(name).keys() - closure.keys())
 
     requester = by.parameters.get("requested_by")
     guardrails.require_allowed(

@@ -1,16 +1,15 @@
 """The client of a Databricks workspace, and of what speaks like one."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from grants.catalog import Change, Kind, Probe
 from grants.catalogs import unity_rest
 from grants.catalogs.rest import Rest, listed, text_of
 from grants.catalogs.warehouse import Warehouse
 from grants.model import EVERYONE, Directory, GameTable, Principal, PrincipalKind, Securable, folded
-from pipeline.errors import Refused
 
 SCIM: Final = "/api/2.0/preview/scim/v2"
 
@@ -21,6 +20,8 @@ class Databricks:
     With a `warehouse`, changes are SQL statements there, in the name of whose token that has; without, requests to the
     catalog. With a `prober`, reads are tried as that one principal, on a warehouse.
     """
+
+    shows_all: ClassVar = False  # whether the directory has all principals of the account, with all members of groups
 
     def __init__(
         self, rest: Rest, *, warehouse: Warehouse | None = None, prober: tuple[str, Warehouse] | None = None
@@ -64,7 +65,21 @@ class Databricks:
             for each in self._rest.resources(f"{SCIM}/Groups")
             if (each.get("meta") or {}).get("resourceType") != "WorkspaceGroup"
         ]
-        return _directory([*users, *services, *groups])
+        entries = [*users, *services, *groups]
+        return _directory(entries) if self.shows_all else self._in_part(entries)
+
+    def _in_part(self, entries: "list[_Entry]") -> Directory:
+        """Return the directory of what was listed, with the groups whose members the catalog may not have shown.
+
+        turnout asks for a group that has a member for sure, one of its own: where such a group shows none, none does.
+        """
+        mine = {text_of(each, "value") for each in listed(self._rest.read(f"{SCIM}/Me"), "groups")}
+        own = [each for each in entries if each.scim_id in mine]
+        is_blind = any(not each.members for each in own)
+        groups = [each for each in entries if each.principal.kind == "group"]
+        hidden = [each for each in groups if is_blind or (not own and not each.members)]
+        names = frozenset(folded(each.principal.name) for each in hidden)
+        return replace(_directory(entries), hidden=names, is_whole=False)
 
     def change(self, change: Change) -> None:
         """Apply one change. Idempotent."""
@@ -107,17 +122,25 @@ class _Entry:
 
 def _directory(entries: Iterable[_Entry]) -> Directory:
     by_id = {each.scim_id: each for each in entries}
-    principals = {folded(each.principal.name): each.principal for each in by_id.values()}
-    if len(principals) != len(by_id):
-        counts = Counter(folded(each.principal.name) for each in by_id.values())
-        doubles = ", ".join(repr(name) for name, count in counts.items() if count > 1)
-        raise Refused(f"Several principals share a name: {doubles}. Rename them: a grant could mean either.")
+    named: dict[str, list[Principal]] = {}
+    for each in by_id.values():
+        named.setdefault(folded(each.principal.name), []).append(each.principal)
+    ambiguous = {name: tuple(sorted(each.name for each in same)) for name, same in named.items() if len(same) > 1}
     groups_of: dict[str, set[str]] = {}
+    doubtful: dict[str, set[str]] = {}
     for group in by_id.values():
+        parent = folded(group.principal.name)
         for member in group.members:
             if member in by_id:  # a member that is in no list has been deleted meanwhile
-                groups_of.setdefault(folded(by_id[member].principal.name), set()).add(folded(group.principal.name))
+                name = folded(by_id[member].principal.name)
+                kept = doubtful if {name, parent} & ambiguous.keys() else groups_of
+                kept.setdefault(name, set()).add(parent)
     return Directory(
-        principals={folded(EVERYONE): Principal(EVERYONE, "group"), **principals},
+        principals={
+            folded(EVERYONE): Principal(EVERYONE, "group"),
+            **{name: same[0] for name, same in named.items() if len(same) == 1},
+        },
         groups_of={name: frozenset(groups) for name, groups in groups_of.items()},
+        ambiguous=ambiguous,
+        doubtful={name: frozenset(groups) for name, groups in doubtful.items()},
     )

@@ -17,6 +17,8 @@ _PROBE_SECONDS: Final = 60
 class Embedded(Databricks):
     """The catalog of a laptop."""
 
+    shows_all = True
+
     def __init__(self, rest: Rest) -> None:
         super().__init__(rest)
         self.rest = rest

@@ -33,6 +33,7 @@ class Unity:
         self._rest, self._members, self._key = rest, members, key
         self._seen: Final[set[str]] = set()  # folded names of the caller and all who were seen with a grant
         self._known: Mapping[str, Principal] = {}  # the users as last read, by folded name
+        self._ambiguous: Mapping[str, tuple[str, ...]] = {}  # active users that differ in case only, by folded name
 
     @property
     def kind(self) -> Kind:
@@ -74,11 +75,11 @@ class Unity:
         """Return the server's users, those of them that stand for groups, and who the file says is in which.
 
         Raises:
-            Refused: names of users differ only in casing, the server's list leaves out users, or it keeps no grants.
+            Refused: the server's list leaves out users, or it keeps no grants.
         """
         self._seen.add(folded(self.executor))
         users = self._users()
-        missing = sorted(self._seen - users.keys())
+        missing = sorted(self._seen - users.keys() - self._ambiguous.keys())
         if missing:
             raise Refused(
                 f"The server's list of users omits {missing[0]!r}: it does so where users share "
@@ -88,7 +89,8 @@ class Unity:
         emulated = {*groups, folded(EVERYONE)}
         kinds: dict[str, PrincipalKind] = {name: "group" if name in emulated else "user" for name in users}
         principals = {name: replace(each, kind=kinds[name]) for name, each in users.items()}
-        return Directory(principals, self._members.groups_of(), emulated_groups=True)
+        groups_of = self._members.groups_of()
+        return Directory(principals, groups_of, emulated_groups=True, ambiguous=self._ambiguous)
 
     def change(self, change: Change) -> None:
         """Apply one change. Idempotent."""
@@ -150,10 +152,10 @@ class Unity:
         for each in self._rest.shown(f"{SCIM}/Users"):
             name = _email(each)
             by_name[folded(name)].append(_principal(name, each))
-        doubles = [each.name for same in by_name.values() if sum(each.active for each in same) > 1 for each in same]
-        if doubles:
-            raise Refused(f"Users differ only in case: {', '.join(map(repr, doubles))}. Delete all but one of each.")
-        self._known = {name: max(same, key=lambda each: each.active) for name, same in by_name.items()}
+        active = {name: tuple(sorted(each.name for each in same if each.active)) for name, same in by_name.items()}
+        self._ambiguous = {name: spellings for name, spellings in active.items() if len(spellings) > 1}
+        sole = {name: same for name, same in by_name.items() if name not in self._ambiguous}
+        self._known = {name: max(same, key=lambda each: each.active) for name, same in sole.items()}
         return self._known
 
 

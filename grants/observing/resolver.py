@@ -8,10 +8,12 @@ Where groups are emulated the catalog does not put together what a principal and
 must have all three.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from grants.model import (
@@ -36,6 +38,7 @@ _EVERYONE: Final = folded(EVERYONE)
 _NOBODY: Final[frozenset[tuple[Securable, str, str]]] = frozenset()
 _NO_KEYS: Final[frozenset[str]] = frozenset()
 _SELECTS: Final = (SELECT, ALL_PRIVILEGES)
+_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # of a service principal
 
 Chains = Mapping[str, tuple[str, ...]]
 """Whose grants count for a principal: folded name → the shortest chain of groups to it."""
@@ -72,6 +75,7 @@ class Resolver:
         self._managing: Final[dict[str, set[str]]] = defaultdict(set)
         self._unreported: Final[set[str]] = set()  # games of whose tables not everything was read
         self._closures: Final[dict[str, Chains]] = {}
+        self._maybes: Final[dict[str, Chains]] = {}
         self._readings: Final[dict[str, Reading]] = {}
         for key, table in observed.tables.items():
             self._index(key, table)
@@ -93,10 +97,18 @@ class Resolver:
 
     def standing(self, principal: str) -> Standing:
         """Return whether a principal exists and may do anything at all."""
-        known = self.observed.directory.principals.get(folded(principal))
-        if known is None:
-            return "active" if folded(principal) == _EVERYONE else "gone"
-        return "active" if known.active else "inactive"
+        directory = self.observed.directory
+        known = directory.principals.get(folded(principal))
+        if known is not None:
+            return "active" if known.active else "inactive"
+        if folded(principal) == _EVERYONE:
+            return "active"
+        is_told = directory.is_read and directory.is_whole and folded(principal) not in directory.ambiguous
+        return "gone" if is_told or not principal else "unknown"
+
+    def is_ambiguous(self, principal: str) -> bool:
+        """Return whether several principals share a name, but for its case."""
+        return folded(principal) in self.observed.directory.ambiguous
 
     def name(self, principal: str) -> str:
         """Return a principal's name as the directory spells it, or as it came."""
@@ -121,23 +133,50 @@ class Resolver:
         """Return all whose grants count for a principal, be it only by themselves."""
         start = folded(principal)
         if start not in self._closures:
-            groups_of = self.observed.directory.groups_of
-            chains: dict[str, tuple[str, ...]] = {start: ()}
-            waiting = [start]
-            for each in waiting:  # grows while it is read; who was met once is not met again, so circles end
-                parents = sorted(groups_of.get(each, ()))
-                for group in [*parents, *([_EVERYONE] if each == start else [])]:
-                    if group not in chains:
-                        chains[group] = (*chains[each], group)
-                        waiting.append(group)
-            self._closures[start] = chains
+            self._closures[start] = self._chains(start, self.observed.directory.groups_of, ())
         return self._closures[start]
 
-    def members(self, principals: AbstractSet[str]) -> Iterator[str]:
-        """Yield the folded names of all that these folded names count for, themselves first."""
+    def maybe(self, principal: str) -> Chains:
+        """Return `closure` with the groups of which nobody knows whether the principal is a member."""
+        start, doubtful = folded(principal), self.observed.directory.doubtful
+        if not (self.hidden or doubtful) or start == _EVERYONE:
+            return self.closure(start)
+        if start not in self._maybes:
+            groups_of = self.observed.directory.groups_of
+            more = {each: groups_of.get(each, _NO_KEYS) | groups for each, groups in doubtful.items()}
+            self._maybes[start] = self._chains(start, {**groups_of, **more}, sorted(self.hidden - {start}))
+        return self._maybes[start]
+
+    @cached_property
+    def hidden(self) -> frozenset[str]:
+        """The groups, by folded name, whose members are not known.
+
+        Where the directory is not whole, those are also the groups that it does not list and that hold a grant.
+        """
+        directory = self.observed.directory
+        if directory.is_whole:
+            return directory.hidden
+        holders = {who for granted in self._granted.values() for who in granted}
+        unlisted = {each for each in holders if self.standing(each) == "unknown" and _is_group(each)}
+        return directory.hidden | (unlisted - directory.ambiguous.keys())
+
+    def _chains(self, start: str, groups_of: Mapping[str, frozenset[str]], hidden: Iterable[str]) -> Chains:
+        chains: dict[str, tuple[str, ...]] = {start: ()}
+        waiting = [start]
+        for each in waiting:  # grows while it is read; who was met once is not met again, so circles end
+            parents = sorted(groups_of.get(each, ()))
+            for group in [*parents, *([_EVERYONE, *hidden] if each == start else [])]:
+                if group not in chains:
+                    chains[group] = (*chains[each], group)
+                    waiting.append(group)
+        return chains
+
+    def members(self, principals: AbstractSet[str], *, maybe: bool = False) -> Iterator[str]:
+        """Yield the folded names of all that these folded names count for, themselves first; with `maybe` may count."""
+        closure = self.maybe if maybe else self.closure
         yield from sorted(principals)
         for each in self.observed.directory.principals:
-            if each not in principals and not principals.isdisjoint(self.closure(each)):
+            if each not in principals and not principals.isdisjoint(closure(each)):
                 yield each
 
     def verdict(self, principal: str, key: str) -> AccessVerdict:
@@ -147,11 +186,20 @@ class Resolver:
             Refused: the catalog has no table of that game.
         """
         table = self.table(key)
-        return best([self._verdict(principal, table, chains) for chains in self._parts(principal)])
+        known = best([self._verdict(principal, table, chains) for chains in self._parts(principal)])
+        chains = self.maybe(principal)
+        if known.reads is not False or known.standing != "active" or chains is self.closure(principal):
+            return known
+        widest = best([self._verdict(principal, table, some) for some in self._parts(principal, chains)])
+        if widest.reads is False:
+            return known
+        by = {name: None for need in widest.needs for way in need.ways for name in way.groups}
+        groups = [name for name in by if folded(name) not in self.closure(principal)]
+        return replace(known, maybe_in=tuple(groups) or tuple(map(self.name, sorted(chains.keys() - {_EVERYONE}))))
 
-    def _parts(self, principal: str) -> list[Chains]:
+    def _parts(self, principal: str, chains: Chains | None = None) -> list[Chains]:
         """Return whose grants count together: all at once, or each by itself, the nearest first."""
-        chains = self.closure(principal)
+        chains = self.closure(principal) if chains is None else chains
         if not self.apart:
             return [chains]
         who = folded(principal)
@@ -185,7 +233,10 @@ class Resolver:
         who = folded(principal)
         if who not in self._readings:
             reading_of, could = Reading(), _NO_KEYS
-            if self.standing(who) == "active":
+            if self.standing(who) == "unknown":
+                reach = self.reach(who)
+                reading_of = Reading(unknown=reach.reads | reach.unknown)
+            elif self.standing(who) == "active":
                 reading_of = self.reach(who)
                 could = _NO_KEYS.union(*map(self._could_read, self._parts(who))) - reading_of.reads - reading_of.unknown
             self._readings[who] = Reading(reading_of.reads, reading_of.unknown, could)
@@ -193,7 +244,15 @@ class Resolver:
 
     def reach(self, principal: str, without: AbstractSet[Holding] = _NOBODY) -> Reading:
         """Return what a principal would read if they exist and are active, and if some USE_* were not there."""
-        parts = [self._reach(chains, without) for chains in self._parts(principal)]
+        reading = self._reach_together(self._parts(principal), without)
+        chains = self.maybe(principal)
+        if chains is self.closure(principal):
+            return reading
+        wide = self._reach_together(self._parts(principal, chains), without)
+        return Reading(reading.reads, (reading.unknown | wide.reads | wide.unknown) - reading.reads)
+
+    def _reach_together(self, some: Iterable[Chains], without: AbstractSet[Holding]) -> Reading:
+        parts = [self._reach(chains, without) for chains in some]
         reads = _NO_KEYS.union(*(each.reads for each in parts))
         return Reading(reads, _NO_KEYS.union(*(each.unknown for each in parts)) - reads)
 
@@ -332,6 +391,11 @@ class Resolver:
             for holder in chains:
                 for privilege in sorted(granted.get(holder, frozenset()) - KNOWN):
                     yield Unknown(where, self.name(holder), privilege)
+
+
+def _is_group(name: str) -> bool:
+    """Return whether a name that no directory lists may be a group's: it is neither an address nor an id."""
+    return "@" not in name and _ID.fullmatch(name) is None
 
 
 def _by_folded(direct: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:

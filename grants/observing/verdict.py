@@ -6,7 +6,8 @@ from typing import Final, Literal
 
 from grants.model import Securable
 
-Standing = Literal["active", "inactive", "gone"]
+Standing = Literal["active", "inactive", "gone", "unknown"]
+"""`unknown`: the directory does not list it and need not, could not be read, or has several of that name."""
 
 OWNERSHIP: Final = "ownership"
 """What stands for a privilege that an owner has."""
@@ -71,13 +72,16 @@ class AccessVerdict:
     has_row_filter: bool = False
     masked_columns: tuple[str, ...] = ()
     apart: bool = False  # the catalog knows no groups: it lets in a group's own user, not its members
+    maybe_in: tuple[str, ...] = ()  # groups by which it may read: whether it is a member is not known
 
     @property
     def reads(self) -> bool | None:
         """Whether it reads; None where something that is needed to tell was not read."""
-        if self.standing != "active":
+        if self.standing in {"inactive", "gone"}:
             return False
-        return every(need.met for need in self.needs)
+        reads = every(need.met for need in self.needs)
+        is_open = (self.standing == "unknown" and reads is True) or (self.maybe_in and reads is False)
+        return None if is_open else reads
 
     @property
     def badges(self) -> tuple[str, ...]:
@@ -129,6 +133,11 @@ def _main(verdict: AccessVerdict) -> str:
         return f"{who} does not read {key}: it is not active."
     if verdict.reads:
         return f"{who} reads {key}: {', '.join(need.ways[0].words for need in verdict.needs)}."
+    if verdict.reads is None and verdict.standing == "unknown":
+        return f"It is unknown whether {who} reads {key}: the directory does not tell who that is."
+    if verdict.reads is None and verdict.maybe_in:
+        groups = " and ".join(verdict.maybe_in)
+        return f"It is unknown whether {who} reads {key}: the directory does not show whether it is in {groups}."
     if verdict.reads is None:
         unread = dict.fromkeys(place(each) for need in verdict.needs if need.met is None for each in need.unread)
         return f"It is unknown whether {who} reads {key}: grants and owner of {' and '.join(unread)} were not read."

@@ -12,7 +12,9 @@ from grants.planning.entitlements import NO_GAME, AccessIntent, Cell, Entitlemen
 from grants.planning.usage_privileges import idle, readers_by, uses
 from pipeline.errors import Refused
 
-Class = Literal["other_table", "extra", "missing", "expired", "recreated", "gone", "broader", "writing", "unknown"]
+Class = Literal[
+    "other_table", "extra", "missing", "expired", "recreated", "gone", "unclear", "broader", "writing", "unknown"
+]
 Act = Literal["adopt", "revert", "ignore", "unignore"]
 """To adopt is to declare what is there; to revert is to restore what was declared."""
 
@@ -23,6 +25,7 @@ CLASSES: Final[Mapping[Class, str]] = {
     "expired": "a grant is over but still exists",
     "recreated": "a table was recreated and lost its grants",
     "gone": "a principal with a grant is missing from the directory, or inactive",
+    "unclear": "a principal with a grant is not known in this workspace, or shares its name: turnout takes nothing",
     "broader": "a grant above the tables, or of all privileges, exceeds what was declared",
     "writing": "a principal may write to tables of games in an object store, where only turnout may",
     "unknown": "a privilege whose effect turnout does not know",
@@ -167,12 +170,14 @@ def _of_entitlements(
         lacks = [SELECT] if key not in selected[who] and where in resolver.observed.direct else []
         live = [each for each in entitlements if not each.is_over(now)]
         for each in entitlements:
-            if resolver.standing(who) != "active":
+            if resolver.standing(who) in {"inactive", "gone"}:
                 yield _gone(resolver, each)
             elif each.is_over(now):
                 left = [] if live else [*_left_of(resolver, managed, where, who, needed=who in in_force)]
                 if left:
                     yield _expired(resolver, each, tuple(left))
+            elif resolver.standing(who) == "unknown":
+                yield _unclear(resolver, each.principal, where, (SELECT,))
             elif not resolver.observed.is_other(key):
                 yield from _unfulfilled(resolver, each, (*lacks, *use[who]))
 
@@ -246,6 +251,10 @@ def _of_assignments(
                 if cell not in by_cell and (where in keys or cell[0] not in entitled):
                     yield _gone_holder(principal, where, privileges, is_table=where in keys)
                 continue
+            if resolver.standing(principal) == "unknown":
+                if cell not in by_cell and (where in keys or cell[0] not in entitled):
+                    yield _unclear(resolver, principal, where, tuple(sorted(privileges)))
+                continue
             yield from _broader(resolver, principal, where, privileges, declared[cell[0]])
             if where in keys and SELECT in privileges and cell not in by_cell:
                 sentence = f"{principal} has SELECT on {place(where)}, and turnout knows no grant of it."
@@ -254,6 +263,17 @@ def _of_assignments(
     for given in managed.given:
         if given.principal not in entitled and (given.privilege, given.securable) in above and resolver.holds(*given):
             yield from _left_over(resolver, given)
+
+
+def _unclear(resolver: Resolver, principal: str, where: Securable, rights: tuple[str, ...]) -> Finding:
+    if resolver.is_ambiguous(principal):
+        why = "several principals share that name, but for its case. Rename one of them."
+    elif resolver.observed.directory.is_read:
+        why = "is not known in this workspace: who reads by it is not known. Assign it to the workspace to see it."
+    else:
+        why = "the directory could not be read."
+    sentence = f"{principal} holds {' and '.join(rights)} on {place(where)}: {why}"
+    return Finding("unclear", principal, where, rights, sentence, ("ignore",))
 
 
 def _gone_holder(principal: str, where: Securable, privileges: frozenset[str], *, is_table: bool) -> Finding:

@@ -75,7 +75,7 @@ def warnings(
     for intent in intents:
         by_principal[folded(intent.principal), intent.read].append(intent)
     for (who, gives), requested in sorted(by_principal.items()):
-        yield from _about_giving(before, who, requested) if gives else _about_taking(after, who, requested)
+        yield from _about_giving(before, who, requested) if gives else _about_taking(before, after, who, requested)
     above = {where for _, where in uses(before.observed)}
     for change in changes:
         if change.remove and change.securable in above:
@@ -89,6 +89,8 @@ def _about_giving(before: Resolver, who: str, requested: Sequence[AccessIntent])
         yield f"{known.name} is a user: prefer a group, so that members can change without new grants."
     if before.apart and known is not None and known.kind == "group":
         yield f"The catalog does not know groups: it admits {known.name} itself, and refuses its members by name."
+    if who in before.hidden:
+        yield f"The directory does not show who is in {before.name(who)}: who gains by it is not known."
     if who == folded(EVERYONE):
         yield f"{EVERYONE} means everybody: every user will read {len(requested)} of these games."
     reads = before.reading(who).reads
@@ -99,7 +101,9 @@ def _about_giving(before: Resolver, who: str, requested: Sequence[AccessIntent])
         yield f"{before.name(who)} already reads {len(covered)} of these games: {covered[0].key} by {ways[0].words}."
 
 
-def _about_taking(after: Resolver, who: str, requested: Sequence[AccessIntent]) -> Iterator[str]:
+def _about_taking(before: Resolver, after: Resolver, who: str, requested: Sequence[AccessIntent]) -> Iterator[str]:
+    if who in before.hidden:
+        yield f"The directory does not show who is in {after.name(who)}: who loses by it is not known."
     could = [intent for intent in requested if intent.key in after.reading(who).could]
     if could:
         way = after.verdict(who, could[0].key).granting[0]

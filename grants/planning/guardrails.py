@@ -32,10 +32,15 @@ class Person:
     closure: Collection[str]  # folded names of themselves and of all groups they are in: `Resolver.closure`
     is_admin: bool
     is_known: bool  # which principal they are, so that it shows whether something is for them
+    maybe: Collection[str] = ()  # folded names of groups of which it is not known whether they are in: `Resolver.maybe`
 
     def is_one_of(self, principals: Collection[str]) -> bool:
         """Return whether some of these folded names are theirs, or of a group they are in."""
         return any(folded(each) in principals for each in (self.name, *self.closure))
+
+    def may_be_in(self, principals: Collection[str]) -> list[str]:
+        """Return of which of these folded names it is not known whether they are a member."""
+        return sorted({each for each in principals if each in self.maybe} - set(self.closure))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +154,8 @@ def _known_people(case: Case) -> Iterator[str]:
 def _never_oneself(case: Case) -> Iterator[str]:
     if case.approver is None and case.actor.is_one_of(case.beneficiaries):
         yield f"{case.actor.name} may not grant to themselves or their own groups; ask another admin to approve."
+    elif case.approver is None and (unknown := case.actor.may_be_in(case.beneficiaries)):
+        yield _unseen(case.actor, unknown)
 
 
 def _four_eyes(case: Case) -> Iterator[str]:
@@ -161,6 +168,15 @@ def _four_eyes(case: Case) -> Iterator[str]:
         yield f"{approver.name} may not approve their own request; ask another admin."
     if approver.is_one_of(case.beneficiaries - {_EVERYONE}):
         yield f"{approver.name} may not approve access for themselves or their own groups; ask another admin."
+    elif unknown := approver.may_be_in(case.beneficiaries - {_EVERYONE}):
+        yield _unseen(approver, unknown)
+
+
+def _unseen(person: Person, groups: list[str]) -> str:
+    return (
+        f"The directory does not show who is in {' and '.join(groups)}, so it is unknown whether {person.name} gains. "
+        "Give turnout's principal the right to see the members of groups."
+    )
 
 
 def _admins_only(case: Case) -> Iterator[str]:

@@ -151,6 +151,8 @@ def plan(observed: Observed, intents: Sequence[AccessIntent], managed: ManagedAc
                 if intent.revert or (is_ours and not lost):
                     takes = _REVERTED if intent.revert else _TAKEN
                     for spelling, privileges in spelled.of(where, who):
+                        if spelling != intent.principal and before.is_ambiguous(who):
+                            continue  # another principal's, who got nothing from turnout
                         for privilege in takes & privileges:
                             draft.remove(where, spelling, privilege)
     give(draft, before, {intent.principal for intent in requested if intent.read})
@@ -222,10 +224,15 @@ def _checked(before: Resolver, intents: Sequence[AccessIntent], now: float) -> t
 
 
 def _require_known(before: Resolver, intent: AccessIntent, now: float) -> None:
+    if before.is_ambiguous(intent.principal) and (intent.read or intent.revert):
+        names = " and ".join(map(repr, before.observed.directory.ambiguous[folded(intent.principal)]))
+        raise Refused(f"{names} share a name, but for its case: a grant could mean either. Rename one of them.")
     if not intent.read:
         return
     before.table(intent.key)
-    if before.standing(intent.principal) == "gone":
+    if not before.observed.directory.is_read:
+        raise Refused("The catalog's directory cannot be read, so nothing can be granted. turnout can only revoke.")
+    if before.standing(intent.principal) in {"gone", "unknown"}:
         raise Refused(f"The directory does not know {intent.principal!r}. Check the spelling.")
     if intent.until is not None and intent.until <= now:
         raise Refused(f"{intent.principal} cannot be granted {intent.key} until a past time. Choose a later end.")
@@ -248,6 +255,9 @@ def _entitled(before: Resolver, intents: Iterable[AccessIntent], managed: Manage
 def _use_left_over(resolver: Resolver, intents: Iterable[AccessIntent], managed: ManagedAccess, cells: Cells) -> Draft:
     """Take what turnout gave above the tables from those who need it for nothing any more."""
     losing = {folded(intent.principal) for intent in intents if not intent.read} - {who for who, _ in cells.then}
+    losing -= resolver.observed.directory.ambiguous.keys()
+    if not resolver.observed.directory.is_read:  # who needs it as a member is not known
+        return Draft()
     given = {
         ManagedGrant(where, who, need) for who in idle(resolver, losing) for need, where in uses(resolver.observed)
     }

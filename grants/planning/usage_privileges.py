@@ -77,7 +77,7 @@ def idle(resolver: Resolver, principals: AbstractSet[str]) -> set[str]:
 
 def _losses(resolver: Resolver, gone: set[Holding], holding: Holding) -> Iterator[Cell]:
     """Yield who would not read what without one more assignment; what may be read counts as read."""
-    for who in resolver.members({holding[1]}):
+    for who in resolver.members({holding[1]}, maybe=True):
         if resolver.apart or resolver.has(who, holding[2], holding[0], {*gone, holding}) is not True:
             before, after = resolver.reach(who, gone), resolver.reach(who, {*gone, holding})
             lost = (before.reads - after.reads) | (before.unknown - after.unknown)

@@ -248,9 +248,47 @@ def test_a_workspaces_directory_is_understood(stub: Recorder) -> None:
         "analysts": {"all"},
     }
     assert not directory.emulated_groups
+    assert not directory.is_whole
     stub.answers[f"{SCIM}/ServicePrincipals"] = scim({"id": "3", "applicationId": "ADA@x.com"})
-    with pytest.raises(Refused, match=r"ada@x\.com"):
-        Databricks(rest(stub)).directory()
+    doubled = Databricks(rest(stub)).directory()
+    assert doubled.ambiguous == {"ada@x.com": ("ADA@x.com", "Ada@x.com")}
+    assert doubled.principals.keys() == {"account users", "b@x.com", "analysts", "all"}
+    assert doubled.doubtful == {"ada@x.com": {"analysts"}}
+
+
+@pytest.mark.parametrize(
+    ("mine", "shown", "hidden"),
+    [
+        ([], ["1"], {"empty"}),
+        ([], None, {"team", "empty"}),
+        ([{"value": "3"}], None, {"team", "empty"}),
+        ([{"value": "3"}], ["1"], set()),
+        ([{"value": "of the workspace alone"}], ["1"], {"empty"}),
+    ],
+)
+@pytest.mark.proves("G264")
+def test_groups_whose_members_are_not_shown_are_hidden(
+    stub: Recorder, mine: list[dict[str, str]], shown: list[str] | None, hidden: set[str]
+) -> None:
+    """A group of the executor's own has a member: where it shows none, no group's members are known."""
+    members = {} if shown is None else {"members": [{"value": each} for each in shown]}
+    stub.answers |= {
+        f"{SCIM}/Users": scim({"id": "1", "userName": "ada@x.com"}),
+        f"{SCIM}/ServicePrincipals": scim(),
+        f"{SCIM}/Groups": scim({"id": "3", "displayName": "team", **members}, {"id": "4", "displayName": "empty"}),
+        f"{SCIM}/Me": {"userName": "robot", "groups": mine},
+    }
+    assert Databricks(rest(stub)).directory().hidden == hidden
+
+
+@pytest.mark.proves("G265")
+def test_addresses_that_fold_to_one_are_ambiguous(stub: Recorder) -> None:
+    """Names are compared without case, and `ß` folds to `ss`: two such people hinder nobody else."""
+    people = [{"id": str(at), "userName": f"{name}@x.com"} for at, name in enumerate(("straße", "strasse", "bob"))]
+    stub.answers |= {f"{SCIM}/Users": scim(*people), f"{SCIM}/Groups": scim(), f"{SCIM}/ServicePrincipals": scim()}
+    directory = Databricks(rest(stub)).directory()
+    assert directory.ambiguous == {"strasse@x.com": ("strasse@x.com", "straße@x.com")}
+    assert directory.principals.keys() == {"account users", "bob@x.com"}
 
 
 def test_a_list_that_is_cut_short_is_no_list(stub: Recorder) -> None:
@@ -374,11 +412,12 @@ def test_a_server_that_does_not_look_at_tokens_is_refused(stub: Recorder) -> Non
             call()
 
 
-def test_users_that_cannot_be_told_apart_are_refused(stub: Recorder) -> None:
-    """Active users that differ in casing only are refused by name; one that was deleted stands aside for the other."""
+def test_users_that_cannot_be_told_apart_are_ambiguous(stub: Recorder) -> None:
+    """Active users that differ in casing only hinder nobody else; one that was deleted stands aside for the other."""
     stub.answers |= open_source_users(*map(open_source_user, ("Ada@x.com", "ada@x.com", "b@x.com")))
-    with pytest.raises(Refused, match=r"'Ada@x\.com', 'ada@x\.com'"):
-        Unity(rest(stub), Members(None)).directory()
+    doubled = Unity(rest(stub), Members(None)).directory()
+    assert doubled.ambiguous == {"ada@x.com": ("Ada@x.com", "ada@x.com")}
+    assert doubled.principals.keys() == {"admin", "b@x.com"}
     left = open_source_user("Ada@x.com", active=False)
     stub.answers |= open_source_users(left, open_source_user("ada@x.com"))
     ada = Principal("ada@x.com", "user", principal_id="id of ada@x.com")

@@ -212,6 +212,20 @@ def test_a_table_that_is_gone_is_missing() -> None:
     assert "the catalog has no such table" in missing.sentence
 
 
+@pytest.mark.proves("G266")
+def test_a_principal_that_the_workspace_does_not_list_is_not_gone() -> None:
+    """A group of the account may have members whom the workspace does not list: no click takes its grant."""
+    observed = catalog_snapshot({table_of("chess"): {"auditors": {"SELECT"}}})
+    observed = replace(observed, directory=replace(observed.directory, is_whole=False))
+    finding = only(observed, NOTHING)
+    assert (finding.kind, finding.acts) == ("unclear", ("ignore",))
+    assert "auditors holds SELECT" in finding.sentence
+    assert "is not known in this workspace" in finding.sentence
+    takes = AccessIntent("auditors", "chess", read=False, reason="audit is over", revert=True)
+    planned = plan(observed, [takes], NOTHING, NOW)
+    assert "does not show who is in auditors: who loses by it is not known" in " ".join(planned.warnings)
+
+
 def test_who_is_gone_or_not_active_is_found_and_their_grants_can_go() -> None:
     """An entitlement or a stranger's grant of somebody who left is found; of a deleted name nothing can be taken."""
     observed, managed = kept(catalog_snapshot(), chess())

@@ -16,7 +16,7 @@ from grants.catalog import Catalog, CatalogUnavailable, Change, Denied, Probe
 from grants.catalogs.embedded import Embedded
 from grants.catalogs.people import add
 from grants.catalogs.rest import Rest
-from grants.model import GameTable, Securable
+from grants.model import Directory, GameTable, Securable
 from grants.planning.change_set import ChangeSet
 from grants.planning.drift import intent as intent_about
 from grants.planning.entitlements import NOTHING, AccessIntent
@@ -495,6 +495,32 @@ def test_a_grant_on_a_table_replaced_meanwhile_is_revoked_at_once(desk: Desk, mo
     assert "is another table than the game's" in (done.outcome or "")
     assert reads(desk, ANN, CHESS) is False
     assert ledger.held(desk.world.engine) == []
+
+
+class Nameless(Failing):
+    """A real catalog whose directory cannot be read."""
+
+    def __init__(self, inner: Catalog) -> None:
+        super().__init__(inner, lambda _: None)
+
+    def directory(self) -> Directory:
+        raise Denied("The caller may not list users.")
+
+
+@pytest.mark.proves("G265")
+def test_without_a_directory_access_ends_all_the_same(desk: Desk) -> None:
+    """To revoke needs no list of people: SELECT goes, USE_* stays as others may need it, and nothing can be granted."""
+    world = desk.world
+    desk.finish(desk.submit(*give((ANN, CHESS))))
+    nameless = Nameless(desk.catalog)
+    access, paths = world.settings.access, world.paths
+    with pytest.raises(Denied):
+        proposals.prepare(world.engine, nameless, access, paths, give((ANN, GO)))
+    prepared = proposals.prepare(world.engine, nameless, access, paths, take((ANN, CHESS)))
+    done = desk.finish(submit(world.engine, prepared.to_intent("eve", "over")), nameless)
+    assert done.state == "succeeded", done.outcome
+    assert reads(desk, ANN, CHESS) is False
+    assert {each.privilege for each in ledger.managed(world.engine).given} == {"USE_SCHEMA", "USE_CATALOG"}
 
 
 @pytest.mark.proves("H8")

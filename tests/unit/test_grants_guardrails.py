@@ -126,6 +126,18 @@ def test_who_approves_is_another_admin_who_gets_nothing(approver: Person, who: s
         require_allowed(case(granted(who), approver=approver))
 
 
+@pytest.mark.proves("G264")
+def test_a_group_whose_members_are_not_shown_may_hold_who_grants() -> None:
+    """Where nobody can see whether a grantor or an approver is in a group, granting to it is refused."""
+    unsure = replace(person("bob@x"), maybe=frozenset({"readers"}))
+    told = "does not show who is in readers, so it is unknown whether bob@x gains"
+    with pytest.raises(Refused, match=told):
+        require_allowed(replace(case(granted("readers")), actor=unsure))
+    with pytest.raises(Refused, match=told):
+        require_allowed(replace(case(granted("readers"), actor="dora@x"), approver=unsure))
+    require_allowed(replace(case(granted("cid@x")), actor=unsure))
+
+
 def test_who_is_no_admin_can_only_ask() -> None:
     """A request of somebody without the role passes only with an admin's approval."""
     submitted = replace(case(granted("bob@x")), actor=person("ann@x", is_admin=False))

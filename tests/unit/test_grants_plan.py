@@ -77,6 +77,22 @@ def random_state(seed: int) -> tuple[Random, Observed, ManagedAccess]:
     return rng, observed, managed
 
 
+@pytest.mark.proves("G265")
+def test_only_plans_of_a_name_that_several_share_are_refused() -> None:
+    """A grant to an ambiguous name could mean either; a grant of turnout to one spelling ends, and nothing else."""
+    first = catalog_snapshot(people=("ann@x", "team"))
+    observed, managed = given(first, gives("team", "chess", NOW + 1))
+    direct = {**observed.direct, table_of("chess"): {"Team": frozenset({"SELECT"}), "team": frozenset({"SELECT"})}}
+    people = {name: each for name, each in observed.directory.principals.items() if folded(each.name) != "team"}
+    directory = replace(observed.directory, principals=people, ambiguous={"team": ("Team", "team")})
+    observed = replace(observed, direct=direct, directory=directory)
+    with pytest.raises(Refused, match="'Team' and 'team' share a name"):
+        plan(observed, [gives("team", "go")], managed, NOW)
+    assert said(plan(observed, [gives("ann@x", "chess")], managed, NOW))[-1] == "+SELECT main.games.chess ann@x"
+    ended = plan(observed, expired(managed.entitlements, NOW + 2), managed, NOW + 2)
+    assert said(ended) == ["-SELECT main.games.chess team"]
+
+
 def test_a_grant_gives_what_is_missing_from_the_top_down() -> None:
     """USE_CATALOG and USE_SCHEMA come before SELECT; what is there already is not given, and that is said."""
     first = plan(catalog_snapshot(), [gives("ann@x", "chess")], NOTHING, NOW)

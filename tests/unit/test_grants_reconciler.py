@@ -181,7 +181,7 @@ def test_what_has_run_out_is_taken_by_itself(house: House) -> None:
 
 
 @pytest.mark.proves("G265")
-def test_what_has_run_out_is_taken_though_the_rest_of_the_round_fails(house: House) -> None:
+def test_expired_access_is_revoked_though_the_rest_of_the_round_fails(house: House) -> None:
     """Expiry comes first: what fails later in a round, here the count of drift, leaves no access open."""
     house.make_table(CHESS)
     house.rounds()

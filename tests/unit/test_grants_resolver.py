@@ -3,6 +3,7 @@
 import itertools
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -130,6 +131,51 @@ def test_who_is_not_active_or_not_there_reads_nothing() -> None:
     assert resolver.verdict("ann@x", "chess").sentence == "ann@x does not read chess: it is not active."
     assert resolver.verdict("eve@x", "chess").sentence == "eve@x does not read chess: the directory does not know it."
     assert [frozenset()] * 2 == [resolver.reading(who).reads for who in ("ann@x", "eve@x")]
+
+
+GRANTED = {
+    CATALOG: {"readers": {"USE_CATALOG"}, "ann@x": {"USE_CATALOG"}},
+    SCHEMA: {"readers": {"USE_SCHEMA"}, "ann@x": {"USE_SCHEMA"}},
+    table_of("chess"): {"readers": {"SELECT"}},
+}
+
+
+def told(observed: Observed, **more: Any) -> Resolver:
+    return Resolver(replace(observed, directory=replace(observed.directory, **more)))
+
+
+@pytest.mark.proves("G264")
+def test_members_that_are_not_shown_are_unknown_and_not_none() -> None:
+    """Where a directory hides who is in a group, nobody is known not to read by it; what decides otherwise does."""
+    resolver = told(catalog_snapshot(GRANTED), hidden=frozenset({"readers"}))
+    assert [resolver.reading("ann@x").of(key) for key in ("chess", "go")] == [None, False]
+    assert resolver.verdict("ann@x", "chess").sentence == (
+        "It is unknown whether ann@x reads chess: the directory does not show whether it is in readers."
+    )
+    assert resolver.verdict("ann@x", "go").reads is False
+    assert resolver.reading("readers").of("chess") is True
+    assert told(catalog_snapshot(GRANTED)).reading("ann@x").of("chess") is False
+
+
+@pytest.mark.proves("G265")
+def test_a_name_that_several_share_is_unknown_for_its_members_alone() -> None:
+    """Of two groups of one name nobody knows which holds a grant: their members may read, others do not."""
+    observed = catalog_snapshot(GRANTED)
+    people = {name: each for name, each in observed.directory.principals.items() if name != "readers"}
+    shared = {"readers": ("Readers", "readers")}
+    resolver = told(observed, principals=people, ambiguous=shared, doubtful={"ann@x": frozenset({"readers"})})
+    assert [resolver.reading(who).of("chess") for who in ("ann@x", "bob@x", "readers")] == [None, False, None]
+    assert resolver.standing("readers") == "unknown"
+
+
+@pytest.mark.proves("G266")
+def test_a_group_that_the_workspace_does_not_list_may_have_any_member() -> None:
+    """A workspace lists only its own principals: a grant of another group of the account reaches nobody knows whom."""
+    observed = catalog_snapshot({**GRANTED, table_of("go"): {"auditors": {"SELECT"}, "eve@x": {"SELECT"}}})
+    resolver = told(observed, is_whole=False)
+    assert resolver.standing("auditors") == "unknown"
+    assert [resolver.reading("ann@x").of(key) for key in ("chess", "go")] == [False, None]
+    assert resolver.hidden == {"auditors"}, "an address is no group's name"
 
 
 def test_row_filters_and_masks_are_badges() -> None:

@@ -65,6 +65,20 @@ def test_our_catalog_client_works_with_it(workspace: StandIn, admin: WorkspaceCl
     assert admin.tables.get("main.games.chess").storage_location == "s3://lake/prod/games/chess"
 
 
+@pytest.mark.proves("G264")
+def test_a_directory_that_shows_no_members_is_noticed(workspace: StandIn) -> None:
+    """A directory without members, as an app's principal may see it, does not mean empty groups."""
+    token = workspace.add_principal("app", groups=("stewards",))
+    workspace.add_principal("member@turnout.example", "user", groups=("readers",))
+    ours = Databricks(Rest(workspace.url, token))
+    assert ours.directory().hidden == frozenset()
+    workspace.settings(shows_members=False)
+    try:
+        assert ours.directory().hidden >= {"stewards", "readers"}
+    finally:
+        workspace.settings(shows_members=True)
+
+
 def test_a_warehouse_gives_and_takes(workspace: StandIn, admin: WorkspaceClient, table: Securable) -> None:
     """GRANT, REVOKE and a probe run as statements; a failed statement is an answer with FAILED, not an error."""
     token = workspace.add_principal("sql@turnout.example", "user")

@@ -126,7 +126,10 @@ def listed(call: Call) -> Json | Answer:
     start = max(1, call.number("startIndex", 1))
     shown = rows[start - 1 : start - 1 + min(call.number("count", _MAX_PAGE), _MAX_PAGE)]
     page = {"totalResults": len(rows), "startIndex": start, "itemsPerPage": len(shown)}
-    return {**page, "Resources": [_resource(call.data, each) for each in shown]}
+    resources = [_resource(call.data, each) for each in shown]
+    if not (call.world.settings.shows_members or is_admin(call.data, call.who)):
+        resources = [{name: value for name, value in each.items() if name != "members"} for each in resources]
+    return {**page, "Resources": resources}
 
 
 @route("POST", f"{_SCIM}/{{kind}}")

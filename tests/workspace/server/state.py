@@ -27,6 +27,7 @@ class Settings:
     """The platform's pace in seconds, which a test may change. Real ones are minutes."""
 
     has_config: bool = True  # whether /.well-known/databricks-config answers; without it a token still signs in
+    shows_members: bool = True  # whether lists of groups show members to others than admins; real ones: not known
     token_seconds: float = 3_600.0  # of a token of client credentials
     pending_seconds: float = 0.0  # from a run's creation to its start: a cluster that starts
     cancel_seconds: float = 0.0  # from a cancel to the end of the processes
