@@ -15,6 +15,7 @@ from typing import Final
 from pipeline.private_files import make_folder
 
 _LOCK: Final = "lock"
+_MOST_BYTES: Final = 60  # Spark 4.2 refuses a longer spark.python.unix.domain.socket.dir
 _held: Final[list[int]] = []  # the locks of this process's sessions: the system opens them when it ends
 
 
@@ -40,6 +41,8 @@ def session_folder(parent: Path) -> Path:
 
 def takes_sockets(folder: Path) -> bool:
     """Return whether Spark can make its Unix sockets in a folder: the path is short, and the file system has them."""
+    if len(os.fsencode(folder)) > _MOST_BYTES:
+        return False
     place = folder / f".{uuid.uuid4()}.sock"  # as Spark names them
     with socket.socket(socket.AF_UNIX) as trial:
         try:

@@ -1,8 +1,10 @@
 """For the tests of all folders: one tuned Spark session of a process, and control stores that are made quickly."""
 
 import os
+import shutil
 import socketserver
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,15 +94,16 @@ def failpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory, failpoints: Path) -> Iterator["SparkSession"]:
+def spark(failpoints: Path) -> Iterator["SparkSession"]:
     from pipeline.session import spark_session  # not for those who need none: it takes a second
 
-    folder = tmp_path_factory.mktemp("session")
+    folder = Path(tempfile.mkdtemp(prefix="t"))  # pytest's is too long for the sockets of Python workers
     (folder / "turnout.toml").write_text(_SESSION, "utf-8")
     settings, paths = load(folder, {})
     session = spark_session(settings, paths, "turnout-tests", light=True)
     yield session
     session.stop()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import uuid
 from pathlib import Path
 
 import pytest
@@ -57,7 +56,7 @@ def test_sockets_are_made_where_their_path_is_short_enough() -> None:
     with tempfile.TemporaryDirectory() as short:
         folder = Path(short)
         assert takes_sockets(folder)
-        longest = folder / ("x" * (107 - len(f"{folder}//.{uuid.uuid4()}.sock")))
+        longest = folder / ("x" * (60 - len(f"{folder}/")))  # Spark 4.2: "should be lower than 61"
         for each, is_short in ((longest, True), (folder / f"{longest.name}x", False)):
             each.mkdir()
             assert takes_sockets(each) is is_short
