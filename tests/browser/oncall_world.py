@@ -21,7 +21,6 @@ from sqlalchemy import Engine, update
 from grants.catalogs.embedded import Embedded
 from grants.catalogs.people import add
 from grants.catalogs.rest import Rest
-from grants.model import Securable
 from pipeline.actor import current_user
 from pipeline.names import game_key
 from pipeline.settings import Paths, load
@@ -32,7 +31,7 @@ from tests.browser.access_world import SCHEMA, Catalogued
 from tests.browser.drivers import steered
 from tests.browser.game_world import failing_game
 from tests.browser.seed import Seeded, fleet_of_forty, heartbeats
-from tests.unit.catalog_world import served
+from tests.unit.catalog_world import register_own, served
 
 HUNG: Final = "c"
 """The group whose driver hangs."""
@@ -102,8 +101,7 @@ def on_call(folder: Path) -> Iterator[OnCall]:
         catalog = Embedded(Rest(server.url, server.token, shared_token=server.token))
         world = Catalogued(folder, settings, store, server, catalog)
         for name in _CATALOGUED:
-            where = Securable((*SCHEMA.path, game_key(name)))
-            catalog.register(where, (folder / game_key(name)).as_uri(), [("seq", "long")])
+            register_own(catalog, Paths(folder), SCHEMA, game_key(name))
         for name in (ANN, BOB, EVE, ROOT):
             add(catalog, name, [])
         with heartbeats(folder, ("ingest",)), steered(folder, WORKING, settings):

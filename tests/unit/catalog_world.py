@@ -29,6 +29,7 @@ from grants.catalogs.unity import SCIM as UNITY_SCIM
 from grants.catalogs.unity import Unity
 from grants.catalogs.unity_key import UnityKey
 from grants.model import SELECT, USE_CATALOG, USE_SCHEMA, GameTable, Securable
+from pipeline.delta.log import exists
 from pipeline.delta.opening import create
 from pipeline.settings import Paths
 
@@ -187,10 +188,11 @@ def register(catalog: Catalog, catalog_name: str, location: str) -> GameTable:
 
 
 def register_own(catalog: Catalog, paths: Paths, schema: Securable, key: str) -> None:
-    """Make a game's own table, empty, and register it as the controller does."""
+    """Register a game's own table as the controller does; make one that is empty where the game has none."""
     place = paths.table(key)
-    place.make()
-    create(place, pa.schema([("seq", pa.int64())]))
+    if not exists(place):
+        place.make()
+        create(place, pa.schema([("seq", pa.int64())]))
     catalog.register(Securable((*schema.path, key)), place.uri, [("seq", "long")])
 
 
