@@ -6,8 +6,6 @@ import pytest
 
 from pipeline.demo import broker as broker_module
 from pipeline.demo.broker import Broker
-from pipeline.ingest.sources import topic_backlog
-from pipeline.kafka import records
 
 # Kafka's default for the buffer is 128 MB: half of the broker's heap.
 COMPACTS_OFTEN = "log.cleaner.backoff.ms=100\nlog.cleaner.dedupe.buffer.size=8388608\n"
@@ -15,15 +13,6 @@ HAS_RIGHTS = (
     "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"
     "allow.everyone.if.no.acl.found=true\n"
 )
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _quick_looks() -> Iterator[None]:
-    """Let a look at another offset not wait for the client's second between two fetches: a bisection has many looks."""
-    with pytest.MonkeyPatch.context() as patch:
-        for options in (records._SMALL_FETCH, topic_backlog._SMALL_FETCH):
-            patch.setitem(options, "fetch.queue.backoff.ms", 10)
-        yield
 
 
 @pytest.fixture(scope="session")

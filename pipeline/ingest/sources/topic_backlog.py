@@ -34,6 +34,7 @@ _SMALL_FETCH: Final = {
     "fetch.message.max.bytes": 65_536,
     "queued.min.messages": 1,
     "queued.max.messages.kbytes": 1_024,
+    "fetch.queue.backoff.ms": 10,  # as in `records`
 }
 
 
