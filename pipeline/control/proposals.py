@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 
 from pipeline.control.operations import moves, registry
 from pipeline.control.operations.definition import OperationProposal
-from pipeline.control.operations.executor import require_undoable
+from pipeline.control.operations.executor import has_effect, require_undoable
 from pipeline.control.operations.moves import MovePlan
 from pipeline.errors import Refused
 from pipeline.health.condition import GroupCondition
@@ -103,11 +103,14 @@ def propose(
 def newest_to_undo(engine: Engine, actor: str) -> Operation:
     """Return the newest operation of a person that can be undone, is no undo itself, and was not undone yet.
 
+    An undo that ended before it did anything undid nothing.
+
     Raises:
         Refused: they have none.
     """
     listed = sorted(list_operations(engine), key=lambda each: each.requested_at, reverse=True)
-    undone = {each.undoes for each in listed}
+    undos = [each for each in listed if each.undoes is not None]
+    undone = {each.undoes for each in undos if each.is_open or has_effect(engine, each)}
     for each in listed:
         known = registry.find(each.kind)
         is_own = each.actor == actor and each.undoes is None and each.operation_id not in undone

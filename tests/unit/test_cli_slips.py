@@ -82,3 +82,20 @@ def test_undo_takes_the_newest_of_ones_own(env: Path) -> None:
         store, Intent("resume", ("game:go_1",), current_user(), "", {"games": ["go_1"]}, {}, undoes=own.operation_id)
     )
     assert "You submitted nothing lately" in str(turnout(env, "ops", "undo", "--dry-run").exception)
+
+
+def test_an_undo_that_was_cancelled_has_undone_nothing(env: Path) -> None:
+    """`ops undo` after an undo that did nothing takes the same operation again, never an older one."""
+    store = open_store(*load(env, {}))
+    for key in ("chess_1", "go_1"):
+        begun = submit(
+            store, Intent("pause", (f"game:{key}",), current_user(), "", {"games": [key]}, {key: ["running"]})
+        )
+        change(store, change(store, begun, OperationState.RUNNING), OperationState.SUCCEEDED, "done")
+    newest = turnout(env, "ops", "undo", "--dry-run").output
+    undone = next(each for each in list_operations(store) if each.operation_id[:8] in newest)
+    inverse = Intent("resume", undone.targets, current_user(), "", {"games": []}, {}, undoes=undone.operation_id)
+    undo = submit(store, inverse)
+    assert undone.operation_id[:8] not in turnout(env, "ops", "undo", "--dry-run").output
+    change(store, undo, OperationState.CANCELLED, "not now")
+    assert turnout(env, "ops", "undo", "--dry-run").output == newest

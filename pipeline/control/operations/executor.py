@@ -264,6 +264,13 @@ def cancel(engine: Engine, operation: Operation, actor: str, reason: str) -> Ope
         raise Refused(f"Operation {name} was changed while you looked at it. Look again and retry.") from None
 
 
+def has_effect(engine: Engine, operation: Operation) -> bool:
+    """Return whether an operation has succeeded, or has done a step before it was cancelled, closed or failed."""
+    if operation.state == OperationState.SUCCEEDED:
+        return True
+    return any(each.state == "done" for each in steps(engine, operation.operation_id))
+
+
 def require_undoable(engine: Engine, operation: Operation) -> None:
     """Go on only where an operation may be undone.
 
@@ -281,9 +288,7 @@ def require_undoable(engine: Engine, operation: Operation) -> None:
         raise Refused(
             f"Operation {name} is {operation.state}: only one that has ended can be undone. {first} it first."
         )
-    if operation.state != OperationState.SUCCEEDED and not any(
-        each.state == "done" for each in steps(engine, operation.operation_id)
-    ):
+    if not has_effect(engine, operation):
         raise Refused(f"Operation {name} is {operation.state} and has done nothing, so there is nothing to undo.")
     hours = (store_time(engine) - operation.ended_at) / 3600
     if hours > _UNDO_HOURS:
