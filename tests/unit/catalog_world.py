@@ -188,7 +188,7 @@ def register(catalog: Catalog, catalog_name: str, location: str) -> GameTable:
 
 
 def register_own(catalog: Catalog, paths: Paths, schema: Securable, key: str) -> None:
-    """Register a game's own table as the controller does; make one that is empty where the game has none."""
+    """Register a game's own table as the controller does; make an empty one where the game has none."""
     place = paths.table(key)
     if not exists(place):
         place.make()
