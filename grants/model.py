@@ -134,10 +134,14 @@ class GameTable:
     location: str = ""  # URI; empty: the catalog does not tell
     own: str = ""  # URI of the game's own table; empty: it is no game's, so nothing is compared
 
+    def lies_at(self, place: str) -> bool | None:
+        """Return whether it is the table at a URI; None where the catalog does not tell, as of a view."""
+        return same_place(self.location, place) if self.location else None
+
     @property
     def other(self) -> str | None:
-        """Why it is not the game's own table, as one sentence with both places; None: it is, or is no game's."""
-        if not self.own or (self.location and same_place(self.location, self.own)):
+        """Why it is not known to be the game's own table, with both places; None: it is, or is no game's."""
+        if not self.own or self.lies_at(self.own):
             return None
         shown = f"shows it at {self.location}" if self.location else "does not show where it lies"
         managed = ", managed by the catalog" if self.is_managed else ""

@@ -22,7 +22,7 @@ _log: Final = logging.getLogger("turnout")
 def register_missing(context: ControlContext, catalog: Catalog, schema: Securable) -> list[str]:
     """Register the tables that games have and the catalog does not know; return why some could not be.
 
-    A name that the catalog gives to a managed table, or to one that lies elsewhere, is such a reason.
+    A name that the catalog gives to a managed table, or to one that is not known to lie there, is such a reason.
 
     Raises:
         CatalogUnavailable: the catalog cannot be reached.
@@ -35,7 +35,7 @@ def register_missing(context: ControlContext, catalog: Catalog, schema: Securabl
     for key in sorted(known_games(context.engine)):
         if key in registered:
             found = judged(registered[key], context.paths.table(GameKey(key)).uri, context.settings.demux.writer)
-            problems += [] if found is None or found.outcome != "refused" else [str(found)]
+            problems += [] if found is None or found.outcome == "untried" else [str(found)]
             continue
         place = context.paths.table(GameKey(key))
         if not exists(place):

@@ -1,11 +1,13 @@
 """Whether a table of the catalog is the one that turnout writes: external, where the game's table lies. Pure."""
 
-from grants.model import GameTable, same_place
+from grants.model import GameTable
 from pipeline.setup.catalog_checks import UNTRIED, CatalogCheck
 
 
 def judged(table: GameTable | None, location: str, writer: str) -> CatalogCheck | None:
     """Return what is wrong with the catalog's table of a game; None where it is the game's own, or there is none.
+
+    One whose place the catalog does not show, such as a view, is `unknown`, never the game's own.
 
     Args:
         table: as the catalog has it, None where it has no such table.
@@ -29,7 +31,11 @@ def judged(table: GameTable | None, location: str, writer: str) -> CatalogCheck 
         )
         remedy = f"Rename or drop it, create an external location above {location}, and turnout registers the table."
         return CatalogCheck("refused", subject, detail, remedy)
-    if table.location and not same_place(table.location, location):
+    is_own = table.lies_at(location)
+    if is_own is None:
+        detail = f"may be another than the game's at {location}: the catalog does not show where it lies."
+        return CatalogCheck("unknown", subject, detail, "Rename or drop it, and turnout registers the game's.")
+    if not is_own:
         detail = f"lies at {table.location}, and the game's table at {location}."
         return CatalogCheck("refused", subject, detail, "Drop it from the catalog, and turnout registers the table.")
     return None

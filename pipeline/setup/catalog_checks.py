@@ -14,7 +14,7 @@ from pipeline.settings import Paths, Settings
 
 Outcome = Literal["ok", "refused", "untried", "unknown"]
 """`refused`: the writer of the settings cannot write to that table. `untried`: it may, and nobody has seen it do so.
-`unknown`: the catalog gave no answer."""
+`unknown`: the catalog gave no answer, or does not show where the table lies."""
 
 UNTRIED: Final = "./turnout try-managed CATALOG.SCHEMA"
 """The command that tries a managed table with the `spark` writer, in a workspace."""

@@ -172,6 +172,7 @@ def test_landed_values_follow_the_viewers_own_select(world: World) -> None:
         None,
         {"age_seconds": 1_000.0},
         {"location": "file:///elsewhere"},
+        {"location": ""},  # as of a view
         {"is_managed": True},
         {"has_row_filter": True},
         {"masked_columns": ("points",)},
@@ -179,7 +180,7 @@ def test_landed_values_follow_the_viewers_own_select(world: World) -> None:
 )
 @pytest.mark.proves("G272")
 def test_landed_values_are_hidden_where_access_is_not_known(seen: dict[str, Any] | None, world: World) -> None:
-    """No catalog, an old look, another table under the name, and hidden columns show no value to a reader."""
+    """No catalog, an old look, a table elsewhere or at no known place, and hidden columns show no value to a reader."""
     set_up(world)
     if seen is not None:
         catalog_seen(world, VIEWER.name, **seen)

@@ -37,7 +37,8 @@ CASES: Final[list[tuple[GameTable | None, Writer, str | None, str]]] = [
     (None, "direct", None, ""),
     (replace(TABLE, location=f"{PLACE}/"), "direct", None, ""),
     (replace(TABLE, location=PLACE), "spark", None, ""),
-    (TABLE, "direct", None, ""),  # the catalog does not tell
+    (TABLE, "direct", "unknown", "does not show where it lies"),  # such as a view
+    (TABLE, "spark", "unknown", "Rename or drop it"),
     (replace(TABLE, is_managed=True), "direct", "refused", "external location above s3://bucket/prod/tables/"),
     (replace(TABLE, is_managed=True), "spark", "untried", "turnout try-managed"),
     (replace(TABLE, location="s3://other/x"), "direct", "refused", "lies at s3://other/x"),
