@@ -70,11 +70,14 @@ def shape(raw: Any) -> str:
 
 
 def names_more(text: str) -> bool:
-    """Return whether a text is an address with a user, a password or a query, which may be secrets."""
-    if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", text):
+    """Return whether a text may hold a user, a password or a query, which may be secrets; a plain path holds none."""
+    text = text.strip()
+    if re.match("/(?!/)", text):
         return False
-    has_user = "@" in text and not re.match(r"(?:abfss?|wasbs?)://[^/:@]*@[^@]*$", text)
-    return has_user or re.search("[?#&]", text) is not None
+    if "@" in text and not re.match(r"(?:abfss?|wasbs?)://[^/:@]*@[^@]*$", text):
+        return True
+    query = "[?#&;]" if re.match(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?/", text) else "sig="
+    return re.search(query, text, re.IGNORECASE) is not None
 
 
 def quoted(text: str) -> str:

@@ -237,10 +237,16 @@ def test_no_password_of_an_address_is_in_a_refusal(section: str, name: str, tmp_
         (f"abfss://user:{CANARY}@account.dfs.core.windows.net/x", False),
         (f"https://{CANARY}@host/x", False),
         (f"https://account.blob.core.windows.net/c?sig={CANARY}", False),
+        (f" s3://user:{CANARY}@bucket/x", False),
+        (f"user:{CANARY}@bucket", False),
+        (f"//user:{CANARY}@bucket/x", False),
+        (f"//bucket/x?token={CANARY}", False),
+        (f"abfss://container@account.dfs.core.windows.net/x;sig={CANARY}", False),
+        (f"bucket/x;SIG={CANARY}", False),
     ],
 )
 def test_an_address_is_shown_without_a_sign_of_a_secret_alone(text: str, is_shown: bool) -> None:
-    """A wrong address is quoted if it has neither a user, a password nor a query, and a path as it is."""
+    """A wrong text is quoted if it has neither a user, a password nor a query, and a path as it is."""
     assert quoted(text) == (repr(text) if is_shown else "a text (not shown)")
 
 
