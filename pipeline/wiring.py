@@ -24,7 +24,7 @@ from listeners.sample import PassResult
 from pipeline.contracts.given_ids import StoreAge
 from pipeline.contracts.registries.resolution import Resolution
 from pipeline.control.incident_keeper import IncidentKeeper
-from pipeline.control.processes.present import goes_on
+from pipeline.control.processes.present import goes_on, noted_without_leases
 from pipeline.control.processes.signals import stop_on_signals
 from pipeline.delta.errors import DeltaError
 from pipeline.errors import Refused, StorageError, Transient, first_line
@@ -229,7 +229,8 @@ def _driving(
 ) -> Iterator[_Duty]:
     engine = open_store(settings, paths, connections=DRIVER_CONNECTIONS)
     stop = stop_on_signals()
-    with leased(engine, settings.store, kind, name, run_id) as lease:
+    alone = leased(engine, settings.store, kind, name, run_id)
+    with alone as lease, noted_without_leases(settings.store, paths, kind, name):
         yield _Duty(kind, name, engine, stop, lease, run_id, paths.bronze.is_far)
 
 

@@ -58,7 +58,8 @@ def stop(env_dir: Path, reason: str | None) -> None:
     That is a demo, the controller, ingest, drivers of groups, maintenance, dashboards, and what `simulate`,
     `metrics serve` and `catalog serve` run. turnout kills a process that has not ended after a minute. Groups keep
     their desired state: the next `turnout controller run` starts them again. Exit code 1 if a process goes on, such as
-    that of another user. A service manager may start again what it runs: stop it there.
+    that of another user, or one that it cannot find without `store.leases`. A service manager may start again what it
+    runs: stop it there.
     """
     from pipeline.control.operations.definition import ControlContext
     from pipeline.control.stopping import stop_environment

@@ -71,12 +71,14 @@ def maintain(env_dir: Path, once: bool, as_json: bool, run_id: int | None) -> No
     (nice 10); no controller stops one that you started. Exit code 1 if a table failed in the only round. See
     docs/maintenance.md. JSON: `ok`, `seconds`, and `tables` with their changes, `notes` and `error`.
     """
+    from pipeline.control.processes.present import noted_without_leases
     from pipeline.control.processes.signals import stop_on_signals
     from pipeline.maintenance.process import maintain as run
 
     settings, paths = load(env_dir)
     os.nice(_NICE)
-    sys.exit(run(settings, paths, stop_on_signals(), once=once, as_json_lines=as_json, run_id=run_id))
+    with noted_without_leases(settings.store, paths, "maintenance"):
+        sys.exit(run(settings, paths, stop_on_signals(), once=once, as_json_lines=as_json, run_id=run_id))
 
 
 @click.command("paths")

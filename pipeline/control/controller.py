@@ -24,7 +24,7 @@ from pipeline.control.processes.child_processes import turnout
 from pipeline.control.processes.databricks import Databricks
 from pipeline.control.processes.duties import Duty, arguments, upkeep
 from pipeline.control.processes.local import Local
-from pipeline.control.processes.present import goes_on
+from pipeline.control.processes.present import goes_on, noted_without_leases
 from pipeline.control.processes.signals import stop_on_signals
 from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
@@ -70,7 +70,8 @@ def run(
     in_hand, heartbeat_seconds = partial(_games_in_progress, paths), settings.metrics.heartbeat_seconds
     supervisor = Supervisor(engine, _backends(settings, paths, driver), in_hand, others, max_silent, heartbeat_seconds)
     evacuator = Evacuator(engine, settings.placement)
-    with leased(engine, settings.store, "controller", "main") as lease:
+    alone = leased(engine, settings.store, "controller", "main")
+    with alone as lease, noted_without_leases(settings.store, paths, "controller"):
         start_driver(engine, "controller", "main", None)
         heartbeats = _Heartbeats(engine, settings.metrics.heartbeat_seconds)
         added: list[Extension] = [make(context) for make in extensions.registered(extensions.CONTROLLER)]

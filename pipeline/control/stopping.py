@@ -16,11 +16,13 @@ from pipeline.control.operations.executor import advance
 from pipeline.control.operations.groups import STOP
 from pipeline.control.processes.duties import Duty, described
 from pipeline.control.processes.local import Local
-from pipeline.control.processes.present import DEMO, Present, with_lease, without_lease
+from pipeline.control.processes.present import DEMO, Present, present, with_lease, without_lease
 from pipeline.control.processes.signals import STOP_SECONDS
 from pipeline.errors import Refused
+from pipeline.health.liveness import heartbeat_limit
 from pipeline.store.operations import Operation, OperationConflict
 from pipeline.store.processes.leases import Process, expire_dead, leased
+from pipeline.store.processes.liveness import read_drivers
 from pipeline.store.processes.runs import end_run, open_runs, submit_stop
 
 _log = logging.getLogger("turnout")
@@ -39,15 +41,17 @@ def stop_environment(context: ControlContext, say: Say) -> bool:
     engine, paths = context.engine, context.paths
     expire_dead(engine)
     is_done = _stop(context, [each for each in without_lease(paths) if each.kind == DEMO], say, _DEMO_SECONDS)
-    is_done &= _stop(context, _here(engine, {"controller"}), say, STOP_SECONDS)
+    is_done &= _stop(context, _here(context, {"controller"}), say, STOP_SECONDS)
     with ExitStack() as held:
         with suppress(Refused):  # a controller of another machine has it, which is said below
             held.enter_context(leased(engine, context.settings.store, "controller", "main"))
-        is_done &= _stop(context, _here(engine), say, STOP_SECONDS)
-        is_done &= _stop(context, without_lease(paths), say, STOP_SECONDS)
+        is_done &= _stop(context, _here(context), say, STOP_SECONDS)
         for line in _elsewhere(engine):
             say(line)
-    return is_done
+        unknown = [] if context.settings.store.leases else _beating_here(context)
+        for line in unknown:
+            say(line)
+    return is_done and not unknown
 
 
 def stop_groups(context: ControlContext, operation: Operation) -> bool:
@@ -64,7 +68,7 @@ def stop_groups(context: ControlContext, operation: Operation) -> bool:
             while operation.is_open and not operation.is_stuck:
                 operation = advance(context, STOP, operation)
                 if operation.is_open:
-                    drivers = [each for each in _here(engine, {"group"}) if each.name in names]
+                    drivers = [each for each in _here(context, {"group"}) if each.name in names]
                     _stop(context, drivers, _log.info, STOP_SECONDS)
                     _end_unknown(engine, names)
                     time.sleep(_LOOK_SECONDS)
@@ -75,10 +79,10 @@ def stop_groups(context: ControlContext, operation: Operation) -> bool:
     return True
 
 
-def _here(engine: Engine, kinds: Collection[str] | None = None) -> list[Present]:
+def _here(context: ControlContext, kinds: Collection[str] | None = None) -> list[Present]:
     this = Process.this()
     return [
-        each for each in with_lease(engine)
+        each for each in present(context.engine, context.paths)
         if each.process.is_here() and each.process != this and (kinds is None or each.kind in kinds)
     ]  # fmt: skip
 
@@ -142,6 +146,21 @@ def _elsewhere(engine: Engine) -> Iterator[str]:
     for each in with_lease(engine):
         if not each.process.is_here():
             yield f"{each} on {each.process.host} goes on: stop it there"
+
+
+def _beating_here(context: ControlContext) -> list[str]:
+    """Return what beats from this machine and was not found, with what ends it: only a lease proves whose a pid is."""
+    heartbeat_seconds = context.settings.metrics.heartbeat_seconds
+    facts, this = read_drivers(context.engine, heartbeat_seconds), Process.this()
+    found = {this.pid, *(each.process.pid for each in present(context.engine, context.paths))}
+    return [
+        f"{described(*key)} goes on as process {each.pid}: without `store.leases` this command cannot find it. "
+        f"End it with `kill {each.pid}`."
+        for key, each in facts.drivers.items()
+        if each.host == this.host and each.pid not in found and each.state != "stopped"
+        and each.heartbeat_age(facts.now) <= heartbeat_limit(heartbeat_seconds)
+        and not Process.of(each.pid).is_dead()
+    ]  # fmt: skip
 
 
 def _starts_nothing(_duty: Duty, _run_id: int) -> Sequence[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pipeline import private_files
-from pipeline.control.processes.present import DEMO, Present, noted, with_lease, without_lease
+from pipeline.control.processes.present import DEMO, Present, noted, present, without_lease
 from pipeline.demo.server_process import claimed, free_ports
 from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
@@ -60,7 +60,7 @@ def _drivers(settings: Settings, paths: Paths) -> list[Present]:
         return []  # a demo whose tables are in a bucket makes its store later
     engine = open_store(settings, paths)
     expire_dead(engine)
-    return with_lease(engine)
+    return present(engine, paths)
 
 
 def _in_use(paths: Paths, others: str) -> Refused:

@@ -5,8 +5,9 @@ import logging
 import subprocess
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from click.testing import CliRunner, Result
@@ -17,12 +18,12 @@ from pipeline.control import stopping
 from pipeline.control.controller import run
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.processes.local import reference_of
-from pipeline.control.processes.present import folder
+from pipeline.control.processes.present import folder, noted_without_leases
 from pipeline.settings import load
 from pipeline.store.audit import entries
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState, ProcessKind
-from pipeline.store.database.tables import groups
+from pipeline.store.database.tables import drivers, groups
 from pipeline.store.games import register_group
 from pipeline.store.groups import read_groups
 from pipeline.store.operations import list_operations
@@ -60,8 +61,8 @@ class World:
         child = self.processes[what] = subprocess.Popen(command, start_new_session=True)
         return Process.of(child.pid)
 
-    def note(self, kind: str, about: str) -> None:
-        note = {"kind": kind, "about": about, "process": asdict(self.start_without_lease(kind))}
+    def note(self, kind: str, about: str, name: str = "main") -> None:
+        note = {"kind": kind, "name": name, "about": about, "process": asdict(self.start_without_lease(kind))}
         folder(self.paths).mkdir(exist_ok=True)
         (folder(self.paths) / f"{kind}.json").write_text(json.dumps(note))
 
@@ -111,6 +112,40 @@ def test_stop_kills_what_does_not_end(world: World, monkeypatch: pytest.MonkeyPa
     world.start("ingest", command=("sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"))
     ended = world.turnout("stop")
     assert (ended.exit_code, world.alive(), "so it is killed" in ended.output) == (0, [], True)
+
+
+@pytest.mark.proves("G276")
+def test_stop_finds_processes_without_leases(world: World) -> None:
+    """Without `store.leases` each process notes itself, so that one command still ends all of them by their names."""
+    wanted = replace(world.settings.store, leases=False)
+    for kind, name in (("controller", "main"), ("ingest", "main"), ("group", "a")):
+        with noted_without_leases(wanted, world.paths, cast("ProcessKind", kind), name):
+            (file,) = folder(world.paths).glob(f"{kind}-*.json")
+            world.note(kind, "", json.loads(file.read_text())["name"])
+    with noted_without_leases(world.settings.store, world.paths, "maintenance"):
+        assert not list(folder(world.paths).glob("maintenance-*.json"))
+    (world.env / "turnout.toml").write_text("[store]\nleases = false\n")
+
+    ended = world.turnout("stop")
+
+    assert (ended.exit_code, world.alive()) == (0, [])
+    assert all(f"stopped: {each} (process " in ended.output for each in ("controller", "ingest", "group a"))
+
+
+@pytest.mark.proves("G276")
+def test_stop_names_what_it_cannot_find(world: World) -> None:
+    """A process without lease and note that beats from this machine is named, and nobody reads that nothing runs."""
+    (world.env / "turnout.toml").write_text("[store]\nleases = false\n")
+    process = world.start_without_lease("ingest")
+    start_driver(world.engine, "ingest", "main", None)
+    with world.engine.begin() as connection:
+        connection.execute(update(drivers).values(pid=process.pid))
+
+    ended = world.turnout("stop")
+
+    assert (ended.exit_code, world.alive(), "Nothing of" in ended.output) == (1, ["ingest"], False)
+    assert f"ingest goes on as process {process.pid}" in ended.output
+    assert f"End it with `kill {process.pid}`." in ended.output
 
 
 @pytest.mark.proves("G276")

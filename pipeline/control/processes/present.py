@@ -1,12 +1,12 @@
 """Which processes of an environment run on this machine, for commands that name or stop them; never stops one itself.
 
 Ingest, groups, maintenance and the controller are found by their leases and runs. What has no lease, such as the demo
-and the dashboard, notes itself in a file of the environment's folder.
+and the dashboard, notes itself in a file of the environment's folder, and so does each of them without `store.leases`.
 """
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 from pipeline import private_files
 from pipeline.control.processes.duties import described
 from pipeline.control.processes.local import process_of, reference_of
-from pipeline.settings import Paths
+from pipeline.settings import Paths, Store
 from pipeline.store.database.states import ProcessKind
 from pipeline.store.processes.leases import Process
 from pipeline.store.processes.runs import active_drivers, open_runs
@@ -52,7 +52,7 @@ def folder(paths: Paths) -> Path:
     return paths.root / "running"
 
 
-def note(paths: Paths, kind: str, about: str = "") -> Path:
+def note(paths: Paths, kind: str, about: str = "", name: str = "main") -> Path:
     """Note this process, which has no lease, in the environment's folder; return the file.
 
     It counts while the process lives, whether the file is removed or not.
@@ -62,19 +62,27 @@ def note(paths: Paths, kind: str, about: str = "") -> Path:
             file.unlink(missing_ok=True)
     this = Process.this()
     file = folder(paths) / f"{kind}-{this.pid}.json"
+    text = {"kind": kind, "name": name, "about": about, "process": asdict(this)}
     private_files.make_folder(folder(paths))
-    private_files.write_file(file, json.dumps({"kind": kind, "about": about, "process": asdict(this)}))
+    private_files.write_file(file, json.dumps(text))
     return file
 
 
 @contextmanager
-def noted(paths: Paths, kind: str, about: str = "") -> Iterator[None]:
+def noted(paths: Paths, kind: str, about: str = "", name: str = "main") -> Iterator[None]:
     """Note this process while the block runs."""
-    file = note(paths, kind, about)
+    file = note(paths, kind, about, name)
     try:
         yield
     finally:
         file.unlink(missing_ok=True)
+
+
+@contextmanager
+def noted_without_leases(wanted: Store, paths: Paths, kind: ProcessKind, name: str = "main") -> Iterator[None]:
+    """Note this process while the block runs, where the settings turn leases off."""
+    with nullcontext() if wanted.leases else noted(paths, kind, name=name):
+        yield
 
 
 def without_lease(paths: Paths) -> list[Present]:
@@ -100,17 +108,21 @@ def with_lease(engine: Engine) -> list[Present]:
     return found
 
 
+def present(engine: Engine, paths: Paths) -> list[Present]:
+    """Return each process once: those with a lease or a local run, then those of this machine that noted themselves."""
+    leased = with_lease(engine)
+    known = {each.process for each in leased}
+    return [*leased, *(each for each in without_lease(paths) if each.process not in known)]
+
+
 def goes_on(engine: Engine, paths: Paths) -> str | None:
     """Return which processes go on when this one ends, and what stops them, in two sentences; None where none does.
 
     Nothing is said where a demo runs: it stops what it has started.
     """
-    others = without_lease(paths)
-    if any(each.kind == DEMO for each in others):
-        return None
     this = Process.this()
-    left = [each for each in (*with_lease(engine), *others) if each.process != this]
-    if not left:
+    left = [each for each in present(engine, paths) if each.process != this]
+    if not left or any(each.kind == DEMO for each in left):
         return None
     here = [each for each in left if each.process.is_here()]
     hint = f" `turnout stop --env-dir {paths.root}` stops all of them." if here else ""
@@ -122,8 +134,9 @@ def _notes(paths: Paths) -> Iterator[tuple[Path, Present | None]]:
     for file in sorted(folder(paths).glob("*.json")) if folder(paths).is_dir() else ():
         try:
             text = json.loads(file.read_text("utf-8"))
+            kind, name, about = str(text["kind"]), str(text.get("name", "main")), str(text["about"])
             process = process_of(json.dumps(text["process"]))
-            known = None if process is None else Present(str(text["kind"]), "main", process, about=str(text["about"]))
-        except (OSError, ValueError, TypeError, KeyError):
+            known = None if process is None else Present(kind, name, process, about=about)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
             known = None
         yield file, known
