@@ -27,7 +27,7 @@ def computed(judgement: Judgement, now: float) -> Incident | None:
     games = sorted(key for key, each in judgement.games.items() if each.is_unheard)
     evidence = (
         f"a write is refused: {cut(silence.refusal)}",
-        f"none of {len(silence.unheard)} processes was heard for {duration(now - silence.since)}",
+        f"{silence.nobody} was heard for {duration(now - silence.since)}",
         "find who holds its lock, or why its disk or server takes no writes",
     )
     finding = _finding("The control store takes no writes", evidence, ("no process is known to have ended",))

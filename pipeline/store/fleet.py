@@ -18,7 +18,7 @@ from pipeline.health.judgement import (
 )
 from pipeline.health.liveness import HEARTBEAT_SECONDS, Driver
 from pipeline.health.reported import AssignedGame, ReportedStream
-from pipeline.health.silence import find_silence
+from pipeline.health.silence import is_silent
 from pipeline.health.upkeep import UNKNOWN, UpkeepFacts, limit_seconds
 from pipeline.settings import Maintenance
 from pipeline.store.database.engine import refused_write
@@ -200,7 +200,7 @@ def _read(connection: Connection, now: float | None, heartbeat_seconds: float, m
         source=backlog_in(connection),
         upkeep=UpkeepFacts(limit_seconds(maintenance), ingested_since(connection), *newest_rounds(connection)),
     )
-    if find_silence(facts) is not None:
+    if is_silent(facts):
         facts = replace(facts, store_refusal=refused_write(connection))
     judgement = judge_fleet(facts)
     registered = connection.execute(select(func.count(registrations.c.game_key.distinct()))).scalar_one()

@@ -17,7 +17,7 @@ from pipeline.signals.away import with_computed
 from pipeline.signals.causes import Cause
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.engine import refused_write
-from pipeline.store.database.states import ProcessKind
+from pipeline.store.database.states import ProcessKind, ProcessState
 from pipeline.store.database.tables import drivers, leases
 from pipeline.store.fleet import Fleet, read_fleet
 from pipeline.store.games import record_seen, register_group
@@ -176,12 +176,79 @@ def with_games(engine: Engine) -> None:
     record_seen(engine, dict(zip(KEYS, ("Chess", "Go"), strict=True)), 1)
 
 
-@pytest.mark.parametrize("ago", [{"main": 1, "a": 60, "b": 61}, {"main": 60}, {"main": 20, "a": 300}], ids=str)
-def test_a_silence_that_is_not_shared_says_nothing_of_the_store(engine: Engine, ago: dict[str, float]) -> None:
-    """While one process reports, or the others fell silent at another time, the store is not asked and not named."""
-    silent(engine, **ago)
+def test_a_silence_that_is_not_shared_says_nothing_of_the_store(engine: Engine) -> None:
+    """While one process reports, the store is not asked and not named."""
+    silent(engine, main=1, a=60, b=61)
     with locked(engine):
         assert problem(read_fleet(engine)) is None
+
+
+@pytest.mark.parametrize("ago", [{"main": 60}, {"main": 20, "a": 300}], ids=str)
+def test_a_process_that_is_silent_alone_is_not_blamed_on_a_store_that_takes_writes(
+    engine: Engine, ago: dict[str, float]
+) -> None:
+    """One process says nothing of what processes share, unless a write is refused."""
+    silent(engine, **ago)
+    assert problem(read_fleet(engine)) is None
+
+
+@pytest.mark.parametrize("state", ["running", "starting"])
+def test_a_refused_write_and_one_silent_process_are_enough(engine: Engine, state: ProcessState) -> None:
+    """Law of the unheard: where ingest is all that runs or starts, the store that silences it is named, not ingest."""
+    silent(engine, main=40)
+    set_state(engine, "ingest", "main", state, lease_ago=25)
+    with locked(engine):
+        judged = read_fleet(engine).judgement
+    assert [each.kind for each in judged.problems] == ["store"]
+    assert judged.problems[0].text.split("\n")[1] == (
+        "no process has reported for 40 s; streams may go on. Find who holds its lock"
+    )
+    assert "the control store takes no writes" in str(judged.drivers[0].liveness.reason)
+    assert judged.headline == "No games yet; the control store takes no writes"
+
+
+@pytest.mark.parametrize("ago", [45, 100], ids=["it beats", "Spark loads, and it does not beat"])
+@pytest.mark.proves("G273")
+def test_a_driver_that_was_starting_when_the_lock_came_is_silenced_as_the_others_are(engine: Engine, ago: int) -> None:
+    """Law of the unheard: no driver has a problem of its own for a lease that the store let nobody renew."""
+    with_games(engine)
+    silent(engine, main=40, a=ago)
+    set_state(engine, "group", "a", "starting", lease_ago=25)
+    with locked(engine):
+        judged = read_fleet(engine).judgement
+    assert [each.kind for each in judged.problems] == ["store"]
+    assert all("the control store takes no writes" in str(each.liveness.reason) for each in judged.drivers)
+
+
+@pytest.mark.parametrize(("ago", "lease_ago"), [(200, 25), (100, 60)], ids=["too slow", "lost its lease before"])
+def test_a_start_that_had_failed_before_the_lock_keeps_its_own_reason(engine: Engine, ago: int, lease_ago: int) -> None:
+    """The store has no part in a fault that began before it took no writes."""
+    silent(engine, main=40, a=ago)
+    set_state(engine, "group", "a", "starting", lease_ago=lease_ago)
+    with locked(engine):
+        group = read_fleet(engine).judgement.driver("group", "a")
+    assert group is not None
+    assert "lost its lease" in str(group.liveness.reason)
+
+
+def test_a_start_that_holds_its_lease_is_no_silence(engine: Engine) -> None:
+    """While Spark loads a driver does not beat, and its lease says that it was heard: the store is not asked."""
+    silent(engine, main=60)
+    set_state(engine, "ingest", "main", "starting", lease_ago=-10)
+    with locked(engine):
+        judged = read_fleet(engine).judgement
+    assert judged.silence is None
+    assert judged.drivers[0].liveness.state == "starting"
+
+
+def set_state(engine: Engine, kind: ProcessKind, name: str, state: ProcessState, *, lease_ago: float) -> None:
+    """Let a driver have said this last, and its lease have run out so many seconds ago."""
+    Lease(engine, kind, name, 15).acquire()
+    own = (drivers.c.kind == kind) & (drivers.c.name == name)
+    held = (leases.c.kind == kind) & (leases.c.name == name)
+    with engine.begin() as connection:
+        connection.execute(update(drivers).where(own).values(state=state))
+        connection.execute(update(leases).where(held).values(expires_at=leases.c.expires_at - 15 - lease_ago))
 
 
 def refused_write_now(engine: Engine) -> str | None:
