@@ -256,9 +256,9 @@ def _control(known: MetricsSnapshot) -> Iterator[Metric]:
 def _controller(seen: ControllerMetrics) -> Iterator[Metric]:
     yield _gauge(
         "controller_running",
-        "1 while a controller is known to run, 0 otherwise.",
+        "1 while a controller is known to run, 0 otherwise; absent while the control store keeps it from reporting.",
         (),
-        [((), float(seen.is_controller_running))],
+        [((), seen.is_controller_running)],
     )
     yield _gauge(
         "controller_supervised_groups",

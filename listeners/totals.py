@@ -79,7 +79,7 @@ class FleetProblems:
 class ControllerMetrics:
     """The controller's work and what waits for operators, from the control store; times are Unix seconds."""
 
-    is_controller_running: bool
+    is_controller_running: bool | None  # None: a control store without writes keeps it from reporting
     supervised_groups: int  # whose drivers the controller should keep running
     open_operations: Mapping[str, int]  # by state, 0 included
     oldest_stuck_since: float | None  # that needs an operator, the oldest; None: none does, or unknown

@@ -118,7 +118,7 @@ class Judgement:
     @property
     def stopped_groups(self) -> tuple[str, ...]:
         """The groups that do not run and need not, such as those that were stopped on purpose."""
-        groups = (each for each in self.drivers if each.kind == "group" and not self._is_unheard(each))
+        groups = (each for each in self.drivers if each.kind == "group" and not self.is_unheard(each.kind, each.name))
         return tuple(each.name for each in groups if not each.is_problem and not each.liveness.is_live)
 
     @property
@@ -130,14 +130,15 @@ class Judgement:
         stopped, conditions = set(self.stopped_groups), self.conditions.groups
         found = {}
         for each in self.drivers:
-            if each.kind == "group" and each.name not in stopped and not self._is_unheard(each):
+            if each.kind == "group" and each.name not in stopped and not self.is_unheard(each.kind, each.name):
                 condition = conditions.get(each.name)
                 loops = condition is not None and condition.desired != "stopped" and condition.is_trying
                 found[each.name] = loops or not each.liveness.is_live
         return found
 
-    def _is_unheard(self, driver: DriverState) -> bool:
-        return self.silence is not None and (driver.kind, driver.name) in self.silence.unheard
+    def is_unheard(self, kind: str, name: str) -> bool:
+        """Tell whether a control store without writes keeps a process from reporting: nobody knows how it is."""
+        return self.silence is not None and (kind, name) in self.silence.unheard
 
     @property
     def controller_runs(self) -> bool:

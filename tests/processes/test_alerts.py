@@ -294,6 +294,11 @@ SCENARIOS = [
         {300: [], 390: [], 450: [NO_CONTROLLER], 885: [NO_CONTROLLER], 930: []},
     ),
     Scenario(
+        "a controller of which nothing is known, as a store without writes keeps it from reporting, is not down",
+        [controller(f"{flat(1, 300)} {gone(1_500)}"), supervised(flat(3, HOUR)), operations("planned", flat(1, HOUR))],
+        {450: [], 900: [], 1_500: []},
+    ),
+    Scenario(
         "a controller that is dead while an operation waits fires",
         [
             controller(flat(0, HOUR)),

@@ -8,6 +8,8 @@ from sqlalchemy import Engine, text, update
 
 from app.fleet import headline, incidents
 from app.fleet.signals import Signals
+from listeners import families
+from listeners.totals import ControllerMetrics
 from pipeline.cli import incidents as incidents_command
 from pipeline.cli import status
 from pipeline.control.incident_keeper import IncidentKeeper
@@ -21,6 +23,7 @@ from pipeline.store.database.states import ProcessKind, ProcessState
 from pipeline.store.database.tables import drivers, leases
 from pipeline.store.fleet import Fleet, read_fleet
 from pipeline.store.games import record_seen, register_group
+from pipeline.store.groups import Group, create
 from pipeline.store.incidents import read_incidents
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease
@@ -144,6 +147,30 @@ def test_a_controller_that_is_only_silent_is_not_said_not_to_run(engine: Engine)
     assert judged.controller_absence == "the controller is silent"
     heartbeat(engine, "controller", "main", "stopped", None)
     assert read_fleet(engine).judgement.controller_absence == "no controller runs"
+
+
+@pytest.mark.proves("G273")
+def test_a_controller_that_is_only_unheard_is_not_exported_as_down(engine: Engine) -> None:
+    """Law of the unheard: nobody knows whether it runs, so no number says that it does not, and no alert fires."""
+    create(engine, Group("a", "local"), "ann", "")
+    silent(engine, main=40, a=40)
+    start_driver(engine, "controller", "main", None)
+    heartbeat(engine, "controller", "main", "running", None)
+    with engine.begin() as connection:
+        connection.execute(update(drivers).values(heartbeat_at=drivers.c.heartbeat_at - 40))
+    with locked(engine):
+        exported = read_controller_metrics(engine, read_fleet(engine))
+    assert (exported.is_controller_running, exported.supervised_groups) == (None, 1)
+    assert running_samples(exported) == []
+    assert running_samples(read_controller_metrics(engine, read_fleet(engine))) == [0.0], (
+        "writes work, and it is silent"
+    )
+
+
+def running_samples(seen: ControllerMetrics) -> list[float]:
+    """Return the samples of the metric that says whether a controller runs."""
+    known = (each for each in families._controller(seen) if each.name == "turnout_controller_running")
+    return [sample.value for each in known for sample in each.samples]
 
 
 @pytest.mark.proves("G273")
