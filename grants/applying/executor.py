@@ -37,6 +37,7 @@ _MAX_PROBES: Final = 20  # of those who gain, and of those who lose
 
 _TRIES: Final = 3  # of all probes, where the catalog lost what it had shown
 _WAITING: Final = "Waiting for the catalog."
+_REVOKED: Final = StepResult("done", "Done by the check, as no other operation may come between.")
 
 Open = Callable[[], Catalog]
 _Work = Callable[[ControlContext, Operation], str]
@@ -78,6 +79,8 @@ class Executor:
         )
 
     def _in_thread(self, work: _Work, context: ControlContext, operation: Operation) -> StepResult:
+        if work != self._check and expiries.is_expiry(operation):
+            return _REVOKED
         works, name = self._works_of(operation), _name_of(work, operation)
         resting = self._tries.resting(operation.operation_id)
         if resting is not None:
@@ -122,7 +125,9 @@ class Executor:
         return f"The plan still holds: {len(planned.plan.changes)} changes to make."
 
     def _revoke(self, context: ControlContext, operation: Operation) -> str:
-        """Try to end what is over: plan, apply, record and observe; the steps that follow find it done.
+        """Try to end what is over: plan, apply, record and observe.
+
+        The steps that follow do nothing: the principal's lock is free by then, and a newer grant must stay.
 
         Raises:
             Unfinished: not all of it was seen removed. It is tried again later, from a new plan.
@@ -164,6 +169,8 @@ class Executor:
         return f"{sum(each.is_done for each in items)} of {len(items)} applied."
 
     def _record(self, context: ControlContext, operation: Operation) -> StepResult:
+        if expiries.is_expiry(operation):
+            return _REVOKED
         _settle(context, operation)
         return StepResult("done", "Recorded in the ledger.")
 
@@ -200,12 +207,15 @@ class Executor:
         A request of an earlier operation that nobody waits for any more may undo a change after it was observed: what
         the catalog has lost is applied again, a few times, before the results count.
         """
-        catalog = self._open()
+        catalog, again = self._open(), 0
         for tries_left in reversed(range(_TRIES)):
             tried, parts_failed = self._tried(context, operation, catalog)
-            if parts_failed or not _wrong(tried) or not tries_left or not _apply_again(context, operation, catalog):
+            lost = _apply_again(context, operation, catalog) if tries_left and not parts_failed and _wrong(tried) else 0
+            again += lost
+            if not lost:
                 break
-        return _probe_report(tried, parts_failed=parts_failed)
+        report = _probe_report(tried, parts_failed=parts_failed)
+        return report if not again else f"{report} {again} changes were undone meanwhile, and applied again."
 
     def _tried(self, context: ControlContext, operation: Operation, catalog: Catalog) -> tuple[list[_Tried], bool]:
         """Return who was tried on which game, whether they should read it, and the result; and whether parts failed."""
@@ -219,8 +229,7 @@ class Executor:
         ]
         schema = proposals.schema_of(context.settings.access)
         if not failed:
-            for problem in _wrong_tables(context, operation, catalog).values():
-                raise Refused(f"Applied, but {problem} Then undo this operation.")
+            _require_own(context, operation, catalog)
         tables = catalog.tables(schema)
         tried: list[_Tried] = []
         for gains in (True, False):
@@ -317,15 +326,28 @@ def _wrong(tried: list[_Tried]) -> list[_Tried]:
     return [each for each in tried if each[3].reads is (not each[2])]
 
 
-def _apply_again(context: ControlContext, operation: Operation, catalog: Catalog) -> bool:
-    """Apply each change again that the catalog showed and shows no more; return whether there was one."""
+def _apply_again(context: ControlContext, operation: Operation, catalog: Catalog) -> int:
+    """Apply each change again that the catalog showed and shows no more; return how many these are.
+
+    Raises:
+        Refused: the name of a table leads elsewhere by now. Nothing of this operation is granted there.
+    """
     lost = [
         item for item in ledger.items(context.engine, operation.operation_id)
         if item.is_done and not _is_seen(item, catalog.assignments(item.change.securable))
     ]  # fmt: skip
+    if lost:
+        _require_own(context, operation, catalog)
     for item in lost:
         catalog.change(item.change)
-    return bool(lost)
+    if lost:
+        _take_back(context, operation, catalog, _wrong_tables(context, operation, catalog))
+    return len(lost)
+
+
+def _require_own(context: ControlContext, operation: Operation, catalog: Catalog) -> None:
+    for problem in _wrong_tables(context, operation, catalog).values():
+        raise Refused(f"Applied, but {problem} Then undo this operation.")
 
 
 def _probe_report(tried: list[_Tried], *, parts_failed: bool) -> str:

@@ -394,11 +394,33 @@ class Overtaken(Failing):
         return self._inner.probe(principal, table)
 
 
+class Swapped(Overtaken):
+    """As that, and the game's name leads to another table while the probe runs."""
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk.catalog, 1)
+        self._desk = desk
+
+    def probe(self, principal: str, table: GameTable) -> Probe:
+        result = super().probe(principal, table)
+        move_elsewhere(self._desk)
+        return result
+
+
+@pytest.mark.proves("G263")
+def test_nothing_is_applied_again_on_another_table(desk: Desk) -> None:
+    """What is lost because the game's name leads elsewhere by now is not granted there."""
+    done = desk.finish(desk.submit(*give((ANN, CHESS))), Swapped(desk))
+    assert "is another table than the game's" in (done.outcome or "")
+    assert reads(desk, ANN, CHESS) is False
+
+
 @pytest.mark.proves("G118")
 def test_what_a_late_request_undoes_is_applied_again(desk: Desk) -> None:
     """A request of the operation before may reach the catalog seconds late; undone time and again, a change fails."""
     done = desk.finish(desk.submit(*give((ANN, CHESS))), Overtaken(desk.catalog, 1))
     assert (done.state, reads(desk, ANN, CHESS)) == ("succeeded", True), done.outcome
+    assert "1 changes were undone meanwhile, and applied again" in (done.outcome or "")
     assert desk.finish(desk.submit(*take((ANN, CHESS)))).state == "succeeded"
     done = desk.finish(desk.submit(*give((ANN, CHESS))), Overtaken(desk.catalog, 9))
     assert f"Applied, but {ANN} does not read {CHESS}" in (done.outcome or "")

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import func, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from grants.applying import drift_store, proposals
+from grants.applying import drift_store, ledger, proposals
 from grants.applying.approvals import approval, approved
 from grants.applying.expiries import Tries
 from grants.applying.requests import decide, request
@@ -25,7 +25,7 @@ from grants.planning.drift import CLASSES, Drift, intent
 from grants.planning.entitlements import AccessIntent
 from grants.reconciler import AccessReconciler
 from pipeline.control.acts import DirectAct
-from pipeline.control.operations.executor import tick
+from pipeline.control.operations.executor import advance, tick
 from pipeline.control.roles import CONTROLLER
 from pipeline.errors import Refused
 from pipeline.settings import Roles
@@ -281,6 +281,33 @@ def test_a_refused_expiry_is_one_operation_and_blocks_nothing(house: House, monk
     assert {each.state for each in by_itself(house)} == {"succeeded"}
     tables = house.catalog.tables(house.schema)
     assert [house.catalog.probe(ANN, tables[key]).reads for key in (CHESS, GO)] == [False, True]
+
+
+@pytest.mark.proves("G268")
+def test_a_grant_right_after_an_expiry_stays(house: House) -> None:
+    """What is granted again once an expiry has done its work is neither revoked by its last steps nor forgotten."""
+    house.make_table(CHESS)
+    house.rounds()
+    let_expire(house, (ANN, CHESS))
+    house.rounds()
+
+    def is_revoked() -> bool:
+        (one,) = by_itself(house)
+        return any((each.name, each.state) == ("check", "done") for each in steps(house.world.engine, one.operation_id))
+
+    ticked(house, is_revoked)
+    (expiry,) = by_itself(house)
+    world, kinds = house.world, house.steward.kinds
+    asked = AccessIntent(ANN, CHESS, True, time.time() + 3600, "extended")
+    grant = proposals.prepare(world.engine, house.catalog, world.settings.access, world.paths, [asked])
+    extended = submit(world.engine, grant.to_intent("eve", "extended"))
+    while operation(world.engine, extended.operation_id).is_open:
+        advance(world, kinds[str(proposals.KIND)], operation(world.engine, extended.operation_id))
+    assert operation(world.engine, extended.operation_id).state == "succeeded"
+    house.finish()
+    assert operation(world.engine, expiry.operation_id).state == "succeeded"
+    assert house.catalog.probe(ANN, house.catalog.tables(house.schema)[CHESS]).reads is True
+    assert [each.cell for each in ledger.managed(world.engine).entitlements] == [(ANN, CHESS)]
 
 
 def test_tries_of_an_expiry_grow_rare() -> None:
