@@ -409,7 +409,7 @@ class Swapped(Overtaken):
 
 @pytest.mark.proves("G263")
 def test_nothing_is_applied_again_on_another_table(desk: Desk) -> None:
-    """What is lost because the game's name leads elsewhere by now is not granted there."""
+    """A second try after a probe grants nothing on a table to which the game's name leads by now."""
     done = desk.finish(desk.submit(*give((ANN, CHESS))), Swapped(desk))
     assert "is another table than the game's" in (done.outcome or "")
     assert reads(desk, ANN, CHESS) is False

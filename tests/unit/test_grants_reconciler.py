@@ -285,7 +285,7 @@ def test_a_refused_expiry_is_one_operation_and_blocks_nothing(house: House, monk
 
 @pytest.mark.proves("G268")
 def test_a_grant_right_after_an_expiry_stays(house: House) -> None:
-    """What is granted again once an expiry has done its work is neither revoked by its last steps nor forgotten."""
+    """The last steps of an expiry neither revoke nor forget a grant that was made after its check."""
     house.make_table(CHESS)
     house.rounds()
     let_expire(house, (ANN, CHESS))

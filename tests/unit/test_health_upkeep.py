@@ -85,11 +85,11 @@ def test_what_is_overdue_is_a_problem(upkeep: UpkeepFacts, driver: Driver | None
     assert not judged(UpkeepFacts(LIMIT, NOW - HOUR), driver).problems, "in a young environment none is due yet"
 
 
-def test_a_process_that_died_is_a_problem_before_a_round_is_due() -> None:
+def test_a_process_that_lost_its_lease_is_a_problem_before_a_round_is_due() -> None:
     """Its lease ran out: it has ended or hangs; the headline says so."""
     found = judged(UpkeepFacts(LIMIT, SINCE, GOOD, GOOD), lease_ago=5.0)
     assert texts(found)[0].startswith("maintenance lost its lease 5 s ago")
-    assert found.headline.endswith("maintenance down")
+    assert found.headline.endswith("maintenance silent")
 
 
 def test_where_it_is_left_to_others_nothing_is_missed() -> None:
