@@ -1,25 +1,35 @@
 """Stops processes of this machine where no controller does it: for `turnout stop`, and for a stop of groups.
 
-Both hold the controller's lease meanwhile, so that no controller starts again what they stop.
+Both hold the controller's lease meanwhile, so that no controller starts again what they stop, and note themselves, so
+that neither takes the other for a controller.
 """
 
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 from sqlalchemy import Engine
 
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import advance
-from pipeline.control.operations.groups import STOP
+from pipeline.control.operations.groups import STOP as STOP_GROUPS
 from pipeline.control.processes.duties import Duty, described
 from pipeline.control.processes.local import Local
-from pipeline.control.processes.present import DEMO, Present, present, with_lease, without_lease
+from pipeline.control.processes.present import (
+    DEMO,
+    STOP,
+    Present,
+    noted,
+    other_stop,
+    present,
+    with_lease,
+)
 from pipeline.control.processes.signals import STOP_SECONDS
 from pipeline.errors import Refused
 from pipeline.health.liveness import heartbeat_limit
+from pipeline.settings import Paths
 from pipeline.store.operations import Operation, OperationConflict
 from pipeline.store.processes.leases import Process, expire_dead, leased
 from pipeline.store.processes.liveness import read_drivers
@@ -37,12 +47,19 @@ def stop_environment(context: ControlContext, say: Say) -> bool:
 
     Groups keep their desired state: the next controller starts them again. `say` gets a line about each process, and
     about each that runs elsewhere.
+
+    Raises:
+        Refused: another command stops processes of it already.
     """
     engine, paths = context.engine, context.paths
-    expire_dead(engine)
-    is_done = _stop(context, [each for each in without_lease(paths) if each.kind == DEMO], say, _DEMO_SECONDS)
-    is_done &= _stop(context, _here(context, {"controller"}), say, STOP_SECONDS)
-    with ExitStack() as held:
+    if (other := other_stop(paths)) is not None:
+        raise Refused(
+            f"Another stop of {paths.root} runs, process {other.process.pid}. Wait for its end, and then stop again."
+        )
+    with _marked(paths), ExitStack() as held:
+        expire_dead(engine)
+        is_done = _stop(context, _here(context, {DEMO}), say, _DEMO_SECONDS)
+        is_done &= _stop(context, _here(context, {"controller"}), say, STOP_SECONDS)
         with suppress(Refused):  # a controller of another machine has it, which is said below
             held.enter_context(leased(engine, context.settings.store, "controller", "main"))
         is_done &= _stop(context, _here(context), say, STOP_SECONDS)
@@ -62,11 +79,13 @@ def stop_groups(context: ControlContext, operation: Operation) -> bool:
     engine, names = context.engine, frozenset(operation.preview)
     if not _are_here(engine, names):
         return False
-    with ExitStack() as held:
+    _wait_for_another(context.paths)
+    is_second = False  # beside a stop that began in the same moment
+    with _marked(context.paths), ExitStack() as held:
         try:
             held.enter_context(leased(engine, context.settings.store, "controller", "main"))
             while operation.is_open and not operation.is_stuck:
-                operation = advance(context, STOP, operation)
+                operation = advance(context, STOP_GROUPS, operation)
                 if operation.is_open:
                     drivers = [each for each in _here(context, {"group"}) if each.name in names]
                     _stop(context, drivers, _log.info, STOP_SECONDS)
@@ -75,8 +94,29 @@ def stop_groups(context: ControlContext, operation: Operation) -> bool:
         except OperationConflict:
             pass  # another process has changed it: it is followed as any other
         except Refused:
-            return False  # a controller has begun to run
-    return True
+            if other_stop(context.paths) is None:
+                return False  # a controller has begun to run
+            is_second = True
+    return stop_groups(context, operation) if is_second else True
+
+
+@contextmanager
+def _marked(paths: Paths) -> Iterator[None]:
+    """Note this process as one that stops others while the block runs; a disk without room keeps nobody from it."""
+    with ExitStack() as held:
+        with suppress(OSError):
+            held.enter_context(noted(paths, STOP))
+        yield
+
+
+def _wait_for_another(paths: Paths) -> None:
+    """Wait until no other command stops processes of the environment."""
+    known = None
+    while (other := other_stop(paths)) is not None:
+        if other != known:
+            known = other
+            _log.info("another stop runs, process %d: waiting for its end", other.process.pid)
+        time.sleep(_LOOK_SECONDS)
 
 
 def _here(context: ControlContext, kinds: Collection[str] | None = None) -> list[Present]:

@@ -18,7 +18,8 @@ from pipeline.control import stopping
 from pipeline.control.controller import run
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.processes.local import reference_of
-from pipeline.control.processes.present import folder, noted_without_leases
+from pipeline.control.processes.present import STOP, folder, goes_on, noted_without_leases
+from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.audit import entries
 from pipeline.store.database.engine import open_store
@@ -62,7 +63,10 @@ class World:
         return Process.of(child.pid)
 
     def note(self, kind: str, about: str, name: str = "main") -> None:
-        note = {"kind": kind, "name": name, "about": about, "process": asdict(self.start_without_lease(kind))}
+        self.note_process(kind, about, self.start_without_lease(kind), name)
+
+    def note_process(self, kind: str, about: str, process: Process, name: str = "main") -> None:
+        note = {"kind": kind, "name": name, "about": about, "process": asdict(process)}
         folder(self.paths).mkdir(exist_ok=True)
         (folder(self.paths) / f"{kind}.json").write_text(json.dumps(note))
 
@@ -146,6 +150,31 @@ def test_stop_names_what_it_cannot_find(world: World) -> None:
     assert (ended.exit_code, world.alive(), "Nothing of" in ended.output) == (1, ["ingest"], False)
     assert f"ingest goes on as process {process.pid}" in ended.output
     assert f"End it with `kill {process.pid}`." in ended.output
+
+
+@pytest.mark.proves("G276")
+def test_a_second_stop_is_refused(world: World) -> None:
+    """A command that stops processes holds the controller's lease, and is none: another stop never kills it."""
+    stop = world.start("controller")
+    world.note_process(STOP, "", stop)
+    world.start("ingest")
+
+    with pytest.raises(Refused, match=rf"Another stop of {world.env} runs, process {stop.pid}\. Wait for its end"):
+        world.turnout("stop")
+
+    assert world.alive() == ["controller main", "ingest main"]
+    assert "controller" not in (goes_on(world.engine, world.paths) or "")
+
+
+@pytest.mark.proves("G276")
+def test_a_stop_of_groups_waits_for_another_stop(world: World) -> None:
+    """A stop of groups beside another stop neither ends it nor waits for a controller: it follows it."""
+    world.note_process(STOP, "", world.start("controller", command=("sleep", "0.5")))
+    world.start("group", "a")
+    world.turnout("groups", "stop", "a", "--reason", "r", "--no-wait")
+    (operation,) = list_operations(world.engine)
+    assert stopping.stop_groups(ControlContext(world.settings, world.engine, world.paths), operation)
+    assert (world.processes["controller main"].wait(), world.alive()) == (0, [])
 
 
 @pytest.mark.proves("G276")

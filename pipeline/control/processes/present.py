@@ -22,6 +22,7 @@ from pipeline.store.processes.leases import Process
 from pipeline.store.processes.runs import active_drivers, open_runs
 
 DEMO: Final = "demo"
+STOP: Final = "stop"  # a command that stops others, and holds the controller's lease meanwhile
 _LEASED: Final[tuple[ProcessKind, ...]] = ("controller", "ingest", "group", "maintenance")
 
 
@@ -109,10 +110,21 @@ def with_lease(engine: Engine) -> list[Present]:
 
 
 def present(engine: Engine, paths: Paths) -> list[Present]:
-    """Return each process once: those with a lease or a local run, then those of this machine that noted themselves."""
-    leased = with_lease(engine)
-    known = {each.process for each in leased}
-    return [*leased, *(each for each in without_lease(paths) if each.process not in known)]
+    """Return each process once: those with a lease or a local run, then those of this machine that noted themselves.
+
+    A command that stops others is none of them, whatever lease it holds.
+    """
+    others = without_lease(paths)
+    stops = {each.process for each in others if each.kind == STOP}
+    leased = [each for each in with_lease(engine) if each.process not in stops]
+    known = stops | {each.process for each in leased}
+    return [*leased, *(each for each in others if each.process not in known)]
+
+
+def other_stop(paths: Paths) -> Present | None:
+    """Return another command of this machine that stops processes of the environment; None where none runs."""
+    this = Process.this()
+    return next((each for each in without_lease(paths) if each.kind == STOP and each.process != this), None)
 
 
 def goes_on(engine: Engine, paths: Paths) -> str | None:
