@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -61,12 +62,19 @@ def stop(env_dir: Path, reason: str | None) -> None:
     that of another user, or one that it cannot find without `store.leases`. A service manager may start again what it
     runs: stop it there.
     """
+    from sqlalchemy.exc import SQLAlchemyError
+
     from pipeline.control.operations.definition import ControlContext
     from pipeline.control.stopping import stop_environment
 
     context = CommandContext(env_dir)
     target = f"environment:{context.settings.environment}"
-    with context.acting(DirectAct.STOP_ENVIRONMENT, (target,), reason=reason or ""):
+    with ExitStack() as held:
+        try:
+            held.enter_context(context.acting(DirectAct.STOP_ENVIRONMENT, (target,), reason=reason or ""))
+        except SQLAlchemyError:
+            say("Nothing was stopped: the audit log takes no entry.", err=True)
+            raise
         is_done = stop_environment(ControlContext(context.settings, context.engine, context.paths), say)
     if is_done:
         say(f"Nothing of {context.paths.root} runs on this machine any more.")

@@ -11,7 +11,8 @@ from typing import cast
 
 import pytest
 from click.testing import CliRunner, Result
-from sqlalchemy import update
+from sqlalchemy import text, update
+from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.cli.main import cli
 from pipeline.control import stopping
@@ -150,6 +151,18 @@ def test_stop_names_what_it_cannot_find(world: World) -> None:
     assert (ended.exit_code, world.alive(), "Nothing of" in ended.output) == (1, ["ingest"], False)
     assert f"ingest goes on as process {process.pid}" in ended.output
     assert f"End it with `kill {process.pid}`." in ended.output
+
+
+@pytest.mark.proves("G276")
+def test_a_stop_without_its_entry_says_that_nothing_was_stopped(world: World) -> None:
+    """Where the control store takes no writes, a stop begins nothing and says so."""
+    world.start("ingest")
+    with world.engine.begin() as connection:
+        refused = "BEGIN SELECT RAISE(ABORT, 'away'); END"
+        connection.execute(text(f"CREATE TRIGGER away BEFORE INSERT ON audit {refused}"))
+    ended = CliRunner().invoke(cli, ["stop", "--env-dir", str(world.env)])
+    assert (isinstance(ended.exception, SQLAlchemyError), world.alive()) == (True, ["ingest main"])
+    assert "Nothing was stopped" in ended.output
 
 
 @pytest.mark.proves("G276")
