@@ -102,7 +102,7 @@ def stop_groups(context: ControlContext, operation: Operation) -> bool:
 
 @contextmanager
 def _marked(paths: Paths) -> Iterator[None]:
-    """Note this process as one that stops others while the block runs; a disk without room keeps nobody from it."""
+    """Note that this process stops others while the block runs; a disk without room keeps nobody from it."""
     with ExitStack() as held:
         with suppress(OSError):
             held.enter_context(noted(paths, STOP))
