@@ -4,7 +4,7 @@ Added is USE_CATALOG, then USE_SCHEMA, then what is on tables; taken is what is 
 USE_CATALOG: at no time has a principal more of what is above than they need, and a break in between leaves too little.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
@@ -12,6 +12,7 @@ from typing import Final
 from grants.catalog import Change
 from grants.model import Observed, Securable, folded
 from grants.planning.entitlements import Cell, Entitlement, ManagedAccess, ManagedGrant, added_by, taken_by
+from pipeline.errors import Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,7 @@ class Spellings:
 
     def __init__(self, observed: Observed) -> None:
         self._direct: Final = observed.direct
+        self._directory: Final = observed.directory
         self._found: Final[dict[Securable, dict[str, list[tuple[str, frozenset[str]]]]]] = {}
 
     def of(self, where: Securable, principal: str) -> list[tuple[str, frozenset[str]]]:
@@ -126,6 +128,35 @@ class Spellings:
             for each, held in self._direct.get(where, {}).items():
                 by_name.setdefault(folded(each), []).append((each, held))
         return by_name.get(principal, [])
+
+    def is_one(self, principal: str) -> bool:
+        """Return whether all spellings of a folded name are known to be one principal's."""
+        known = self._directory
+        return known.is_read and known.is_whole and principal not in known.ambiguous
+
+    def given(self, where: Securable, names: Collection[str], privilege: str) -> list[str]:
+        """Return the spellings that hold what was given to these names, which fold to one and are all of one cell.
+
+        Where all spellings are one principal's these are all. Else a spelling that is one of the names is the only one,
+        and of a name that several principals are known to share no other spelling is ever meant.
+
+        Raises:
+            Refused: several other spellings hold it, and it is not known whose it is.
+        """
+        who = {folded(each) for each in names}
+        holders = [each for name in sorted(who) for each, held in self.of(where, name) if privilege in held]
+        if all(map(self.is_one, who)):
+            return holders
+        exact = [each for each in holders if each in names]
+        if exact or not who.isdisjoint(self._directory.ambiguous):
+            return exact
+        if len(holders) > 1:
+            several, known = (" and ".join(map(repr, sorted(some))) for some in (holders, names))
+            raise Refused(
+                f"{several} hold {privilege} on {where.full_name}, and turnout knows {known}: which of them it granted "
+                "is not known. Revoke it in the catalog."
+            )
+        return holders
 
 
 def ours_of(changes: Iterable[Change], managed: ManagedAccess) -> frozenset[ManagedGrant]:

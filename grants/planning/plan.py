@@ -145,15 +145,14 @@ def plan(observed: Observed, intents: Sequence[AccessIntent], managed: ManagedAc
                     adopted.add(ManagedGrant(where, who, SELECT))
             elif cell not in cells.then:
                 is_ours = ManagedGrant(where, who, SELECT) in managed.given
-                lost = is_anothers(observed, intent.key, cells.ended_of(cell))  # with its table
-                if is_ours and (lost or not held):
+                ended = cells.ended_of(cell)
+                lost = is_anothers(observed, intent.key, ended)  # with its table
+                names = _granted_to(before, spelled, where, intent, ended)
+                if is_ours and (lost or not spelled.given(where, names, SELECT)):
                     vanished.add(ManagedGrant(where, who, SELECT))  # it was revoked outside turnout
                 if intent.revert or (is_ours and not lost):
-                    takes = _REVERTED if intent.revert else _TAKEN
-                    for spelling, privileges in spelled.of(where, who):
-                        if spelling != intent.principal and before.is_ambiguous(who):
-                            continue  # another principal's, who got nothing from turnout
-                        for privilege in takes & privileges:
+                    for privilege in _REVERTED if intent.revert else _TAKEN:
+                        for spelling in spelled.given(where, names, privilege):
                             draft.remove(where, spelling, privilege)
     give(draft, before, {intent.principal for intent in requested if intent.read})
     on_tables = Stage((), before).then(draft)
@@ -192,6 +191,27 @@ def assembled(
     return planned
 
 
+def _granted_to(
+    before: Resolver, spelled: Spellings, where: Securable, intent: AccessIntent, ended: Iterable[Entitlement]
+) -> frozenset[str]:
+    """Return under which names was granted what an intent ends; its own where turnout granted nothing.
+
+    Raises:
+        Refused: it is spelled otherwise, and there are several spellings, so that it may mean another principal.
+    """
+    names = frozenset(each.principal for each in ended)
+    who, _ = intent.cell
+    if not names or intent.principal in names or spelled.is_one(who):
+        return names or frozenset({intent.principal})
+    if before.is_ambiguous(who) or len(spelled.of(where, who)) > 1:
+        granted = " and ".join(map(repr, sorted(names)))
+        raise Refused(
+            f"turnout granted {intent.key} to {granted}, and {intent.principal!r} may be another principal. "
+            "Name the principal as turnout granted it."
+        )
+    return names
+
+
 def is_anothers(observed: Observed, key: str, granted: Iterable[Entitlement]) -> bool:
     """Return whether the catalog shows another table than the game's, and none on which one of these was granted."""
     table = observed.tables.get(key)
@@ -204,7 +224,7 @@ def _checked(before: Resolver, intents: Sequence[AccessIntent], now: float) -> t
     observed = before.observed
     requested: dict[tuple[Cell, bool], AccessIntent] = {}
     for raw in intents:
-        name = before.name(raw.principal)
+        name = before.name(raw.principal) if raw.read else raw.principal  # what ends is spelled as it was granted
         intent = raw if name == raw.principal else replace(raw, principal=name)
         _require_known(before, intent, now)
         cell, permanent = intent.cell, intent.until is None

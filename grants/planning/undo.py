@@ -78,9 +78,8 @@ def _remove(
         elif given not in managed.given or is_anothers(before.observed, where.path[-1], cells.ended_of(cell)):
             yield f"{_what(change, given)} stays: turnout no longer manages it."
         else:
-            for spelling, privileges in spelled.of(where, who):
-                if given.privilege in privileges:
-                    draft.remove(where, spelling, given.privilege)
+            for spelling in spelled.given(where, {change.principal}, given.privilege):
+                draft.remove(where, spelling, given.privilege)
 
 
 def _add(draft: Draft, before: Resolver, change: Change, wanted: Callable[[ManagedGrant], bool]) -> Iterator[str]:

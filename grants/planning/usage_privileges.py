@@ -50,10 +50,12 @@ def take(
         if any(cell not in allowed for cell in _losses(resolver, gone, holding)):
             kept.add(each)
             continue
+        holders = [name for name, held in spelled.of(each.securable, each.principal) if each.privilege in held]
+        if len(holders) > 1 and not spelled.is_one(each.principal):
+            continue  # which of them turnout gave it is not known
         gone.add(holding)
-        for spelling, privileges in spelled.of(each.securable, each.principal):
-            if each.privilege in privileges:
-                draft.remove(each.securable, spelling, each.privilege)
+        for name in holders:
+            draft.remove(each.securable, name, each.privilege)
     return kept
 
 

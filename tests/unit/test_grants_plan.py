@@ -93,6 +93,48 @@ def test_only_plans_of_a_name_that_several_share_are_refused() -> None:
     assert said(ended) == ["-SELECT main.games.chess team"]
 
 
+@pytest.mark.parametrize("known", ["both", "one", "none"])
+@pytest.mark.proves("G265")
+def test_what_ends_is_taken_from_the_spelling_that_got_it(known: str) -> None:
+    """Of two spellings that hold SELECT, a plan takes the one that turnout granted, and never a stranger's."""
+    observed, managed = given(catalog_snapshot(people=("ann@x", "team")), gives("team", "chess", NOW + 1))
+    direct = {**observed.direct, table_of("chess"): {"Team": frozenset({"SELECT"}), "team": frozenset({"SELECT"})}}
+    nobody = {name: each for name, each in observed.directory.principals.items() if name != "team"}
+    directories = {
+        "both": replace(observed.directory, principals=nobody, ambiguous={"team": ("Team", "team")}),
+        "one": replace(observed.directory, principals={**nobody, "team": Principal("Team", "group")}, is_whole=False),
+        "none": replace(observed.directory, principals={}, groups_of={}, is_read=False),
+    }
+    observed = replace(observed, direct=direct, directory=directories[known])
+    for ends in (*expired(managed.entitlements, NOW + 2), takes("team", "chess")):
+        ended = plan(observed, [ends], managed, NOW + 2)
+        assert [each for each in said(ended) if "SELECT" in each] == ["-SELECT main.games.chess team"]
+    with pytest.raises(Refused, match="turnout granted chess to 'team', and 'Team' may be another principal"):
+        plan(observed, [takes("Team", "chess")], managed, NOW)
+    left = replace(observed, direct={**direct, table_of("chess"): {"Team": frozenset({"SELECT"})}})
+    if known == "both":
+        gone = plan(left, [takes("team", "chess")], managed, NOW)
+        assert said(gone) == []
+        assert gone.change_set.disowned == {ManagedGrant(table_of("chess"), "team", "SELECT")}
+
+
+def test_a_grant_that_two_other_spellings_hold_is_not_guessed() -> None:
+    """Which principal turnout granted is not known where the catalog shows none of its spellings but two others."""
+    observed, managed = given(catalog_snapshot(), gives("ann@x", "chess"))
+    observed = replace(observed, directory=replace(observed.directory, is_whole=False))
+    two = {"ANN@X": frozenset({"SELECT"}), "Ann@x": frozenset({"SELECT"})}
+    with pytest.raises(Refused, match="which of them it granted is not known"):
+        plan(
+            replace(observed, direct={**observed.direct, table_of("chess"): two}),
+            [takes("ann@x", "chess")], managed, NOW,
+        )  # fmt: skip
+    one = {"ANN@X": frozenset({"SELECT"})}
+    ended = plan(
+        replace(observed, direct={**observed.direct, table_of("chess"): one}), [takes("Ann@X", "chess")], managed, NOW
+    )
+    assert said(ended)[0] == "-SELECT main.games.chess ANN@X", "the catalog may spell one principal otherwise"
+
+
 def test_a_grant_gives_what_is_missing_from_the_top_down() -> None:
     """USE_CATALOG and USE_SCHEMA come before SELECT; what is there already is not given, and that is said."""
     first = plan(catalog_snapshot(), [gives("ann@x", "chess")], NOTHING, NOW)
