@@ -141,7 +141,8 @@ def _active_in(resolver: Resolver, group: str) -> list[str]:
 
 
 def _is_unsure(resolver: Resolver, group: str) -> bool:
-    return folded(group) in resolver.hidden or resolver.is_ambiguous(group)
+    """Return whether nothing is known of a group's members; who is shown beside a hidden one is in it."""
+    return resolver.is_ambiguous(group) or (folded(group) in resolver.hidden and not _active_in(resolver, group))
 
 
 def _unsure(directory: Directory) -> Iterator[str]:
@@ -152,8 +153,9 @@ def _unsure(directory: Directory) -> Iterator[str]:
     if directory.hidden:
         some = ", ".join(sorted(directory.hidden)[:3])
         yield (
-            f"The directory shows no members of {len(directory.hidden)} groups, such as {some}: who is in them is not "
-            "known. Give turnout's principal the right to see the members of groups."
+            f"The directory does not show all members of {len(directory.hidden)} groups, such as {some}: who is in "
+            "them is not known. Give turnout's principal the right to see the members of groups, and add the groups in "
+            "them to the workspace."
         )
 
 

@@ -72,12 +72,18 @@ class Databricks:
         """Return the directory of what was listed, with the groups whose members the catalog may not have shown.
 
         turnout asks for a group that has a member for sure, one of its own: where such a group shows none, none does.
+        A member that is in no list may be a group of the account, and anyone may be in that.
         """
         mine = {text_of(each, "value") for each in listed(self._rest.read(f"{SCIM}/Me"), "groups")}
         own = [each for each in entries if each.scim_id in mine]
         is_blind = any(not each.members for each in own)
         groups = [each for each in entries if each.principal.kind == "group"]
-        hidden = [each for each in groups if is_blind or (not own and not each.members)]
+        listed_ids = {each.scim_id for each in entries}
+        hidden = [
+            each
+            for each in groups
+            if is_blind or (not own and not each.members) or each.members - listed_ids - each.people
+        ]
         names = frozenset(folded(each.principal.name) for each in hidden)
         return replace(_directory(entries), hidden=names, is_whole=False)
 
@@ -106,18 +112,28 @@ class Databricks:
 
 
 class _Entry:
-    """A principal of a SCIM list, with its id and, of a group, its members' ids."""
+    """A principal of a SCIM list, with its id; of a group the ids of its members, and of the `people` among them."""
 
-    def __init__(self, principal: Principal, scim_id: str, members: frozenset[str]) -> None:
-        self.principal, self.scim_id, self.members = principal, scim_id, members
+    def __init__(
+        self, principal: Principal, scim_id: str, members: frozenset[str], people: frozenset[str] = frozenset()
+    ) -> None:
+        self.principal, self.scim_id, self.members, self.people = principal, scim_id, members, people
 
     @classmethod
     def of(cls, answer: Mapping[str, Any], kind: PrincipalKind, name: str) -> "_Entry":
         """Return the principal of a SCIM resource."""
         scim_id = text_of(answer, "id")
         principal = Principal(text_of(answer, name), kind, answer.get("active") is not False, scim_id)
-        members = frozenset(text_of(each, "value") for each in listed(answer, "members"))
-        return cls(principal, scim_id, members)
+        shown = listed(answer, "members")
+        members = frozenset(text_of(each, "value") for each in shown)
+        people = frozenset(text_of(each, "value") for each in shown if _is_no_group(each))
+        return cls(principal, scim_id, members, people)
+
+
+def _is_no_group(member: Mapping[str, Any]) -> bool:
+    """Return whether a member of a group says of itself that it is a user or a service principal."""
+    kind = str(member.get("$ref") or "").split("/")[-2:-1] or [f"{member.get('type')}s"]
+    return kind[0] in {"Users", "ServicePrincipals"}
 
 
 def _directory(entries: Iterable[_Entry]) -> Directory:
@@ -131,7 +147,7 @@ def _directory(entries: Iterable[_Entry]) -> Directory:
     for group in by_id.values():
         parent = folded(group.principal.name)
         for member in group.members:
-            if member in by_id:  # a member that is in no list has been deleted meanwhile
+            if member in by_id:  # of one that is in no list nothing is known here: see `_in_part`
                 name = folded(by_id[member].principal.name)
                 kept = doubtful if {name, parent} & ambiguous.keys() else groups_of
                 kept.setdefault(name, set()).add(parent)

@@ -175,7 +175,7 @@ def _four_eyes(case: Case) -> Iterator[str]:
 def _unseen(person: Person, groups: list[str]) -> str:
     return (
         f"The directory does not show who is in {' and '.join(groups)}, so it is unknown whether {person.name} gains. "
-        "Give turnout's principal the right to see the members of groups."
+        "Give turnout's principal the right to see the members of groups, and add the groups in them to the workspace."
     )
 
 

@@ -281,6 +281,36 @@ def test_groups_whose_members_are_not_shown_are_hidden(
     assert Databricks(rest(stub)).directory().hidden == hidden
 
 
+@pytest.mark.parametrize(
+    ("member", "hidden"),
+    [
+        ({"value": "9", "$ref": "Groups/9"}, {"analysts"}),
+        ({"value": "9", "$ref": "https://x.test/api/2.0/preview/scim/v2/Groups/9", "type": "Group"}, {"analysts"}),
+        ({"value": "9"}, {"analysts"}),
+        ({"value": "9", "$ref": "Users/9"}, set()),
+        ({"value": "9", "$ref": "https://x.test/api/2.0/preview/scim/v2/ServicePrincipals/9"}, set()),
+        ({"value": "9", "type": "User"}, set()),
+    ],
+)
+@pytest.mark.proves("G264")
+def test_a_group_with_a_group_that_is_not_listed_is_hidden(
+    stub: Recorder, member: dict[str, str], hidden: set[str]
+) -> None:
+    """A workspace does not list all groups of the account: who is in one that a group holds may be in that group."""
+    stub.answers |= {
+        f"{SCIM}/Users": scim({"id": "1", "userName": "ada@x.com"}),
+        f"{SCIM}/ServicePrincipals": scim({"id": "2", "applicationId": "robot"}),
+        f"{SCIM}/Groups": scim(
+            {"id": "3", "displayName": "bots", "members": [{"value": "2"}]},
+            {"id": "4", "displayName": "analysts", "members": [{"value": "1"}, member]},
+        ),
+        f"{SCIM}/Me": {"userName": "robot", "groups": [{"value": "3"}]},
+    }
+    directory = Databricks(rest(stub)).directory()
+    assert directory.hidden == hidden
+    assert directory.groups_of["ada@x.com"] == {"analysts"}, "what is shown is known"
+
+
 @pytest.mark.proves("G265")
 def test_addresses_that_fold_to_one_are_ambiguous(stub: Recorder) -> None:
     """Names are compared without case, and `ß` folds to `ss`: two such people hinder nobody else."""
