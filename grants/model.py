@@ -163,6 +163,7 @@ class Observed:
     directory: Directory
     read_at: float  # Unix seconds
     notes: tuple[str, ...] = ()  # what a person should know of it, one sentence each
+    reader: str = ""  # the principal by whose rights it was read; empty: not known
 
     def is_other(self, key: str) -> bool:
         """Return whether the catalog shows another table in the place of a game's."""

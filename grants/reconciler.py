@@ -22,8 +22,9 @@ from grants.applying.operation import ACCESS
 from grants.applying.table_registration import register_missing
 from grants.catalog import Catalog, CatalogUnavailable
 from grants.catalogs.opening import open_catalog
-from grants.model import MANAGE, Directory, folded
+from grants.model import Directory, folded
 from grants.observing import snapshot
+from grants.observing.blindness import blindness
 from grants.observing.resolver import Resolver
 from pipeline.control.operations.definition import ControlContext, OperationDefinition
 from pipeline.control.roles import groups_of
@@ -114,7 +115,8 @@ class AccessReconciler:
         refused = register_missing(context, catalog, schema)
         places = own_tables.places(context.engine, context.paths)
         observed = snapshot.observe(catalog, schema, store_time(context.engine), places)
-        blind = [*_blind(Resolver(observed), catalog.executor)]
+        blindly = blindness(Resolver(observed), schema)
+        blind = [] if blindly is None else [blindly]
         found = drift_store.in_snapshot(context.engine, observed)
         if not blind:
             drift_store.end_ignored(context.engine, observed, found)
@@ -157,18 +159,3 @@ def _unsure(directory: Directory) -> Iterator[str]:
             "them is not known. Give turnout's principal the right to see the members of groups, and add the groups in "
             "them to the workspace."
         )
-
-
-def _blind(resolver: Resolver, executor: str) -> Iterator[str]:
-    """Report where the executor may see only its own grants: a catalog does not report hidden ones."""
-    closure, schema = resolver.closure(executor), resolver.observed.schema
-    for where in schema.chain():
-        owner = resolver.observed.owners.get(where)
-        if owner is None or folded(owner) in closure:  # unknown counts for it: open-source servers report none
-            return
-        if any(MANAGE in (resolver.directly(each, where) or ()) for each in closure):
-            return
-    yield (
-        f"{executor} (turnout's own principal) neither owns {schema.full_name} or its catalog nor holds MANAGE "
-        "there: unless it is the metastore admin, it sees only its own grants. Give it MANAGE on the schema."
-    )

@@ -59,7 +59,8 @@ def observe(
             del tables[key]
             continue
         owners[tables[key].securable] = tables[key].owner
-    return Observed(schema, tables, owners, direct, directory or catalog.directory(), now)
+    listed = directory or catalog.directory()
+    return Observed(schema, tables, owners, direct, listed, now, reader=catalog.executor)
 
 
 def keep(
@@ -128,6 +129,7 @@ def as_json(observed: Observed) -> str:
         "whole": [observed.directory.is_whole, observed.directory.is_read],
         "read_at": observed.read_at,
         "notes": observed.notes,
+        "reader": observed.reader,
     }
     return json.dumps(tree, separators=(",", ":"))
 
@@ -156,6 +158,7 @@ def from_json(text: str) -> Observed:
         ),
         read_at=tree["read_at"],
         notes=tuple(tree["notes"]),
+        reader=tree.get("reader", ""),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from grants.catalog import Change
 from grants.model import BROWSE, SELECT, Observed, Securable, folded
+from grants.observing.blindness import blindness
 from grants.observing.resolver import Resolver
 from grants.observing.verdict import place
 from grants.planning.change_set import ChangeSet, Draft, Spellings, ours_of, simulate
@@ -149,6 +150,8 @@ def plan(observed: Observed, intents: Sequence[AccessIntent], managed: ManagedAc
                 lost = is_anothers(observed, intent.key, ended)  # with its table
                 names = _granted_to(before, spelled, where, intent, ended)
                 if is_ours and (lost or not spelled.given(where, names, SELECT)):
+                    if not lost:
+                        require_shown(before, ManagedGrant(where, who, SELECT))
                     vanished.add(ManagedGrant(where, who, SELECT))  # it was revoked outside turnout
                 if intent.revert or (is_ours and not lost):
                     for privilege in _REVERTED if intent.revert else _TAKEN:
@@ -210,6 +213,20 @@ def _granted_to(
             "Name the principal as turnout granted it."
         )
     return names
+
+
+def require_shown(before: Resolver, given: ManagedGrant) -> None:
+    """Check that a grant of turnout's that a snapshot does not show is gone.
+
+    Raises:
+        Refused: the snapshot's reader may not see it.
+    """
+    blindly = blindness(before, given.securable)
+    if blindly is not None:
+        raise Refused(
+            f"{given.privilege} of {before.name(given.principal)} on {given.securable.full_name} was granted by "
+            f"turnout and is not shown, which does not mean that it is gone. {blindly}"
+        )
 
 
 def is_anothers(observed: Observed, key: str, granted: Iterable[Entitlement]) -> bool:

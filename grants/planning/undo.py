@@ -10,7 +10,7 @@ from grants.observing.resolver import Resolver
 from grants.observing.verdict import place
 from grants.planning.change_set import ChangeSet, Draft, Spellings
 from grants.planning.entitlements import ManagedAccess, ManagedGrant, added_by, given_by
-from grants.planning.plan import AccessPlan, Cells, Stage, assembled, is_anothers
+from grants.planning.plan import AccessPlan, Cells, Stage, assembled, is_anothers, require_shown
 from grants.planning.usage_privileges import take
 from pipeline.errors import Refused
 
@@ -74,6 +74,8 @@ def _remove(
         if cell in cells.then:
             yield f"{_what(change, given)} stays: another grant by turnout depends on it."
         elif not before.holds(*given):
+            if given in managed.given and not is_anothers(before.observed, where.path[-1], cells.ended_of(cell)):
+                require_shown(before, given)
             yield f"{_what(change, given)} is already gone."
         elif given not in managed.given or is_anothers(before.observed, where.path[-1], cells.ended_of(cell)):
             yield f"{_what(change, given)} stays: turnout no longer manages it."

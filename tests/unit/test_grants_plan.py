@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from grants.catalog import Change
-from grants.model import GRANTABLE, Observed, Principal, folded
+from grants.model import GRANTABLE, Directory, Observed, Principal, folded
 from grants.observing.resolver import Resolver
 from grants.planning.change_set import Draft, simulate
 from grants.planning.entitlements import (
@@ -133,6 +133,31 @@ def test_a_grant_that_two_other_spellings_hold_is_not_guessed() -> None:
         replace(observed, direct={**observed.direct, table_of("chess"): one}), [takes("Ann@X", "chess")], managed, NOW
     )
     assert said(ended)[0] == "-SELECT main.games.chess ANN@X", "the catalog may spell one principal otherwise"
+
+
+@pytest.mark.proves("G267")
+def test_what_a_blind_read_does_not_show_is_not_gone() -> None:
+    """What is not shown is unknown: no revoke, expiry or undo forgets a grant unless the reader sees others' grants."""
+    made = plan(catalog_snapshot(), [gives("ann@x", "chess", NOW + 1)], NOTHING, NOW)
+    managed, empty = made.after, replace(catalog_snapshot(), reader="robot")
+    ends = (takes("ann@x", "chess"), *expired(managed.entitlements, NOW + 2))
+    for each in ends:
+        with pytest.raises(Refused, match=r"SELECT of ann@x on main\.games\.chess .* Give it MANAGE on the schema"):
+            plan(empty, [each], managed, NOW + 2)
+    with pytest.raises(Refused, match="Give it MANAGE"):
+        undo(made.change_set, empty, managed, NOW)
+    where = table_of("chess")
+    for sees in (
+        replace(empty, direct={**empty.direct, SCHEMA: {"robot": frozenset({"MANAGE"})}}),
+        replace(empty, owners={**empty.owners, where: "Robot"}),
+        replace(empty, owners=dict.fromkeys(empty.owners)),  # open-source servers name no owner
+    ):
+        for each in ends:
+            gone = plan(sees, [each], managed, NOW + 2).change_set
+            assert gone.changes == ()
+            assert gone.disowned == {ManagedGrant(where, "ann@x", "SELECT")}
+    shown = replace(simulate(empty, made.changes[-1:]), directory=Directory(is_read=False))
+    assert said(plan(shown, [ends[0]], managed, NOW)) == ["-SELECT main.games.chess ann@x"], "what is shown is taken"
 
 
 def test_a_grant_gives_what_is_missing_from_the_top_down() -> None:

@@ -17,7 +17,9 @@ from grants.applying.expiries import Tries
 from grants.applying.requests import decide, request
 from grants.applying.requests import submit as submit_request
 from grants.catalog import Change, Denied
+from grants.catalogs.embedded import Embedded
 from grants.catalogs.people import add
+from grants.catalogs.rest import Rest
 from grants.cli.reading import rows
 from grants.model import Securable
 from grants.observing import snapshot
@@ -244,6 +246,40 @@ def test_an_expiry_outlives_an_outage_of_the_catalog(house: House, monkeypatch: 
         done = house.finish()
         assert (done.operation_id, done.state) == (one.operation_id, "succeeded"), done.outcome
         assert house.catalog.probe(ANN, house.catalog.tables(house.schema)[CHESS]).reads is False
+
+
+@pytest.mark.usefixtures("_impatient")
+@pytest.mark.proves("G267")
+def test_an_expiry_that_sees_only_its_own_grants_is_not_done(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalog answers a reader without MANAGE with its own grants only: nothing is forgotten until it sees all."""
+    monkeypatch.setattr("grants.applying.expiries._FIRST_PAUSE", 0.0)
+    house.make_table(CHESS)
+    house.rounds()
+    let_expire(house, (ANN, CHESS))
+    weak_name = "00000000-0000-0000-0000-0000000000aa"
+    house.server.make("ServicePrincipals", weak_name)
+    for where in house.schema.chain():
+        house.catalog.change(Change(where, weak_name, add=("BROWSE",)))
+    weak = Embedded(Rest(house.server.url, house.server.token_of(weak_name, 600), shared_token=house.server.token))
+    world = house.world
+    with pytest.raises(Refused, match="Give it MANAGE on the schema"):
+        proposals.prepare(
+            world.engine, weak, world.settings.access, world.paths, [AccessIntent(ANN, CHESS, False, None, "left")]
+        )
+    opening = house.steward._executor._open
+    house.steward._executor._open = lambda: weak
+    house.steward._submit_expired()
+
+    def has_been_refused() -> bool:
+        (one,) = by_itself(house)
+        assert one.is_open, one.outcome
+        return any("Give it MANAGE" in each.detail for each in steps(world.engine, one.operation_id))
+
+    ticked(house, has_been_refused)
+    assert {each.privilege for each in ledger.managed(world.engine).given} == set(READING)
+    house.steward._executor._open = opening
+    assert house.finish().state == "succeeded"
+    assert house.catalog.probe(ANN, house.catalog.tables(house.schema)[CHESS]).reads is False
 
 
 @pytest.mark.proves("G268")
