@@ -296,7 +296,7 @@ def test_groups_whose_members_are_not_shown_are_hidden(
 def test_a_group_with_a_group_that_is_not_listed_is_hidden(
     stub: Recorder, member: dict[str, str], hidden: set[str]
 ) -> None:
-    """A workspace does not list all groups of the account: who is in one that a group holds may be in that group."""
+    """A workspace does not list all groups of the account: members of a nested one may be in the group around it."""
     stub.answers |= {
         f"{SCIM}/Users": scim({"id": "1", "userName": "ada@x.com"}),
         f"{SCIM}/ServicePrincipals": scim({"id": "2", "applicationId": "robot"}),

@@ -95,7 +95,7 @@ def test_only_plans_of_a_name_that_several_share_are_refused() -> None:
 
 @pytest.mark.parametrize("known", ["both", "one", "none"])
 @pytest.mark.proves("G265")
-def test_what_ends_is_taken_from_the_spelling_that_got_it(known: str) -> None:
+def test_a_revoke_takes_the_spelling_that_turnout_granted(known: str) -> None:
     """Of two spellings that hold SELECT, a plan takes the one that turnout granted, and never a stranger's."""
     observed, managed = given(catalog_snapshot(people=("ann@x", "team")), gives("team", "chess", NOW + 1))
     direct = {**observed.direct, table_of("chess"): {"Team": frozenset({"SELECT"}), "team": frozenset({"SELECT"})}}
@@ -136,8 +136,8 @@ def test_a_grant_that_two_other_spellings_hold_is_not_guessed() -> None:
 
 
 @pytest.mark.proves("G267")
-def test_what_a_blind_read_does_not_show_is_not_gone() -> None:
-    """What is not shown is unknown: no revoke, expiry or undo forgets a grant unless the reader sees others' grants."""
+def test_a_blind_read_makes_no_grant_gone() -> None:
+    """A grant that is not shown is not gone: nothing forgets it unless the reader sees others' grants."""
     made = plan(catalog_snapshot(), [gives("ann@x", "chess", NOW + 1)], NOTHING, NOW)
     managed, empty = made.after, replace(catalog_snapshot(), reader="robot")
     ends = (takes("ann@x", "chess"), *expired(managed.entitlements, NOW + 2))
