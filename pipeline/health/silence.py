@@ -51,7 +51,7 @@ class Silence:
         if self.refusal is not None:
             return (
                 f"{STORE_REFUSES}: {self.refusal}\n"
-                f"{self.nobody} has reported for {ago}; streams may go on. Find who holds its lock"
+                f"{self.nobody} has reported for {ago}; streams may go on. Find who holds its lock or fills its disk"
             )
         return (
             f"all {count} processes fell silent at one moment, {ago} ago\n"

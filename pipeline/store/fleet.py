@@ -1,4 +1,4 @@
-"""Reads the control store for people: the fleet with its judgement, and every registered schema; never writes."""
+"""Reads the control store for people: the fleet with its judgement, and every registered schema; changes nothing."""
 
 from dataclasses import dataclass, replace
 from typing import Final

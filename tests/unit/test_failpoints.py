@@ -57,6 +57,7 @@ WITHOUT_POINTS: Final = {
     "streams/writing/split.py:_ipc": "writes into memory",
     "maintenance/run.py:alone": "a lock that saves work and guards nothing",
     "store/database/engine.py:open_store": "makes the folder of an environment before anything is in it",
+    "store/database/engine.py:refused_write": "takes out again what it puts in, in one transaction",
     "store/games.py:set_priority": "no row depends on a priority",
     "repair/quarantined.py": "reads: what it removes is in a database of its own in memory",
 }

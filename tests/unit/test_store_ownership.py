@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, Engine, create_engine, select, text
+from sqlalchemy import Connection, Engine, create_engine, select, text, update
 from sqlalchemy.exc import ProgrammingError
 
 from pipeline.errors import Refused
 from pipeline.settings import Store, load
 from pipeline.store.database import migrate
 from pipeline.store.database.engine import STORE_AWAY, open_store, refused_write, writing
-from pipeline.store.database.tables import groups
+from pipeline.store.database.tables import drivers, groups
+from pipeline.store.fleet import read_fleet
 from pipeline.store.games import register_group
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import leased
@@ -107,6 +108,28 @@ def test_tables_belong_to_the_owner_and_every_role_can_use_them(grouped: Roles) 
     assert grouped.owners() == {"turnout_owner"}
     for name, store in {"a": controller, "b": driver, "c": app}.items():
         use(store, name)
+
+
+def test_a_role_that_may_only_read_does_not_know_whether_the_store_takes_writes(grouped: Roles) -> None:
+    """Its own lack of a right is no refusal of the store's, and no error: all are silent, and why is not known."""
+    store = grouped.open(grouped.add("controller", "turnout_owner"))
+    for name in ("a", "b"):
+        register_group(store, name)
+        start_driver(store, "group", name, None)
+        heartbeat(store, "group", name, "running", 1)
+    with writing(store) as connection:
+        connection.execute(update(drivers).values(heartbeat_at=drivers.c.heartbeat_at - 40))
+    reader = grouped.add("reader")
+    grouped.postgres.run(
+        f"GRANT USAGE ON SCHEMA {grouped.schema} TO {reader}",
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA {grouped.schema} TO {reader}",
+    )
+    engine = create_engine(grouped.url(reader))
+    grouped.opened.append(engine)
+    judged = read_fleet(engine).judgement
+    assert judged.silence is not None
+    assert judged.silence.refusal is None
+    assert [each.kind for each in judged.problems][:1] == ["store"]
 
 
 @pytest.mark.parametrize("statement", ["DROP TABLE games", "UPDATE alembic_version SET version_num = 'r9999'"])

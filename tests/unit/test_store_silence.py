@@ -1,10 +1,13 @@
 """A control store that takes no writes silences every process: the judgement names the store, on each surface."""
 
+import re
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, text, update
+from sqlalchemy import Engine, select, text, update
 
 from app.fleet import headline, incidents
 from app.fleet.signals import Signals
@@ -14,11 +17,11 @@ from pipeline.cli import incidents as incidents_command
 from pipeline.cli import status
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.names import game_key
-from pipeline.settings import Settings
+from pipeline.settings import Settings, load
 from pipeline.signals.away import with_computed
 from pipeline.signals.causes import Cause
 from pipeline.store.controller_metrics import read_controller_metrics
-from pipeline.store.database.engine import refused_write
+from pipeline.store.database.engine import open_store, refused_write
 from pipeline.store.database.states import ProcessKind, ProcessState
 from pipeline.store.database.tables import drivers, leases
 from pipeline.store.fleet import Fleet, read_fleet
@@ -76,6 +79,59 @@ def test_a_store_that_takes_no_writes_is_named_on_each_surface(engine: Engine) -
     assert made[0].title.startswith("The control store takes no writes: ")
     assert made[0].since == fleet.judgement.silence.since if fleet.judgement.silence else None
     assert refused_write_now(engine) is None, "asking leaves nothing behind"
+
+
+@contextmanager
+def full_disk(engine: Engine) -> Iterator[None]:
+    """Let locks be taken and no page be written, as on a full disk."""
+    if engine.dialect.name == "sqlite":
+        log = Path(f"{engine.url.database}-wal")
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (log.stat().st_size, limits[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        return
+    with engine.begin() as connection:
+        connection.exec_driver_sql(
+            "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$"
+        )
+        connection.exec_driver_sql(
+            "CREATE TRIGGER full_disk BEFORE INSERT OR UPDATE ON drivers FOR EACH ROW EXECUTE FUNCTION full_disk()"
+        )
+    yield
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DROP TRIGGER full_disk ON drivers")
+
+
+@pytest.mark.proves("G273")
+def test_a_store_whose_disk_is_full_takes_no_writes(engine: Engine) -> None:
+    """A lock is no write: the cause is known of a store whose disk is full, and is over when it has room."""
+    silent(engine, main=40, a=40)
+    before = dump(engine)
+    with full_disk(engine):
+        judged = read_fleet(engine).judgement
+    assert [each.kind for each in judged.problems] == ["store"]
+    assert judged.silence is not None
+    assert re.search("disk|extend", judged.silence.refusal or "")
+    assert refused_write_now(engine) is None
+    assert dump(engine) == before, "asking leaves nothing behind"
+
+
+def dump(engine: Engine) -> list[object]:
+    with engine.connect() as connection:
+        return [tuple(row) for row in connection.execute(select(drivers))]
+
+
+def test_a_reader_that_may_not_write_to_the_file_does_not_know(tmp_path: Path) -> None:
+    """SQLite says of a reader's own lack of a right that the database is read-only: no word on the store."""
+    engine = open_store(*load(tmp_path, {}))
+    with engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA query_only=ON")
+        assert refused_write(connection) is None
+    engine.dispose()
 
 
 def test_a_common_silence_with_a_store_that_takes_writes_says_what_to_look_for(engine: Engine) -> None:
@@ -227,9 +283,8 @@ def test_a_refused_write_and_one_silent_process_are_enough(engine: Engine, state
     with locked(engine):
         judged = read_fleet(engine).judgement
     assert [each.kind for each in judged.problems] == ["store"]
-    assert judged.problems[0].text.split("\n")[1] == (
-        "no process has reported for 40 s; streams may go on. Find who holds its lock"
-    )
+    said = judged.problems[0].text.split("\n")[1]
+    assert re.fullmatch(r"no process has reported for 4\d s; .* Find who holds its lock or fills its disk", said)
     assert "the control store takes no writes" in str(judged.drivers[0].liveness.reason)
     assert judged.headline == "No games yet; the control store takes no writes"
 

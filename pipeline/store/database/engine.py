@@ -1,15 +1,23 @@
 """Opens the control store: SQLite in the environment's folder, any SQLAlchemy URL, or Lakebase; its transactions."""
 
 import os
+import secrets
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, ExceptionContext, create_engine, event, inspect, make_url
-from sqlalchemy.exc import InterfaceError, InternalError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import (
+    DBAPIError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+    ProgrammingError,
+    SQLAlchemyError,
+)
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from pipeline import private_files
@@ -18,10 +26,13 @@ from pipeline.failpoints import effect
 from pipeline.settings import Paths, Settings
 from pipeline.store.database.lakebase import is_lakebase, lakebase_engine
 from pipeline.store.database.migrate import migrate
+from pipeline.store.database.ownership import MISSING_RIGHT
 from pipeline.store.database.row_check import require_sound_rows
+from pipeline.store.database.tables import drivers
 
 _BUSY_TIMEOUT_SECONDS: Final = 30
 _PROBE_MS: Final = 200  # a writer holds the lock for a few milliseconds
+_PROBE: Final = {"busy_timeout": _PROBE_MS, "synchronous": 1}  # a write that is taken out again may be lost
 _STRICT_SINCE: Final = (3, 37)  # https://sqlite.org/stricttables.html
 _CONNECTIONS: Final = 5
 DRIVER_CONNECTIONS: Final = 2
@@ -223,27 +234,48 @@ def _use_wal(cursor: sqlite3.Cursor) -> None:
 
 
 def refused_write(connection: Connection) -> str | None:
-    """Return why the store takes no write at this moment, as its driver says; None where it does.
+    """Return why the store takes no write at this moment, as its driver says; None where it does, or nobody knows.
 
-    It takes the lock of a writer for an instant, and changes nothing. Call it without an open transaction of worth.
+    It commits a row of its own that it has taken out again: a lock alone says nothing of a disk that is full. A reader
+    that may not write knows nothing. Call it without an open transaction of worth.
     """
     connection.rollback()
     is_sqlite = connection.dialect.name == "sqlite"
-    patience = connection.exec_driver_sql("PRAGMA busy_timeout").scalar_one() if is_sqlite else 0
+    usual = {name: connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in _PROBE if is_sqlite}
     try:
         if is_sqlite:
-            connection.exec_driver_sql(f"PRAGMA busy_timeout={_PROBE_MS}")
+            _set_pragmas(connection, _PROBE)
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         else:
             connection.exec_driver_sql(f"SET LOCAL lock_timeout = {_PROBE_MS}")
-            connection.exec_driver_sql("LOCK TABLE drivers IN ROW EXCLUSIVE MODE")
-    except (OperationalError, InternalError) as error:  # a right that is missing is another error, and tells nothing
-        return str(error.orig).splitlines()[0]
+            connection.exec_driver_sql("SET LOCAL synchronous_commit = local")  # a replica that is away answers never
+        name = secrets.token_hex(16)  # a row that two readers share would make one wait for the other
+        at = {"started_at": 0.0, "heartbeat_at": 0.0, "state": "stopped"}
+        connection.execute(drivers.insert().values(kind="maintenance", name=name, pid=1, host="", **at))
+        connection.execute(drivers.delete().where(drivers.c.kind == "maintenance", drivers.c.name == name))
+        connection.commit()
+    except (OperationalError, InternalError) as error:
+        return None if _lacks_right(connection, error) else str(error.orig).splitlines()[0]
+    except ProgrammingError as error:
+        if getattr(error.orig, "sqlstate", None) != MISSING_RIGHT:
+            raise
     finally:
         connection.rollback()
-        if is_sqlite:
-            connection.exec_driver_sql(f"PRAGMA busy_timeout={patience}")
+        _set_pragmas(connection, usual)
     return None
+
+
+def _set_pragmas(connection: Connection, values: Mapping[str, int]) -> None:
+    for name, value in values.items():
+        connection.exec_driver_sql(f"PRAGMA {name}={value}")
+
+
+def _lacks_right(connection: Connection, error: DBAPIError) -> bool:
+    """Tell whether this reader may not write to SQLite's file, where its file system takes writes."""
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    if code is None or code & 0xFF != sqlite3.SQLITE_READONLY:
+        return False
+    return not os.statvfs(_file_of(connection.engine).absolute().parent).f_flag & os.ST_RDONLY
 
 
 @contextmanager

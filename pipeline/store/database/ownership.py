@@ -16,7 +16,7 @@ from pipeline.errors import Refused
 
 OWNER: Final = "turnout_owner"
 USERS: Final = "turnout_user"
-_MISSING_RIGHT: Final = "42501"
+MISSING_RIGHT: Final = "42501"
 _SET_SINCE: Final = (16,)  # from this PostgreSQL on a member may lack the right to SET ROLE
 
 _LOOK: Final = text("""
@@ -128,7 +128,7 @@ def rights_explained(connection: Connection) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        if getattr(error.orig, "sqlstate", None) != _MISSING_RIGHT:
+        if getattr(error.orig, "sqlstate", None) != MISSING_RIGHT:
             raise
         said = str(error.orig).splitlines()[0]
         if seen.owner is None:
