@@ -317,9 +317,10 @@ def _apply_to_one(
 
 
 def _is_seen(item: ledger.Item, held: Mapping[str, frozenset[str]]) -> bool:
-    who = folded(item.change.principal)
+    """Return whether a read shows a change: what it removes is gone from that spelling, as another's may keep it."""
+    change, who = item.change, folded(item.change.principal)
     has = frozenset[str]().union(*(had for name, had in held.items() if folded(name) == who))
-    return has.issuperset(item.change.add) and has.isdisjoint(item.change.remove)
+    return has.issuperset(change.add) and held.get(change.principal, frozenset()).isdisjoint(change.remove)
 
 
 def _wrong(tried: list[_Tried]) -> list[_Tried]:

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Engine
 
 from grants.applying import drift_store, ledger, proposals
-from grants.applying.executor import Executor
+from grants.applying.executor import Executor, _is_seen
 from grants.catalog import Catalog, CatalogUnavailable, Change, Denied, Probe
 from grants.catalogs.embedded import Embedded
 from grants.catalogs.people import add
@@ -517,6 +517,15 @@ def test_a_grant_on_a_table_replaced_meanwhile_is_revoked_at_once(desk: Desk, mo
     assert "is another table than the game's" in (done.outcome or "")
     assert reads(desk, ANN, CHESS) is False
     assert ledger.held(desk.world.engine) == []
+
+
+@pytest.mark.proves("G265")
+def test_a_revoke_is_seen_though_another_spelling_keeps_its_own() -> None:
+    """A change that is not seen is planned again, and that plan finds the other spelling as the only holder."""
+    change = Change(Securable(("c", "s", "t")), "team", remove=("SELECT",))
+    item = ledger.Item(1, change, "applied", "")
+    assert _is_seen(item, {"Team": frozenset({"SELECT"})})
+    assert not _is_seen(item, {"team": frozenset({"SELECT"})})
 
 
 class Nameless(Failing):
