@@ -137,7 +137,7 @@ class Executor:
                 catalog = self._open()
                 planned = proposals.replan(context.engine, catalog, context.settings.access, context.paths, operation)
                 proposals.require_permitted(context.engine, context.settings, catalog, planned, operation)
-                ledger.write(context.engine, operation, planned.plan.change_set, planned.plan.effects, anew=True)
+                ledger.write(context.engine, operation, planned.plan.change_set, planned.plan.effects, replaces=True)
                 self._apply(context, operation)
                 _settle(context, operation)
                 self._observe(context, operation)

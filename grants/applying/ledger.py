@@ -74,9 +74,14 @@ _HELD: Final = tuple(entitlements.c[name] for name in Held.__slots__)
 
 
 def write(
-    engine: Engine, operation: Operation, change_set: ChangeSet, effects: Iterable[Effect] = (), *, anew: bool = False
+    engine: Engine,
+    operation: Operation,
+    change_set: ChangeSet,
+    effects: Iterable[Effect] = (),
+    *,
+    replaces: bool = False,
 ) -> None:
-    """Record the plan of an operation, once; `anew` replaces that of an earlier try.
+    """Record the plan of an operation, once; with `replaces`, in the place of that of an earlier try.
 
     Raises:
         OperationConflict: another writer has changed the operation since it was read.
@@ -84,7 +89,7 @@ def write(
     with engine.begin() as connection:
         lock_operation(connection, operation)
         own_rows = access_change_sets.c.operation_id == operation.operation_id
-        if anew:
+        if replaces:
             connection.execute(delete(access_items).where(access_items.c.operation_id == operation.operation_id))
             connection.execute(delete(access_change_sets).where(own_rows))
         if connection.execute(select(access_change_sets.c.operation_id).where(own_rows)).first() is not None:

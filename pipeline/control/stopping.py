@@ -134,7 +134,7 @@ def _are_here(engine: Engine, names: Collection[str]) -> bool:
 
 
 def _stop(context: ControlContext, stopping: Sequence[Present], say: Say, seconds: float) -> bool:
-    """Ask processes to end, and kill those that have not after so many seconds; return whether all have ended."""
+    """Ask processes to end, and kill those that have not after `seconds`; return whether all have ended."""
     engine, local = context.engine, Local(context.paths.logs, _starts_nothing, {})
     asked, is_done = [], True
     for each in stopping:
@@ -162,7 +162,7 @@ def _stop(context: ControlContext, stopping: Sequence[Present], say: Say, second
 
 
 def _still_there(stopping: Sequence[Present], seconds: float) -> list[Present]:
-    """Wait until these processes have ended, at most so many seconds; return those that have not."""
+    """Wait until these processes have ended, at most `seconds`; return those that have not."""
     deadline = time.monotonic() + seconds
     while (left := [each for each in stopping if not each.process.is_dead()]) and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
