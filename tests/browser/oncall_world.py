@@ -26,6 +26,7 @@ from pipeline.names import game_key
 from pipeline.settings import Paths, load
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
+from pipeline.store.incidents import read_incidents
 from pipeline.store.processes.runs import active_drivers
 from tests.browser.access_world import SCHEMA, Catalogued
 from tests.browser.drivers import steered
@@ -107,10 +108,20 @@ def on_call(folder: Path) -> Iterator[OnCall]:
         with heartbeats(folder, ("ingest",)), steered(folder, WORKING, settings):
             made = OnCall(world)
             try:
+                _wait_until_judged(store)  # a page that is drawn before shows no cause until it refreshes
                 yield made
             finally:
                 made.thaw()
                 store.dispose()
+
+
+def _wait_until_judged(store: Engine) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if any(each.finding.title.startswith("Commits of Chess failed") for each in read_incidents(store)):
+            return
+        time.sleep(0.1)
+    raise AssertionError("the controller has not judged why Chess fails")
 
 
 def _wait_for_driver(store: Engine) -> int:
