@@ -11,12 +11,13 @@ from typing import Any, Final
 from sqlalchemy import Engine
 
 from grants.applying import ledger, own_tables
-from grants.catalog import Catalog, CatalogUnavailable, Change
+from grants.catalog import Catalog, CatalogUnavailable, Change, NotFound
 from grants.model import Directory, Observed, Securable, folded
 from grants.observing import snapshot
 from grants.observing.resolver import Resolver
 from grants.planning import guardrails
-from grants.planning.entitlements import NO_GAME, AccessIntent
+from grants.planning.elsewhere import elsewhere, with_elsewhere
+from grants.planning.entitlements import NO_GAME, AccessIntent, ManagedAccess
 from grants.planning.guardrails import Case, Person
 from grants.planning.plan import AccessPlan, plan
 from grants.planning.undo import undo
@@ -109,6 +110,16 @@ def target(principal: str) -> str:
     return f"reader:{hashlib.sha256(name.encode()).hexdigest()[:_TARGET]}"
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was read for intents, of which some or all are then planned."""
+
+    at: float  # Unix seconds, by the store's clock
+    observed: Observed
+    elsewhere: Mapping[Securable, Observed | None]  # other schemas that have grants of turnout's; None: it is gone
+    managed: ManagedAccess
+
+
 def prepare(
     engine: Engine, catalog: Catalog, access: Access, paths: Paths, intents: Sequence[AccessIntent]
 ) -> AccessProposal:
@@ -117,6 +128,16 @@ def prepare(
     Raises:
         Refused: see `plan`; a game has no table yet; or access is requested for longer than the setting
             access.max_grant_days allows.
+        CatalogUnavailable: the catalog cannot be read.
+    """
+    return propose(paths, look(engine, catalog, access, paths, intents), intents)
+
+
+def look(engine: Engine, catalog: Catalog, access: Access, paths: Paths, intents: Sequence[AccessIntent]) -> Look:
+    """Read what intents are planned from.
+
+    Raises:
+        Refused: the catalog does not let us look, or access is requested for too long.
         CatalogUnavailable: the catalog cannot be read.
     """
     now = store_time(engine)
@@ -130,10 +151,27 @@ def prepare(
     keys = None if everything else [intent.key for intent in intents]
     gives = any(intent.read or intent.revert for intent in intents)
     directory = None if gives else _directory_if_read(catalog)
-    observed = _observe_games(engine, catalog, access, paths, now, keys, directory)
-    return _identified(
-        paths, AccessProposal(tuple(intents), plan(observed, intents, ledger.managed(engine), now), observed)
-    )
+    observed, managed = _observe_games(engine, catalog, access, paths, now, keys, directory), ledger.managed(engine)
+    others: dict[Securable, Observed | None] = {}
+    for schema in elsewhere(intents, managed, schema_of(access)):
+        try:
+            places = own_tables.places(engine, paths)
+            others[schema] = snapshot.observe(catalog, schema, now, places, directory=observed.directory)
+        except NotFound:
+            others[schema] = None
+    return Look(now, observed, others, managed)
+
+
+def propose(paths: Paths, seen: Look, intents: Sequence[AccessIntent]) -> AccessProposal:
+    """Plan intents, or some of those, from what was read for them.
+
+    Raises:
+        Refused: see `plan`; or a game has no table yet.
+    """
+    there = elsewhere(intents, seen.managed, seen.observed.schema)
+    others = {schema: (some, seen.elsewhere[schema]) for schema, some in there.items()}
+    whole = with_elsewhere(plan(seen.observed, intents, seen.managed, seen.at), others, seen.at)
+    return _identified(paths, AccessProposal(tuple(intents), whole, seen.observed))
 
 
 def prepare_undo(

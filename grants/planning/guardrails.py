@@ -116,7 +116,8 @@ def _only_games(case: Case) -> Iterator[str]:
     for change in case.plan.changes:
         where = change.securable
         is_game = where.path[:-1] == case.schema.path and where.path[-1] in case.inventory
-        if where not in above and not is_game:
+        ends_ours = not change.add and all(each in case.given for each in given_by(change, change.remove))
+        if where not in above and not is_game and not ends_ours:
             yield f"{where.full_name} is not a game's table in {case.schema.full_name}: turnout grants nothing else."
     for entitlement in case.plan.change_set.made:
         if entitlement.key not in case.inventory:
