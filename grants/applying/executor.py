@@ -135,16 +135,16 @@ class Executor:
         try:
             with expiries.principal_held(context.engine, operation):
                 catalog = self._open()
-                planned = proposals.replan(context.engine, catalog, context.settings.access, context.paths, operation)
-                proposals.require_permitted(context.engine, context.settings, catalog, planned, operation)
+                planned, refused = expiries.propose(context, catalog, operation)
                 ledger.write(context.engine, operation, planned.plan.change_set, planned.plan.effects, replaces=True)
                 self._apply(context, operation)
                 _settle(context, operation)
                 self._observe(context, operation)
-                problem = _failures(ledger.items(context.engine, operation.operation_id))
-        except (Refused, Transient) as failed:
-            raise self._tries.failed(operation.operation_id, failed) from failed
-        if problem is not None:
+                failed = _failures(ledger.items(context.engine, operation.operation_id))
+                problem = " ".join(filter(None, [failed, refused]))
+        except (Refused, Transient) as error:
+            raise self._tries.failed(operation.operation_id, error) from error
+        if problem:
             raise self._tries.failed(operation.operation_id, problem)
         self._tries.forget(operation.operation_id)
         return f"{len(planned.plan.changes)} changes were made and seen."

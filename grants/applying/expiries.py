@@ -1,28 +1,31 @@
-"""What the controller revokes by itself: one operation per principal and game, tried with back-off until it is seen.
+"""What the controller revokes by itself: an operation for all of a principal's games whose access is over at a look.
 
-The operation is written from the ledger alone, so no catalog that is away keeps it from being there. Each try plans
-again, and has the principal for itself only while it lasts: in between, people may grant to that principal.
+The operation is written from the ledger alone, so no catalog that is away keeps it from being there. It is tried with
+back-off until all of it is seen. Each try plans again what is still there, and has the principal for itself only while
+it lasts: in between, people may grant to that principal. What ends later is another operation, which waits for none.
 """
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import islice
 from typing import Any, Final
 
 from sqlalchemy import Engine
 
 from grants.applying import ledger, proposals
+from grants.catalog import Catalog
 from grants.model import Securable, folded
 from grants.planning.entitlements import AccessIntent, Cell
-from pipeline.control.operations.definition import describe_open
+from pipeline.control.operations.definition import ControlContext, describe_open
 from pipeline.control.operations.executor import resume
 from pipeline.control.roles import CONTROLLER
-from pipeline.errors import Transient
+from pipeline.errors import Refused, Transient
 from pipeline.store import audit
 from pipeline.store.held_targets import hold, release
-from pipeline.store.operations import Intent, Operation, OperationConflict, TargetsBusy, open_by_target, submit
+from pipeline.store.operations import Intent, Operation, OperationConflict, TargetsBusy, list_operations, submit
 from pipeline.store.processes.leases import store_time
 
 _FIRST_PAUSE: Final = 30.0  # seconds after a first failed try; doubled after each more
@@ -30,6 +33,9 @@ _LONGEST_PAUSE: Final = 3_600.0
 _BUSY_PAUSE: Final = 2.0  # where another operation has the principal: a hundred expiries of one take minutes
 _RESUMED_AFTER: Final = 600.0  # seconds after which one that a bug of ours stopped is tried again
 _LONGEST_TARGET: Final = 80
+_MAX_GAMES: Final = 100  # of an operation: its principal is held for all of them
+_MAX_SUBMITTED: Final = 50  # operations at a look, which the controller's loop waits for
+_ALL: Final = 1_000_000
 
 
 class Unfinished(Transient):
@@ -46,19 +52,29 @@ def is_expiry(operation: Operation) -> bool:
 
 
 def submit_expired(engine: Engine, schema: Securable) -> None:
-    """Write an operation for each principal and game whose access is over, where none is open."""
-    now = store_time(engine)
-    over: dict[Cell, list[ledger.Held]] = {}
-    for each in ledger.held(engine):
-        if each.entitlement.is_over(now):
-            over.setdefault(each.entitlement.cell, []).append(each)
-    busy = open_by_target(engine, [target(cell) for cell in over]) if over else {}
-    for cell, held in sorted(over.items()):
-        known = busy.get(target(cell))
-        if known is None:
-            _submit(engine, schema, cell, held)
-        elif known.stuck_since is not None and now - known.stuck_since > _RESUMED_AFTER:
-            _resume(engine, known)
+    """Write operations for what is over and in no open operation: a few of them, and the next look goes on."""
+    over = ledger.over(engine)
+    if not over:
+        return
+    now, covered = store_time(engine), set[Cell]()
+    for each in list_operations(engine, only_open=True, limit=_ALL):
+        if each.kind == proposals.KIND and is_expiry(each):
+            covered |= {intent.cell for intent in proposals.intents_of(each.parameters["intents"])}
+            if each.stuck_since is not None and now - each.stuck_since > _RESUMED_AFTER:
+                _resume(engine, each)
+    by_principal: dict[str, dict[Cell, ledger.Held]] = {}
+    for held in over:
+        cell = held.entitlement.cell
+        if cell not in covered:  # of what was revoked and what has expired the later one ends both
+            by_principal.setdefault(cell[0], {})[cell] = held
+    wanted = (some for cells in by_principal.values() for some in _in_parts(list(cells.values())))
+    for some in islice(wanted, _MAX_SUBMITTED):
+        _submit(engine, schema, some)
+
+
+def _in_parts(held: list[ledger.Held]) -> Iterator[list[ledger.Held]]:
+    for begin in range(0, len(held), _MAX_GAMES):
+        yield held[begin : begin + _MAX_GAMES]
 
 
 def target(cell: Cell) -> str:
@@ -69,13 +85,17 @@ def target(cell: Cell) -> str:
     return f"expiry:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def _submit(engine: Engine, schema: Securable, cell: Cell, held: list[ledger.Held]) -> None:
-    last = max(held, key=lambda each: each.until or 0.0)  # of what was revoked and what has expired it ends both
-    intent = AccessIntent(last.principal, last.game_key, read=False, until=last.until, reason="expired")
-    expired = "Access expired." if last.revoked_at is None else "Revoked before, and not seen removed."
-    names = audit.requested([asdict(intent)], lambda key: f"{schema.full_name}.{key}")
-    parameters = {"intents": [asdict(intent)], "games": [last.game_key], **audit.kept(names)}
-    wanted = Intent(proposals.KIND, (target(cell),), CONTROLLER, expired, parameters, {"effects": []})
+def _submit(engine: Engine, schema: Securable, over: Sequence[ledger.Held]) -> None:
+    intents = [
+        AccessIntent(each.principal, each.game_key, read=False, until=each.until, reason="expired") for each in over
+    ]
+    is_revoked = any(each.revoked_at is not None for each in over)
+    reason = "Revoked before, and not seen removed." if is_revoked else "Access expired."
+    trees = [asdict(each) for each in intents]
+    names = audit.requested(trees, lambda key: f"{schema.full_name}.{key}")
+    parameters = {"intents": trees, "games": sorted(each.key for each in intents), **audit.kept(names)}
+    targets = tuple(sorted(target(each.cell) for each in intents))
+    wanted = Intent(proposals.KIND, targets, CONTROLLER, reason, parameters, {"effects": []})
     try:
         submit(engine, wanted)
     except TargetsBusy:  # another controller was first
@@ -114,8 +134,51 @@ def principal_of(operation: Operation) -> str:
 
 def describe(operation: Operation) -> str:
     """Return the outcome of an expiry."""
-    intent: Mapping[str, Any] = operation.parameters["intents"][0]
-    return f"By itself: the grant of {folded(intent['principal'])} on {intent['key']} was over, and is revoked."
+    first, *others = operation.parameters["intents"]
+    if others:
+        return (
+            f"By itself: grants of {folded(first['principal'])} on {1 + len(others)} games were over, and are revoked."
+        )
+    return f"By itself: the grant of {folded(first['principal'])} on {first['key']} was over, and is revoked."
+
+
+def propose(context: ControlContext, catalog: Catalog, operation: Operation) -> tuple[proposals.AccessProposal, str]:
+    """Plan what of an expiry is still there, and return what cannot be planned now, as sentences.
+
+    A game that is refused keeps no other one open.
+
+    Raises:
+        Refused: nothing of it can be planned.
+        CatalogUnavailable: the catalog cannot be read.
+    """
+    engine, access, paths = context.engine, context.settings.access, context.paths
+    managed = ledger.managed(engine)
+    kept = {each.cell for each in managed.entitlements} | {
+        (each.principal, each.securable.path[-1]) for each in managed.given
+    }
+    intents = [each for each in proposals.intents_of(operation.parameters["intents"]) if each.cell in kept]
+    seen = proposals.look(engine, catalog, access, paths, intents)
+
+    def planned(some: Sequence[AccessIntent]) -> proposals.AccessProposal:
+        made = proposals.propose(paths, seen, some)
+        proposals.require_permitted(engine, context.settings, catalog, made, operation)
+        return made
+
+    try:
+        return planned(intents), ""
+    except Refused:
+        if len(intents) <= 1:
+            raise
+    possible, refused = list[AccessIntent](), list[str]()
+    for each in intents:
+        try:
+            planned([each])
+            possible.append(each)
+        except Refused as problem:
+            refused.append(str(problem))
+    if not possible:
+        raise Refused(refused[0])
+    return planned(possible), " ".join(dict.fromkeys(refused[:3]))
 
 
 class Tries:

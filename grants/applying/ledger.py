@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
+from sqlalchemy import Connection, Engine, Row, delete, func, insert, select, update
 
 from grants.catalog import Change
 from grants.model import Securable, folded, securable
@@ -249,6 +249,13 @@ def managed(engine: Engine) -> ManagedAccess:
 def held(engine: Engine) -> list[Held]:
     """Return the entitlements in force, oldest first."""
     return _held(engine, entitlements.c.ended_at.is_(None))
+
+
+def over(engine: Engine) -> list[Held]:
+    """Return those of them that are over by now, the one that has been for longest first."""
+    over_at = func.coalesce(entitlements.c.revoked_at, entitlements.c.expires_at)
+    found = _held(engine, entitlements.c.ended_at.is_(None) & (over_at <= store_now()))
+    return sorted(found, key=lambda each: each.until or 0.0)
 
 
 def history(engine: Engine, game_key: str) -> list[Held]:
