@@ -98,7 +98,7 @@ def test_an_app_needs_its_folder_alone(source: AppSource, tmp_path: Path) -> Non
     origin, began = f"http://127.0.0.1:{port}", time.monotonic()
     with started(start["command"][1:], port, tmp_path / "app.log", source.folder, environ, python) as app:
         assert time.monotonic() - began < MOST_START_SECONDS
-        assert request(origin, "/", [HOST]).status == 403
+        assert request(origin, "/", [HOST]).status == 401
         assert request(origin, "/", [HOST, ANN]).status == 200
         assert request(origin, "/runbooks/turnoutgroupdown", [HOST, ANN]).status == 200
         with tab(origin, f"https://{HOST[1]}", [HOST, ANN]) as draw:
