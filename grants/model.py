@@ -33,6 +33,9 @@ KNOWN: Final = GRANTABLE | {
 }  # fmt: skip
 """Privileges whose meaning for reading is known: none but SELECT, USE_*, ALL_PRIVILEGES and MANAGE has any."""
 
+MOVED: Final = "If the environment's folder was moved from there, run `turnout catalog relocate`"
+"""The remedy where the catalog shows a table in a folder that the environment has left."""
+
 EVERYONE: Final = "account users"
 """The built-in group that everybody is in."""
 
@@ -133,6 +136,7 @@ class GameTable:
     is_managed: bool = False  # the catalog decides where it lies
     location: str = ""  # URI; empty: the catalog does not tell
     own: str = ""  # URI of the game's own table; empty: it is no game's, so nothing is compared
+    is_left: bool = False  # the embedded catalog shows it in an environment's folder, and nothing else lies there
 
     def lies_at(self, place: str) -> bool | None:
         """Return whether it is the table at a URI; None where the catalog does not tell, as of a view."""
@@ -145,9 +149,11 @@ class GameTable:
             return None
         shown = f"shows it at {self.location}" if self.location else "does not show where it lies"
         managed = ", managed by the catalog" if self.is_managed else ""
+        left = ", where no other lies" if self.is_left else ""
+        drop = f"{MOVED}; else drop or rename it" if self.is_left else "Drop or rename it"
         return (
-            f"{self.securable.full_name} is another table than the game's: the catalog {shown}{managed}, and the table "
-            f"of {self.key} lies at {self.own}. Drop or rename it in the catalog, and turnout registers the game's."
+            f"{self.securable.full_name} is another table than the game's: the catalog {shown}{managed}{left}, and the "
+            f"table of {self.key} lies at {self.own}. {drop} in the catalog, and turnout registers the game's."
         )
 
 

@@ -5,13 +5,13 @@ The id is read in the game's own folder each time, so a table that turnout makes
 
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Final
 
 from sqlalchemy import Engine
 
 from grants.catalog import Catalog
 from grants.model import Securable
+from grants.observing.left_places import beside
 from pipeline.delta.errors import DeltaError, TableNotFoundError
 from pipeline.delta.opening import open_table
 from pipeline.errors import Refused, Transient, first_line
@@ -65,7 +65,7 @@ def wrong(
         table = tables.get(key)
         if table is None:
             found[key] = f"The catalog has no table of {key} any more."
-        elif (other := replace(table, own=own.get(key, "")).other) is not None:
+        elif (other := beside(table, own.get(key, ""), catalog.kind).other) is not None:
             found[key] = other
         else:
             try:

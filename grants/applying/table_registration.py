@@ -6,6 +6,7 @@ from typing import Any, Final
 from grants.catalog import Catalog, CatalogUnavailable, NotFound
 from grants.model import Securable
 from grants.observing.external import judged
+from grants.observing.left_places import beside
 from pipeline.control.operations.definition import ControlContext
 from pipeline.delta.columns import ArrayType, MapType, StructType
 from pipeline.delta.errors import DeltaError
@@ -34,7 +35,8 @@ def register_missing(context: ControlContext, catalog: Catalog, schema: Securabl
     problems = []
     for key in sorted(known_games(context.engine)):
         if key in registered:
-            found = judged(registered[key], context.paths.table(GameKey(key)).uri, context.settings.demux.writer)
+            own = context.paths.table(GameKey(key)).uri
+            found = judged(beside(registered[key], own, catalog.kind), own, context.settings.demux.writer)
             problems += [] if found is None or found.outcome == "untried" else [str(found)]
             continue
         place = context.paths.table(GameKey(key))

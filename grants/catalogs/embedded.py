@@ -11,6 +11,7 @@ from pipeline.errors import Refused
 
 CREDENTIALS_PATH: Final = "/api/2.0/unity-catalog/temporary-table-credentials"
 _TOKENS_PATH: Final = "/turnout/tokens"
+_RELOCATIONS_PATH: Final = "/turnout/relocations"
 _PROBE_SECONDS: Final = 60
 
 
@@ -47,6 +48,16 @@ class Embedded(Databricks):
         """
         body_fields = {"table_id": table_id, "operation": "READ"}
         return text_of(self.rest.as_caller(token).write("POST", CREDENTIALS_PATH, body_fields), "url")
+
+    def relocate(self, table: GameTable) -> None:
+        """Register a table at the place of the game's own, with its id and all grants on it.
+
+        Raises:
+            NotFound: there is no table of that id any more.
+            Refused: it lies elsewhere by now, or another table is registered at that place.
+        """
+        places = {"from": table.location, "to": table.own}
+        self.rest.write("POST", _RELOCATIONS_PATH, {"table_id": table.table_id, **places})
 
     def probe(self, principal: str, table: GameTable) -> Probe:
         """Try to read a table as a principal, with a token made for that."""

@@ -64,6 +64,37 @@ def _add(context: AccessContext, names: Sequence[str], groups: Sequence[str], wa
             time.sleep(_LOOK_SECONDS)
 
 
+@click.command("relocate")
+@click.argument("former", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--reason", required=True, help="Reason, kept in the audit log.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def relocate(env_dir: Path, former: Path, reason: str, yes: bool) -> None:
+    """Register the games' tables where they lie now, after the environment's folder FORMER was moved.
+
+    Prints the old and the new place of each table, and asks. All grants on them stay. Changes only the embedded
+    catalog, and only tables that it shows in FORMER. Refused, with nothing changed, if one still lies there.
+    """
+    from grants.applying import moved_tables, proposals
+    from grants.catalogs.opening import embedded
+
+    context = AccessContext(env_dir)
+    context.permitted_on(proposals.KIND)
+    with context.acting(DirectAct.ADD_USER, (), "relocate tables", former=str(former.absolute()), reason=reason):
+        catalog, schema = embedded(context.settings.access, context.paths), proposals.schema_of(context.settings.access)
+        found = moved_tables.find(catalog, schema, context.engine, context.paths, former)
+        for each in found.moved:
+            owner = "" if each.owner == catalog.executor else f", owned by {each.owner}"
+            say(f"{each.securable.full_name}: {each.location} → {each.own}{owner}")
+        for each in found.elsewhere:
+            say(f"Stays: {each.other}", err=True)
+        if found.moved and not yes:
+            click.confirm(f"Register {len(found.moved)} tables at their new places?", abort=True)
+        for each in found.moved:
+            catalog.relocate(each)
+    done = f"Registered {len(found.moved)} tables at their new places" if found.moved else "Nothing has moved"
+    say(f"{done}. Grants stay as they were.")
+
+
 @click.command("read")
 @click.argument("game")
 @click.option("--as", "principal", required=True, help="The principal that reads.")

@@ -31,6 +31,7 @@ def commands() -> Sequence[click.Command]:
             "The embedded catalog, a server on this machine.",
             LazyCommand("serve", "grants.cli.catalog:serve"),
             LazyCommand("add-user", "grants.cli.catalog:add_user"),
+            LazyCommand("relocate", "grants.cli.catalog:relocate"),
         ),
         LazyCommand("read", "grants.cli.catalog:read"),
     )

@@ -5,6 +5,7 @@ from urllib.parse import unquote, urlsplit
 
 from grants.applying import proposals
 from grants.catalogs.opening import embedded
+from grants.observing.left_places import beside
 from pipeline.access_settings import Access
 from pipeline.delta.errors import DeltaError
 from pipeline.delta.opening import files_below, open_table
@@ -31,7 +32,7 @@ def rows(access: Access, paths: Paths, key: str, principal: str, limit: int) -> 
     if table is None:
         raise Refused(f"The catalog has no table of {key} yet: the controller registers it after its first rows.")
     location = catalog.location(catalog.token_of(principal), table.table_id)
-    other = replace(table, own=paths.table(key).uri, location=location).other
+    other = beside(replace(table, location=location), paths.table(key).uri, catalog.kind).other
     if other is not None:
         raise Refused(other)
     place = located(location if "://" in location else unquote(urlsplit(location).path))

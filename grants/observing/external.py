@@ -1,6 +1,6 @@
 """Whether a table of the catalog is the one that turnout writes: external, where the game's table lies. Pure."""
 
-from grants.model import GameTable
+from grants.model import MOVED, GameTable
 from pipeline.setup.catalog_checks import UNTRIED, CatalogCheck
 
 
@@ -37,5 +37,6 @@ def judged(table: GameTable | None, location: str, writer: str) -> CatalogCheck 
         return CatalogCheck("unknown", subject, detail, "Rename or drop it, and turnout registers the game's.")
     if not is_own:
         detail = f"lies at {table.location}, and the game's table at {location}."
-        return CatalogCheck("refused", subject, detail, "Drop it from the catalog, and turnout registers the table.")
+        drop = f"{MOVED}; else drop it" if table.is_left else "Drop it"
+        return CatalogCheck("refused", subject, detail, f"{drop} from the catalog, and turnout registers the table.")
     return None

@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from grants.catalog import Catalog, NotFound
 from grants.model import Directory, GameTable, Observed, Principal, Securable, folded, securable
+from grants.observing.left_places import beside
 from pipeline.store.database.tables import catalog_snapshots
 from pipeline.store.processes.leases import store_now, store_time
 
@@ -48,7 +49,7 @@ def observe(
         Denied: it does not let us look.
         NotFound: there is no such catalog or schema.
     """
-    tables = {key: replace(each, own=places.get(key, "")) for key, each in catalog.tables(schema).items()}
+    tables = {key: beside(each, places.get(key, ""), catalog.kind) for key, each in catalog.tables(schema).items()}
     outer = list(schema.chain())
     direct = {each: catalog.assignments(each) for each in outer}
     owners: dict[Securable, str | None] = {each: catalog.owner(each) for each in outer}

@@ -153,9 +153,8 @@ def _of_other_tables(observed: Observed, managed: ManagedAccess) -> Iterator[Fin
     for key, table in observed.tables.items():
         if table.other is not None:
             granted = len({each.principal for each in managed.entitlements if each.key == key})
-            sentence = (
-                f"{table.other} turnout granted the game to {granted} principals: who has SELECT reads other rows."
-            )
+            effect = "they do not read it" if table.is_left else "who has SELECT reads other rows"
+            sentence = f"{table.other} turnout granted the game to {granted} principals: {effect}."
             yield Finding("other_table", "", table.securable, (), sentence, ("ignore",))
 
 

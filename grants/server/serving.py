@@ -100,6 +100,7 @@ _ROUTES: Final[tuple[tuple[str, str, Handler, int], ...]] = (
     ("PATCH", f"{scim.PREFIX}/{{kind}}/{{id}}", scim.patch, 200),
     ("DELETE", f"{scim.PREFIX}/{{kind}}/{{id}}", scim.delete, 200),
     ("POST", "/turnout/tokens", tokens.mint, 200),
+    ("POST", "/turnout/relocations", securables.relocate_table, 200),
 )
 
 

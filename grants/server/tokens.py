@@ -10,7 +10,7 @@ from typing import Any
 from grants.server.calls import ApiError, Call, denied, invalid, now
 from grants.server.rights import standing
 from grants.server.rows import EXECUTOR
-from grants.server.securables import principal_named
+from grants.server.securables import principal_named, table_of_id
 from pipeline import private_files
 
 _LONGEST_SECONDS = 3_600
@@ -69,12 +69,7 @@ def credentials(call: Call) -> Mapping[str, Any]:
     """Answer with a table's address where the caller may read it: the way every read goes through here."""
     if call.text("operation") != "READ":
         raise invalid("operation must be READ: nobody writes with credentials of this catalog.")
-    table_id = call.text("table_id")
-    securable = call.rows.execute(
-        "SELECT * FROM securables WHERE id = ? AND location IS NOT NULL", (table_id,)
-    ).fetchone()
-    if securable is None:
-        raise ApiError(404, "TABLE_DOES_NOT_EXIST", f"Table with id {table_id!r} does not exist.")
+    securable = table_of_id(call.rows, call.text("table_id"))
     missing = standing(call.rows, call.caller, securable).unreadable()
     if missing:
         raise denied(f"{call.caller['name']} does not have {' and '.join(missing)}.")

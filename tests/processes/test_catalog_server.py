@@ -8,6 +8,7 @@ import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -197,6 +198,29 @@ def test_only_owners_and_managers_change_grants(server: Server, world: EmbeddedW
     let_read_raw(server, table, everything)
     server.ok("PATCH", path, {"changes": [{"principal": everything, "add": [ALL_PRIVILEGES]}]})
     assert status(everything) == 403  # which is not MANAGE
+
+
+@pytest.mark.proves("G284")
+def test_only_the_admin_changes_where_a_table_lies(server: Server, world: EmbeddedWorld) -> None:
+    """Not even its owner: readers of a table would read another one. Id and grants stay, and nothing lies in two."""
+    table, other, owner = world.table(), world.table(), world.user()
+    server.ok("PATCH", f"{UC}/tables/{table.securable.full_name}", {"owner": owner})
+    let_read_raw(server, table, world.user())
+    granted = world.catalog.assignments(table.securable)
+    place = f"{table.location}_moved"
+
+    def status(was: str, to: str, token: str | None = None, table_id: str = table.table_id) -> int:
+        body = {"table_id": table_id, "from": was, "to": to}
+        return server.call("POST", "/turnout/relocations", body, token).status_code
+
+    assert status(table.location, place, server.token_of(owner)) == 403
+    assert status(other.location, place) == 400, "it does not lie there"
+    assert status(table.location, other.location) == 400, "another table does"
+    assert status(table.location, place, table_id=fresh("id")) == 404
+    assert world.catalog.table(table.securable) == replace(table, owner=owner)
+    assert [status(table.location, place) for _ in range(2)] == [200, 200], "as after a lost answer"
+    assert world.catalog.table(table.securable) == replace(table, owner=owner, location=place)
+    assert world.catalog.assignments(table.securable) == granted
 
 
 def test_others_see_only_their_own_grants_and_what_they_may_see(server: Server, world: EmbeddedWorld) -> None:

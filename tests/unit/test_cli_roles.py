@@ -61,6 +61,7 @@ ACTS = {
     "stream accept-gap": (("Go", "--reason", "gone"), "accept a gap"),
     "stop": ((), "stop the environment"),
     "catalog add-user": (("zoe@example.com",), "add a user"),
+    "catalog relocate": (("former", "--reason", "moved"), "access"),
 }
 
 
@@ -140,6 +141,7 @@ FAIL: Mapping[str, tuple[str, tuple[str, ...], Mapping[str, object]]] = {
     "ingest adopt": ("adopt a source", (), {"accept_loss": False}),
     "stream accept-gap": ("accept-gap", ("game:go",), {"reason": "gone"}),
     "catalog add-user": ("add a user", (), {"groups": []}),
+    "catalog relocate": ("relocate tables", (), {"former": str(Path("former").absolute()), "reason": "moved"}),
 }  # fmt: skip
 """What there is nothing for in an environment without tables and a catalog."""
 
