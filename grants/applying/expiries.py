@@ -56,15 +56,19 @@ def submit_expired(engine: Engine, schema: Securable) -> None:
     over = ledger.over(engine)
     if not over:
         return
-    now, covered = store_time(engine), set[Cell]()
+    now, covered, at_work = store_time(engine), set[Cell](), set[str]()
     for each in list_operations(engine, only_open=True, limit=_ALL):
-        if each.kind == proposals.KIND and is_expiry(each):
+        if not is_expiry(each):
+            at_work.update(() if each.is_stuck else each.targets)
+        elif each.kind == proposals.KIND:
             covered |= {intent.cell for intent in proposals.intents_of(each.parameters["intents"])}
             if each.stuck_since is not None and now - each.stuck_since > _RESUMED_AFTER:
                 _resume(engine, each)
     by_principal: dict[str, dict[Cell, ledger.Held]] = {}
     for held in over:
         cell = held.entitlement.cell
+        if held.revoked_at is not None and proposals.target(held.principal) in at_work:
+            continue  # what revokes it looks for it itself
         if cell not in covered:  # of what was revoked and what has expired the later one ends both
             by_principal.setdefault(cell[0], {})[cell] = held
     wanted = (some for cells in by_principal.values() for some in _in_parts(list(cells.values())))

@@ -16,7 +16,7 @@ from pipeline.errors import Refused
 from pipeline.names import game_key
 from pipeline.store.database.tables import entitlements
 from pipeline.store.games import record_seen
-from pipeline.store.operations import list_operations
+from pipeline.store.operations import list_operations, submit
 from tests.unit.access_world import ANN, BOB, CHESS, GO, House
 
 
@@ -101,3 +101,24 @@ def test_a_look_submits_a_bounded_number(house: House) -> None:
         submit_expired(engine, house.schema)
         counts.append(len(list_operations(engine, limit=1_000)) - before)
     assert counts == [50, 100, 120, 120]
+
+
+@pytest.mark.proves("G268")
+def test_a_revoke_that_is_still_looked_for_is_no_expiry(house: House) -> None:
+    """While a person's operation waits to see its revoke, the controller does not begin one of its own."""
+    house.make_table(CHESS)
+    house.rounds()
+    house.do(AccessIntent(ANN, CHESS, True, reason="numbers"))
+    world = house.world
+    house.server.trouble(deaf=CHESS)
+    revoke = [AccessIntent(ANN, CHESS, False, reason="over")]
+    prepared = proposals.prepare(world.engine, house.catalog, world.settings.access, world.paths, revoke)
+    submit(world.engine, prepared.to_intent("eve", "over"))
+    deadline = time.monotonic() + 30
+    while all(each.revoked_at is None for each in ledger.held(world.engine)) and time.monotonic() < deadline:
+        tick(world, house.steward.kinds)
+    submit_expired(world.engine, house.schema)
+    assert [each.revoked_at is None for each in ledger.held(world.engine)] == [False]
+    assert CONTROLLER not in {each.actor for each in list_operations(world.engine)}
+    house.server.trouble()
+    house.steward._stop.set()
