@@ -7,10 +7,10 @@ it lasts: in between, people may grant to that principal. What ends later is ano
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from itertools import islice
+from itertools import groupby
 from typing import Any, Final
 
 from sqlalchemy import Engine
@@ -18,24 +18,23 @@ from sqlalchemy import Engine
 from grants.applying import ledger, proposals
 from grants.catalog import Catalog
 from grants.model import Securable, folded
-from grants.planning.entitlements import AccessIntent, Cell
+from grants.planning.entitlements import AccessIntent, Cell, Entitlement, expired
 from pipeline.control.operations.definition import ControlContext, describe_open
 from pipeline.control.operations.executor import resume
 from pipeline.control.roles import CONTROLLER
 from pipeline.errors import Refused, Transient
 from pipeline.store import audit
 from pipeline.store.held_targets import hold, release
-from pipeline.store.operations import Intent, Operation, OperationConflict, TargetsBusy, list_operations, submit
+from pipeline.store.operations import Intent, Operation, OperationConflict, TargetsBusy, read_open, submit
 from pipeline.store.processes.leases import store_time
 
 _FIRST_PAUSE: Final = 30.0  # seconds after a first failed try; doubled after each more
 _LONGEST_PAUSE: Final = 3_600.0
-_BUSY_PAUSE: Final = 2.0  # where another operation has the principal: a hundred expiries of one take minutes
+_BUSY_PAUSE: Final = 2.0  # where another operation has the principal
 _RESUMED_AFTER: Final = 600.0  # seconds after which one that a bug of ours stopped is tried again
 _LONGEST_TARGET: Final = 80
 _MAX_GAMES: Final = 100  # of an operation: its principal is held for all of them
 _MAX_SUBMITTED: Final = 50  # operations at a look, which the controller's loop waits for
-_ALL: Final = 1_000_000
 
 
 class Unfinished(Transient):
@@ -47,8 +46,8 @@ class PrincipalBusy(Transient):
 
 
 def is_expiry(operation: Operation) -> bool:
-    """Return whether the controller revokes by itself."""
-    return operation.actor == CONTROLLER
+    """Return whether it is access that the controller revokes by itself."""
+    return operation.kind == proposals.KIND and operation.actor == CONTROLLER
 
 
 def submit_expired(engine: Engine, schema: Securable) -> None:
@@ -57,28 +56,28 @@ def submit_expired(engine: Engine, schema: Securable) -> None:
     if not over:
         return
     now, covered, at_work = store_time(engine), set[Cell](), set[str]()
-    for each in list_operations(engine, only_open=True, limit=_ALL):
-        if not is_expiry(each):
-            at_work.update(() if each.is_stuck else each.targets)
-        elif each.kind == proposals.KIND:
+    with engine.connect() as connection:
+        still_open = read_open(connection)
+    for each in still_open:
+        if is_expiry(each):
             covered |= {intent.cell for intent in proposals.intents_of(each.parameters["intents"])}
             if each.stuck_since is not None and now - each.stuck_since > _RESUMED_AFTER:
                 _resume(engine, each)
-    by_principal: dict[str, dict[Cell, ledger.Held]] = {}
+        elif not each.is_stuck:
+            at_work.update(each.targets)
+    waiting, revoked = list[Entitlement](), set[Cell]()
     for held in over:
-        cell = held.entitlement.cell
         if held.revoked_at is not None and proposals.target(held.principal) in at_work:
             continue  # what revokes it looks for it itself
-        if cell not in covered:  # of what was revoked and what has expired the later one ends both
-            by_principal.setdefault(cell[0], {})[cell] = held
-    wanted = (some for cells in by_principal.values() for some in _in_parts(list(cells.values())))
-    for some in islice(wanted, _MAX_SUBMITTED):
-        _submit(engine, schema, some)
-
-
-def _in_parts(held: list[ledger.Held]) -> Iterator[list[ledger.Held]]:
-    for begin in range(0, len(held), _MAX_GAMES):
-        yield held[begin : begin + _MAX_GAMES]
+        if held.entitlement.cell not in covered:
+            waiting.append(held.entitlement)
+            revoked |= {held.entitlement.cell} if held.revoked_at is not None else set()
+    parts = list[list[AccessIntent]]()
+    for _, of_one in groupby(expired(waiting, now), key=lambda each: each.cell[0]):
+        intents = list(of_one)
+        parts += [intents[begin : begin + _MAX_GAMES] for begin in range(0, len(intents), _MAX_GAMES)]
+    for part in parts[:_MAX_SUBMITTED]:
+        _submit(engine, schema, part, revoked)
 
 
 def target(cell: Cell) -> str:
@@ -89,11 +88,8 @@ def target(cell: Cell) -> str:
     return f"expiry:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def _submit(engine: Engine, schema: Securable, over: Sequence[ledger.Held]) -> None:
-    intents = [
-        AccessIntent(each.principal, each.game_key, read=False, until=each.until, reason="expired") for each in over
-    ]
-    is_revoked = any(each.revoked_at is not None for each in over)
+def _submit(engine: Engine, schema: Securable, intents: Sequence[AccessIntent], revoked: Collection[Cell]) -> None:
+    is_revoked = any(each.cell in revoked for each in intents)
     reason = "Revoked before, and not seen removed." if is_revoked else "Access expired."
     trees = [asdict(each) for each in intents]
     names = audit.requested(trees, lambda key: f"{schema.full_name}.{key}")
@@ -161,10 +157,10 @@ def propose(context: ControlContext, catalog: Catalog, operation: Operation) -> 
         (each.principal, each.securable.path[-1]) for each in managed.given
     }
     intents = [each for each in proposals.intents_of(operation.parameters["intents"]) if each.cell in kept]
-    seen = proposals.look(engine, catalog, access, paths, intents)
+    inputs = proposals.read_inputs(engine, catalog, access, paths, intents)
 
     def planned(some: Sequence[AccessIntent]) -> proposals.AccessProposal:
-        made = proposals.propose(paths, seen, some)
+        made = proposals.propose(paths, inputs, some)
         proposals.require_permitted(engine, context.settings, catalog, made, operation)
         return made
 

@@ -252,10 +252,9 @@ def held(engine: Engine) -> list[Held]:
 
 
 def over(engine: Engine) -> list[Held]:
-    """Return those of them that are over by now, the one that has been for longest first."""
+    """Return those of them that are over by now, oldest first."""
     over_at = func.coalesce(entitlements.c.revoked_at, entitlements.c.expires_at)
-    found = _held(engine, entitlements.c.ended_at.is_(None) & (over_at <= store_now()))
-    return sorted(found, key=lambda each: each.until or 0.0)
+    return _held(engine, entitlements.c.ended_at.is_(None) & (over_at <= store_now()))
 
 
 def history(engine: Engine, game_key: str) -> list[Held]:

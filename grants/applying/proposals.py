@@ -111,7 +111,7 @@ def target(principal: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PlanInputs:
     """What was read for intents, of which some or all are then planned."""
 
     at: float  # Unix seconds, by the store's clock
@@ -130,10 +130,12 @@ def prepare(
             access.max_grant_days allows.
         CatalogUnavailable: the catalog cannot be read.
     """
-    return propose(paths, look(engine, catalog, access, paths, intents), intents)
+    return propose(paths, read_inputs(engine, catalog, access, paths, intents), intents)
 
 
-def look(engine: Engine, catalog: Catalog, access: Access, paths: Paths, intents: Sequence[AccessIntent]) -> Look:
+def read_inputs(
+    engine: Engine, catalog: Catalog, access: Access, paths: Paths, intents: Sequence[AccessIntent]
+) -> PlanInputs:
     """Read what intents are planned from.
 
     Raises:
@@ -159,19 +161,19 @@ def look(engine: Engine, catalog: Catalog, access: Access, paths: Paths, intents
             others[schema] = snapshot.observe(catalog, schema, now, places, directory=observed.directory)
         except NotFound:
             others[schema] = None
-    return Look(now, observed, others, managed)
+    return PlanInputs(now, observed, others, managed)
 
 
-def propose(paths: Paths, seen: Look, intents: Sequence[AccessIntent]) -> AccessProposal:
+def propose(paths: Paths, inputs: PlanInputs, intents: Sequence[AccessIntent]) -> AccessProposal:
     """Plan intents, or some of those, from what was read for them.
 
     Raises:
         Refused: see `plan`; or a game has no table yet.
     """
-    there = elsewhere(intents, seen.managed, seen.observed.schema)
-    others = {schema: (some, seen.elsewhere[schema]) for schema, some in there.items()}
-    whole = with_elsewhere(plan(seen.observed, intents, seen.managed, seen.at), others, seen.at)
-    return _identified(paths, AccessProposal(tuple(intents), whole, seen.observed))
+    there = elsewhere(intents, inputs.managed, inputs.observed.schema)
+    others = {schema: (some, inputs.elsewhere[schema]) for schema, some in there.items()}
+    whole = with_elsewhere(plan(inputs.observed, intents, inputs.managed, inputs.at), others, inputs.at)
+    return _identified(paths, AccessProposal(tuple(intents), whole, inputs.observed))
 
 
 def prepare_undo(

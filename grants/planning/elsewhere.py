@@ -51,7 +51,6 @@ def with_elsewhere(
             change_set=replace(
                 before,
                 changes=(*before.changes, *theirs),
-                ended=tuple(dict.fromkeys((*before.ended, *changes.ended))),
                 ours=before.ours | changes.ours.intersection(taken_by(theirs)),
                 disowned=before.disowned | changes.disowned,
             ),
@@ -67,7 +66,7 @@ def _given_in(schema: Securable, intents: Iterable[AccessIntent], managed: Manag
 
 
 def _note(schema: Securable, intents: tuple[AccessIntent, ...]) -> str:
-    games = f"{intents[0].key}" if len(intents) == 1 else f"{len(intents)} games"
+    games = intents[0].key if len(intents) == 1 else f"{len(intents)} games"
     return (
         f"turnout granted {games} in {schema.full_name} before the settings named another schema, and revokes it there."
     )
