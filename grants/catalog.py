@@ -53,6 +53,10 @@ class Catalog(Protocol):
         """The catalog's name for people."""
 
     @property
+    def is_local(self) -> bool:
+        """Whether the places that it shows are of this machine, so that they can be looked at here."""
+
+    @property
     def executor(self) -> str:
         """The principal whose rights the client uses; it never gets or loses anything through turnout."""
 

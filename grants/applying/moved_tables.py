@@ -34,7 +34,9 @@ def find(catalog: Embedded, schema: Securable, engine: Engine, paths: Paths, for
         CatalogUnavailable: the catalog cannot be reached.
     """
     own, was = own_tables.places(engine, paths), Paths(former)
-    tables = (beside(table, own.get(key, ""), catalog.kind) for key, table in sorted(catalog.tables(schema).items()))
+    tables = (
+        beside(table, own.get(key, ""), catalog.is_local) for key, table in sorted(catalog.tables(schema).items())
+    )
     found = OtherTables([], [])
     for table in tables:
         if table.other is None:

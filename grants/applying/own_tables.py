@@ -65,7 +65,7 @@ def wrong(
         table = tables.get(key)
         if table is None:
             found[key] = f"The catalog has no table of {key} any more."
-        elif (other := beside(table, own.get(key, ""), catalog.kind).other) is not None:
+        elif (other := beside(table, own.get(key, ""), catalog.is_local).other) is not None:
             found[key] = other
         else:
             try:

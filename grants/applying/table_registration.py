@@ -36,7 +36,7 @@ def register_missing(context: ControlContext, catalog: Catalog, schema: Securabl
     for key in sorted(known_games(context.engine)):
         if key in registered:
             own = context.paths.table(GameKey(key)).uri
-            found = judged(beside(registered[key], own, catalog.kind), own, context.settings.demux.writer)
+            found = judged(beside(registered[key], own, catalog.is_local), own, context.settings.demux.writer)
             problems += [] if found is None or found.outcome == "untried" else [str(found)]
             continue
         place = context.paths.table(GameKey(key))

@@ -21,6 +21,7 @@ class Databricks:
     catalog. With a `prober`, reads are tried as that one principal, on a warehouse.
     """
 
+    is_local: ClassVar = False
     shows_all: ClassVar = False  # whether the directory has all principals of the account, with all members of groups
 
     def __init__(

@@ -19,6 +19,7 @@ class Embedded(Databricks):
     """The catalog of a laptop."""
 
     shows_all = True
+    is_local = True
 
     def __init__(self, rest: Rest) -> None:
         super().__init__(rest)

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from grants.catalog import CatalogUnavailable, Change, Denied, Kind, NotFound, Probe, Unauthenticated
 from grants.catalogs import unity_rest
@@ -28,6 +28,8 @@ class Unity:
 
     Without a `key` to make users' tokens with, nothing can be read as another principal to see whether it works.
     """
+
+    is_local: ClassVar = False
 
     def __init__(self, rest: Rest, members: Members, key: UnityKey | None = None) -> None:
         self._rest, self._members, self._key = rest, members, key

@@ -3,16 +3,15 @@
 from dataclasses import replace
 from pathlib import Path
 
-from grants.catalog import Kind
 from grants.model import GameTable, is_far
 from pipeline.settings import Paths
 from pipeline.storage.location import Location
 from pipeline.storage.places import located
 
 
-def beside(table: GameTable, own: str, kind: Kind) -> GameTable:
-    """Return a catalog's table beside the URI of the game's own; only the embedded catalog shows where folders were."""
-    return replace(table, own=own, is_left=kind == "embedded" and _is_left(table, own))
+def beside(table: GameTable, own: str, is_local: bool) -> GameTable:
+    """Return a table beside the URI of the game's own; only what a catalog of this machine shows is looked at."""
+    return replace(table, own=own, is_left=is_local and _is_left(table, own))
 
 
 def is_empty(place: Location, own: Location) -> bool:

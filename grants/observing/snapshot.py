@@ -49,7 +49,7 @@ def observe(
         Denied: it does not let us look.
         NotFound: there is no such catalog or schema.
     """
-    tables = {key: beside(each, places.get(key, ""), catalog.kind) for key, each in catalog.tables(schema).items()}
+    tables = {key: beside(each, places.get(key, ""), catalog.is_local) for key, each in catalog.tables(schema).items()}
     outer = list(schema.chain())
     direct = {each: catalog.assignments(each) for each in outer}
     owners: dict[Securable, str | None] = {each: catalog.owner(each) for each in outer}

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from deltalake import write_deltalake
 
 from grants.applying import drift_store, ledger
-from grants.catalog import Change, Denied, Kind
+from grants.catalog import Change, Denied
 from grants.cli.reading import rows
 from grants.model import GameTable, Securable
 from grants.observing import snapshot
@@ -199,21 +199,21 @@ def test_only_an_access_admin_relocates_tables(moved: Moved) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "location", "is_left"),
+    ("is_local", "location", "is_left"),
     [
-        ("embedded", "file:///gone/var/tables/chess", True),
-        ("embedded", "/gone/var/tables/chess", True),
-        ("databricks", "file:///gone/var/tables/chess", False),  # a machine of theirs, which we do not see
-        ("embedded", "file:///gone/var/chess", False),
-        ("embedded", "file:///gone/var/tables/go", False),
-        ("embedded", "s3://bucket/var/tables/chess", False),
-        ("embedded", "unknown://x/tables/chess", False),
-        ("embedded", "tables/chess", False),
-        ("embedded", "", False),
-        ("embedded", "file:///now/tables/chess", False),
+        (True, "file:///gone/var/tables/chess", True),
+        (True, "/gone/var/tables/chess", True),
+        (False, "file:///gone/var/tables/chess", False),  # a machine of theirs, which we do not see
+        (True, "file:///gone/var/chess", False),
+        (True, "file:///gone/var/tables/go", False),
+        (True, "s3://bucket/var/tables/chess", False),
+        (True, "unknown://x/tables/chess", False),
+        (True, "tables/chess", False),
+        (True, "", False),
+        (True, "file:///now/tables/chess", False),
     ],
 )
-def test_the_command_is_named_only_where_it_may_help(kind: Kind, location: str, is_left: bool) -> None:
+def test_the_command_is_named_only_where_it_may_help(is_local: bool, location: str, is_left: bool) -> None:
     """A place that no environment had, or that we cannot look at, is no former one."""
     table = GameTable("chess", Securable(("main", "games", "chess")), "1", None, location=location)
-    assert beside(table, "file:///now/tables/chess", kind).is_left is is_left
+    assert beside(table, "file:///now/tables/chess", is_local).is_left is is_left
