@@ -11,7 +11,7 @@ from grants.applying import ledger
 from grants.planning.entitlements import AccessIntent
 from grants.reconciler import AccessReconciler
 from pipeline.control.roles import CONTROLLER
-from pipeline.store.database.tables import entitlements
+from pipeline.store.database.tables import entitlements, managed_grants
 from tests.unit.access_world import ANN, BOB, CHESS, GO, House
 
 
@@ -47,3 +47,18 @@ def test_access_ends_in_the_schema_in_which_it_was_granted(house: House) -> None
     assert house.catalog.probe(BOB, tables[GO]).reads is False
     assert {each.principal for each in ledger.managed(house.world.engine).given} <= {ANN, BOB}
     assert not {each for each in ledger.managed(house.world.engine).given if each.securable.type != "catalog"}
+
+
+@pytest.mark.proves("G124")
+def test_a_schema_that_is_gone_keeps_no_access_open(house: House) -> None:
+    """A grant in a schema that the catalog has no more went with the schema: a revoke forgets it, and succeeds."""
+    house.make_table(CHESS)
+    house.rounds()
+    house.do(AccessIntent(ANN, CHESS, True, None, "numbers"))
+    where, gone = f"{house.schema.full_name}.{CHESS}", f"{house.schema.path[0]}.gone.{CHESS}"
+    with house.world.engine.begin() as connection:  # as if it had been granted in a schema that was dropped since
+        of_table = update(managed_grants).where(managed_grants.c.securable == where)
+        connection.execute(of_table.values(securable=gone))
+    assert house.do(AccessIntent(ANN, CHESS, False, reason="over")).state == "succeeded"
+    assert not ledger.held(house.world.engine)
+    assert gone not in {each.securable.full_name for each in ledger.managed(house.world.engine).given}
