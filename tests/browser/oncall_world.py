@@ -10,11 +10,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from sqlalchemy import Engine, update
 
@@ -24,6 +24,7 @@ from grants.catalogs.rest import Rest
 from pipeline.actor import current_user
 from pipeline.names import game_key
 from pipeline.settings import Paths, load
+from pipeline.signals.incidents import Incident
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.incidents import read_incidents
@@ -33,6 +34,8 @@ from tests.browser.drivers import steered
 from tests.browser.game_world import failing_game
 from tests.browser.seed import Seeded, fleet_of_forty, heartbeats
 from tests.unit.catalog_world import register_own, served
+
+T = TypeVar("T")
 
 HUNG: Final = "c"
 """The group whose driver hangs."""
@@ -116,22 +119,28 @@ def on_call(folder: Path) -> Iterator[OnCall]:
 
 
 def _wait_until_judged(store: Engine) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if any(each.finding.title.startswith("Commits of Chess failed") for each in read_incidents(store)):
-            return
-        time.sleep(0.1)
-    raise AssertionError("the controller has not judged why Chess fails")
+    def judged() -> Iterator[Incident]:
+        return (each for each in read_incidents(store) if each.finding.title.startswith("Commits of Chess failed"))
+
+    _waited_for(lambda: next(judged(), None), "the controller has not judged why Chess fails")
 
 
 def _wait_for_driver(store: Engine) -> int:
+    def running() -> int | None:
+        driver = active_drivers(store).get(HUNG)
+        return int(driver.process.pid) if driver is not None and driver.state == "running" else None
+
+    return _waited_for(running, f"the controller has started no driver of group {HUNG}")
+
+
+def _waited_for(found: Callable[[], T | None], otherwise: str) -> T:
+    """Return what is found within a minute, else fail."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        driver = active_drivers(store).get(HUNG)
-        if driver is not None and driver.state == "running":
-            return int(driver.process.pid)
-        time.sleep(0.1)
-    raise AssertionError(f"the controller has started no driver of group {HUNG}")
+        if (seen := found()) is not None:
+            return seen
+        time.sleep(0.1)  # another process writes it
+    raise AssertionError(otherwise)
 
 
 if __name__ == "__main__":
