@@ -24,7 +24,7 @@ from tests.browser.lists import choose, take
 from tests.browser.served import CHROMIUM, opened
 from tests.postgres import postgres_server
 from tests.storage.served import served
-from tests.workspace.fixtures import client
+from tests.workspace.fixtures import client, until
 from tests.workspace.fleets import census
 from tests.workspace.running import StandIn
 from tests.workspace.server.boards import WAREHOUSE
@@ -245,9 +245,8 @@ def test_a_fleet_is_deployed_works_is_upgraded_and_leaves_nothing_but_data(deplo
     _drift(deployed)
     _upgrade(deployed)
     assert "postgres_projects.store" in deployed.fleet("uninstall", "--yes")
-    left = census(deployed.admin)
-    assert not left["jobs"]
-    assert not left["apps"]
+    assert not census(deployed.admin)["jobs"]
+    until(lambda: not list(deployed.admin.apps.list()), "the app is not deleted")
     assert "OK" in deployed.verified(), "the data stays whole"
 
 
