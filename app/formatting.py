@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
-from pipeline.lists import first_lines, join_limited
-from pipeline.moments import in_utc
+from pipeline.base.texts import first_lines, in_utc, join_limited
 from pipeline.store.audit import AccessChange
 from pipeline.store.database.states import OperationState
 

@@ -19,7 +19,7 @@ from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 PERSON_HEADER: Final = "X-Turnout-Person"
 TOKEN: Final = "token"  # noqa: S105 - the name of the parameter

@@ -6,7 +6,7 @@ from app.components import links
 from app.look import style
 from app.look.logo import LOGO
 from app.state import breaking, identity
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 _ABOUT = "turnout splits one topic into one Delta table per game, each row exactly once."
 

@@ -23,9 +23,9 @@ from streamlit.starlette import App
 from streamlit.web.bootstrap import load_config_options
 
 from app.gate import Gate, Identity, LocalUser, platform
-from pipeline.actor import current_user
+from pipeline.base.actor import current_user
+from pipeline.base.errors import Refused
 from pipeline.control.processes.present import goes_on
-from pipeline.errors import Refused
 from pipeline.settings import Paths, load
 from pipeline.setup.shared import documents
 from pipeline.storage_settings import machine_folder

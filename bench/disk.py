@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any, Final
 
 from bench.command import carry_out
-from pipeline import durable_file
+from pipeline.base import durable_file
 
 _BYTES: Final = 20_000  # of a game's file in a pass
 _SEGMENTS: Final = 12

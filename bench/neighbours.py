@@ -29,12 +29,12 @@ from bench.log import follow
 from bench.numbers import quantile, spread
 from bench.text import number, table
 from listeners.quantile import quantile as bucket_quantile
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.control.operations import moves
 from pipeline.demo.producer import write_landing
 from pipeline.demo.simulate import register_samples
 from pipeline.demo.simulator import Event, SimulationPlan, Simulator, game_names
-from pipeline.errors import Refused
-from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store import operations
 from pipeline.store.assignments import read_assignments, read_group_liveness

@@ -19,8 +19,8 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
+from pipeline.base.names import game_key
 from pipeline.demo.breaking import channel
-from pipeline.names import game_key
 from pipeline.settings import Paths
 from tests.browser.served import CHROMIUM, ROOT, free_port, origin_of, printed_url, sign_in, started
 

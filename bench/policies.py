@@ -29,6 +29,7 @@ from bench.load import GROUP, books, write_settings
 from bench.numbers import Spread
 from bench.text import number, table
 from listeners.sample import PassResult
+from pipeline.base.names import bronze_app_id, game_key
 from pipeline.contracts.formats.protobuf import decoder
 from pipeline.contracts.formats.protobuf.parsing import Parser
 from pipeline.contracts.policies import parse_policies
@@ -39,7 +40,6 @@ from pipeline.delta.table import CursorTable
 from pipeline.demo.samples.sample import FAMILIES
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names
-from pipeline.names import bronze_app_id, game_key
 from pipeline.session import spark_session
 from pipeline.settings import Paths, Settings
 from pipeline.store.database.engine import open_store

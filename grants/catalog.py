@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from grants.model import Directory, GameTable, Securable
-from pipeline.errors import Refused, Transient
+from pipeline.base.errors import Refused, Transient
 
 
 class CatalogUnavailable(Transient):

@@ -11,8 +11,8 @@ from grants.catalog import Catalog, CatalogUnavailable, NotFound
 from grants.catalogs.opening import open_catalog
 from grants.model import GameTable, Securable
 from grants.observing.external import judged
-from pipeline.errors import Refused
-from pipeline.names import GameKey
+from pipeline.base.errors import Refused
+from pipeline.base.names import GameKey
 from pipeline.settings import Paths, Settings
 from pipeline.setup.catalog_checks import CatalogCheck
 

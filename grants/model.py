@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Literal
 
-from pipeline.errors import Refused
-from pipeline.names import is_securable_part
+from pipeline.base.errors import Refused
+from pipeline.base.names import is_securable_part
 
 SecurableType = Literal["catalog", "schema", "table"]
 PrincipalKind = Literal["user", "group", "service_principal"]

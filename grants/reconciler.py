@@ -26,9 +26,9 @@ from grants.model import Directory, folded
 from grants.observing import snapshot
 from grants.observing.blindness import blindness
 from grants.observing.resolver import Resolver
+from pipeline.base.errors import Refused
 from pipeline.control.operations.definition import ControlContext, OperationDefinition
 from pipeline.control.roles import groups_of
-from pipeline.errors import Refused
 from pipeline.store import members
 from pipeline.store.processes.leases import store_time
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from pipeline import durable_file
-from pipeline.failpoints import effect
+from pipeline.base import durable_file
+from pipeline.base.failpoints import effect
 from pipeline.storage.location import Location
 
 _T = TypeVar("_T")

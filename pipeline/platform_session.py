@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 
 from listeners.callbacks import start_callbacks
 from listeners.stream_id import parse_query_name
-from pipeline.errors import Refused
-from pipeline.lists import join_limited
+from pipeline.base.errors import Refused
+from pipeline.base.texts import join_limited
 from pipeline.session import TUNED, is_ours, spark_session
 from pipeline.settings import Paths, Settings
 from pipeline.storage.cloud import Jars

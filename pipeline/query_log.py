@@ -6,7 +6,7 @@ Used to judge a checkpoint before Spark reads it, as Spark itself dies of a dama
 import json
 from typing import Any
 
-from pipeline.failpoints import effect
+from pipeline.base.failpoints import effect
 from pipeline.storage.location import Location
 
 

@@ -19,7 +19,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from listeners.callbacks import start_callbacks
-from pipeline.private_files import make_folder
+from pipeline.base.private_files import make_folder
 from pipeline.session_folder import session_folder, takes_sockets
 from pipeline.settings import Paths, Settings
 from pipeline.setup.archive import archives, own_folders

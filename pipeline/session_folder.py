@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from pipeline.private_files import make_folder
+from pipeline.base.private_files import make_folder
 
 _LOCK: Final = "lock"
 _MOST_BYTES: Final = 60  # Spark 4.2 refuses a longer spark.python.unix.domain.socket.dir

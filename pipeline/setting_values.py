@@ -9,9 +9,9 @@ import typing
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, Literal
 
-from pipeline.errors import Refused
-from pipeline.lists import meant
-from pipeline.names import is_utf8
+from pipeline.base.errors import Refused
+from pipeline.base.names import is_utf8
+from pipeline.base.texts import meant
 from pipeline.storage.location import Location
 
 ISOLATION_LEVELS: Final = ("read_committed", "read_uncommitted")

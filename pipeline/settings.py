@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal
 
 from pipeline.access_settings import Access
 from pipeline.alert_settings import AlertSettings, alert_problems
-from pipeline.errors import Refused, StorageError
-from pipeline.names import MAX_NAME_BYTES, Backend, is_game_name, is_securable_part
+from pipeline.base.errors import Refused, StorageError
+from pipeline.base.names import MAX_NAME_BYTES, Backend, is_game_name, is_securable_part
 from pipeline.registry_settings import RegistrySettings, registry_problems
 from pipeline.setting_values import (
     Range,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from pipeline.names import MAX_NAME_BYTES, is_game_name
+from pipeline.base.names import MAX_NAME_BYTES, is_game_name
 from pipeline.setting_values import ISOLATION_LEVELS, names_more, quoted
 from pipeline.storage.places import is_url
 

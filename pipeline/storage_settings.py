@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pipeline import durable_file, private_files
-from pipeline.errors import Refused, StorageError
+from pipeline.base import durable_file, private_files
+from pipeline.base.errors import Refused, StorageError
 from pipeline.setting_values import quoted
 from pipeline.storage import mounts
 from pipeline.storage.location import Location

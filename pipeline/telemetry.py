@@ -22,8 +22,8 @@ from listeners.otlp.sender import OtlpSender, read_headers, send
 from listeners.outbox import Outbox
 from listeners.prometheus import Exposition, Pusher, push, serve
 from listeners.sample import GroupSample, PassResult, StatusEvent, StreamState, progress_from_json
-from pipeline.errors import Refused
-from pipeline.private_files import PUBLIC, write_file
+from pipeline.base.errors import Refused
+from pipeline.base.private_files import PUBLIC, write_file
 from pipeline.settings import Metrics, Paths
 
 _CAPACITY = 10_000

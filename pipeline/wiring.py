@@ -21,18 +21,18 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from listeners.listener import Attachment, attach
 from listeners.sample import PassResult
+from pipeline.base.errors import Refused, StorageError, Transient, first_line
+from pipeline.base.names import is_group_name
+from pipeline.base.reasons import innermost, missing_commit
 from pipeline.contracts.given_ids import StoreAge
 from pipeline.contracts.registries.resolution import Resolution
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.control.processes.present import goes_on, noted_without_leases
 from pipeline.control.processes.signals import stop_on_signals
 from pipeline.delta.errors import DeltaError
-from pipeline.errors import Refused, StorageError, Transient, first_line
 from pipeline.ingest.backlog import backlog_watched
 from pipeline.ingest.query import Ingest, Landed
-from pipeline.names import is_group_name
 from pipeline.platform_session import driver_session, stop_queries
-from pipeline.reasons import innermost, missing_commit
 from pipeline.session import waits_for_cores
 from pipeline.settings import Paths, Settings
 from pipeline.store.controller_metrics import read_controller_metrics

@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import Connection, event, inspect
 from xdist.scheduler import LoadFileScheduling
 
-from pipeline.failpoints import ENVIRON
+from pipeline.base.failpoints import ENVIRON
 from pipeline.settings import load
 from pipeline.store.database import engine, migrate
 from tests.dead_workers import pytest_testnodedown  # noqa: F401 - a hook

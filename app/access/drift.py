@@ -21,8 +21,8 @@ from grants.applying.ledger import Held
 from grants.observing.verdict import place
 from grants.planning.drift import CLASSES, Drift, Finding
 from grants.planning.drift import Act as Deed
-from pipeline.errors import Refused
-from pipeline.lists import join_limited
+from pipeline.base.errors import Refused
+from pipeline.base.texts import join_limited
 from pipeline.store.database.states import OperationKind
 
 _PLACE: Final = "access_drift"

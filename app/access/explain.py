@@ -14,8 +14,8 @@ from app.state.services import Environment
 from grants.model import folded
 from grants.observing.matrix import CellState
 from grants.observing.verdict import AccessVerdict, Need, place
-from pipeline.errors import Refused
-from pipeline.lists import first_lines
+from pipeline.base.errors import Refused
+from pipeline.base.texts import first_lines
 
 GAME, WHO = "why_game", "why_who"
 LINKED: Final = {"why_game": GAME, "why_who": WHO}

@@ -18,10 +18,10 @@ from app.state.services import Environment
 from grants.applying.requests import Request
 from grants.formats.expiry import parse_until
 from grants.planning.entitlements import AccessIntent
+from pipeline.base.errors import Refused
+from pipeline.base.texts import first_lines
 from pipeline.control.acts import DirectAct
 from pipeline.control.roles import same_person
-from pipeline.errors import Refused
-from pipeline.lists import first_lines
 from pipeline.store.database.states import OperationKind
 
 _PLACE: Final = "access_change"

@@ -11,7 +11,7 @@ from app.access import queries
 from app.state.services import Environment
 from grants.applying.ledger import Item
 from grants.observing.verdict import place
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.store.database.states import AccessItemState
 from pipeline.store.operations import Operation
 

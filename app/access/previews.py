@@ -23,12 +23,12 @@ from grants.planning.drift import Finding
 from grants.planning.drift import intent as intent_about
 from grants.planning.effects import Effect
 from grants.planning.entitlements import AccessIntent
+from pipeline.base.errors import Refused
+from pipeline.base.names import is_said
+from pipeline.base.texts import first_lines
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
 from pipeline.control.roles import same_person
-from pipeline.errors import Refused
-from pipeline.lists import first_lines
-from pipeline.names import is_said
 from pipeline.store import operations
 from pipeline.store.operations import Operation
 

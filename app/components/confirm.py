@@ -16,10 +16,10 @@ from app.look import parts, style, tokens
 from app.state import control_queries, identity, previews, services
 from app.state.previews import Preview
 from app.state.services import Environment
+from pipeline.base.errors import Refused
+from pipeline.base.names import is_said
 from pipeline.control.gate import level
 from pipeline.control.operations import registry
-from pipeline.errors import Refused
-from pipeline.names import is_said
 from pipeline.store.operations import Intent, Operation
 
 Items = Callable[[Environment, Operation], None]

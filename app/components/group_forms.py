@@ -16,11 +16,11 @@ from app.state import previews, services
 from app.state.control_queries import ControlState
 from app.state.previews import Preview
 from app.state.services import Environment
+from pipeline.base.errors import Refused
 from pipeline.control import group_proposals
 from pipeline.control.acts import DirectAct
 from pipeline.control.group_changes import STARTED_BY, describe
 from pipeline.control.group_proposals import GroupProposal
-from pipeline.errors import Refused
 from pipeline.placement.capacity import PRIORITIES
 from pipeline.store.database.states import BACKENDS
 from pipeline.store.groups import Group

@@ -15,8 +15,8 @@ from app import formatting
 from app.look.axes import Event, Values
 from app.look.lines import per_second
 from listeners.series import Series
+from pipeline.base.texts import in_utc
 from pipeline.health.condition import GroupCondition
-from pipeline.moments import in_utc
 from pipeline.placement.capacity import IDLE_CORES, GroupLoad, Load
 from pipeline.store.database.states import OperationState
 from pipeline.store.fleet import Fleet

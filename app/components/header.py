@@ -15,7 +15,7 @@ from app.look import parts
 from app.look.tokens import Tone
 from app.state import control_queries, demo_people, identity, services
 from app.state.services import Environment
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.health.judgement import Judgement
 
 _MISSED_REFRESHES = 3

@@ -13,7 +13,7 @@ from typing import Any, Final
 import streamlit as st
 
 from app import formatting
-from pipeline.lists import join_limited
+from pipeline.base.texts import join_limited
 
 _MAX_SAID = 4
 _LONGEST = 40  # characters of one that is shown

@@ -10,7 +10,7 @@ from app.components import links
 from app.look import parts
 from app.state import driver_logs, identity
 from app.state.services import Environment
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.store.fleet import Fleet
 
 _HEIGHT: Final = 380  # px, of the earlier lines, which scroll

@@ -9,7 +9,7 @@ from app.look import parts
 from app.state import control_queries
 from app.state.control_queries import OneOperation, OperationList
 from app.state.services import Environment
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.store.operations import Operation
 
 _STEPPERS = {"done": "done", "running": "running", "failed": "failed"}

@@ -21,8 +21,8 @@ from app.state.readings import Reading
 from app.state.services import Environment
 from app.state.shared import once
 from listeners.series import Series
-from pipeline.errors import Refused
-from pipeline.lists import join_limited
+from pipeline.base.errors import Refused
+from pipeline.base.texts import join_limited
 from pipeline.store.fleet import Fleet
 
 _STORE_RUNBOOK: Final = "turnoutfleetunhealthy"

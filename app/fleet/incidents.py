@@ -10,8 +10,8 @@ from typing import Final, Literal
 from app import formatting
 from app.fleet.signals import Signals, short
 from listeners.sample import STATUSES
+from pipeline.base.texts import join_limited
 from pipeline.health.judgement import FAILING, DriverState, Problem
-from pipeline.lists import join_limited
 from pipeline.signals.causes import Action, Cause
 from pipeline.signals.incidents import Incident
 from pipeline.store.fleet import Fleet, GameRow

@@ -17,7 +17,7 @@ from app.look import grid, parts, tokens
 from app.state.readings import reading
 from app.state.services import Environment
 from listeners.sample import STATUSES
-from pipeline.lists import join_limited
+from pipeline.base.texts import join_limited
 from pipeline.signals.incidents import Incident
 from pipeline.store.fleet import Fleet, GameRow
 

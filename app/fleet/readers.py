@@ -13,7 +13,7 @@ from sqlalchemy import select
 from app import formatting
 from app.fleet.timeline import Registered
 from app.state.services import BY_STORE, Environment, engine, fleet, reading
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.signals import away
 from pipeline.signals.incidents import Incident, order
 from pipeline.store.database.tables import registrations

@@ -10,8 +10,8 @@ from typing import Final
 from app import formatting
 from app.state.control_queries import OperationList
 from listeners.series import Series
+from pipeline.base.texts import in_utc
 from pipeline.health.judgement import StreamVerdict
-from pipeline.moments import in_utc
 from pipeline.signals.incidents import Incident
 from pipeline.store.fleet import Fleet, GameRow
 

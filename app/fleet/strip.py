@@ -13,9 +13,8 @@ from app.look.parts import Slot
 from app.state.shared import once
 from listeners.sample import STATUSES
 from listeners.series import IntArray, Series
+from pipeline.base.texts import in_utc, join_limited
 from pipeline.health.judgement import FAILING
-from pipeline.lists import join_limited
-from pipeline.moments import in_utc
 from pipeline.store.fleet import Fleet
 
 SLOTS: Final = 60

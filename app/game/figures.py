@@ -14,8 +14,8 @@ from app.look.parts import Figure, Slot
 from app.look.tokens import Tone
 from listeners.sample import STATUSES
 from listeners.series import Series
+from pipeline.base.texts import in_utc
 from pipeline.health.judgement import FAILING
-from pipeline.moments import in_utc
 
 SLOTS: Final = 60
 """Most slots of a strip; more would be thinner than people can point at."""

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from pipeline.base.errors import Refused
 from pipeline.contracts.envelopes.wrapper import open_wrappers
 from pipeline.contracts.formats.supported import format_of
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta.bronze import BRONZE
-from pipeline.errors import Refused
 from pipeline.streams.writing.opening import CLOSED, open_rows
 from pipeline.streams.writing.split import READ
 

@@ -13,9 +13,9 @@ from app.state.control_queries import ControlState
 from app.state.readings import reading
 from app.state.services import BY_STORE, Environment
 from listeners.series import Series
+from pipeline.base.errors import Refused
+from pipeline.base.names import GameKey
 from pipeline.contracts.catalogue.versions import GameVersions, read_versions
-from pipeline.errors import Refused
-from pipeline.names import GameKey
 from pipeline.store.fleet import GameRow
 from pipeline.store.operations import Operation
 

@@ -18,6 +18,7 @@ from app.game.sight import Depth, Kind, Sight, note_look, sight
 from app.gate import Person
 from app.state import services
 from app.state.services import BY_STORE, Environment
+from pipeline.base.errors import Refused, first_line
 from pipeline.contracts.decoded import MAX_EXCERPT_FIELDS, MAX_EXCERPT_VALUE
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
@@ -28,7 +29,6 @@ from pipeline.delta.files import files_with, newest_files
 from pipeline.delta.newest import MOST_FILES, Newest, Query, newest_rows
 from pipeline.delta.opening import open_table
 from pipeline.delta.quarantine import QUARANTINE
-from pipeline.errors import Refused, first_line
 from pipeline.repair.places import PLACES, landed
 from pipeline.store.games import Game, find, known_names
 from pipeline.streams.writing.split import OWN_COLUMNS

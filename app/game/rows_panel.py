@@ -16,8 +16,8 @@ from app.game.signals import GameSignals, short
 from app.look import parts
 from app.state import identity
 from app.state.services import Environment
-from pipeline.errors import Refused
-from pipeline.moments import in_utc
+from pipeline.base.errors import Refused
+from pipeline.base.texts import in_utc
 
 _KINDS: Final[tuple[Kind, ...]] = ("refused", "landed")
 _CHOICE: Final = "game_rows"  # the widget's key

@@ -16,9 +16,9 @@ from app.state.services import Environment
 from grants.applying.proposals import principal_of
 from grants.observing import snapshot
 from grants.observing.external import judged
+from pipeline.base.errors import Refused
 from pipeline.control import gate
 from pipeline.control.roles import FRESH_SECONDS, Role, may, roles_of
-from pipeline.errors import Refused
 from pipeline.store import audit
 
 Kind = Literal["landed", "refused"]

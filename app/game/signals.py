@@ -10,9 +10,9 @@ from app import formatting
 from app.state.alerts import FiringAlert
 from app.state.trends import Trend
 from listeners.series import Series
+from pipeline.base.texts import in_utc
 from pipeline.contracts.catalogue.versions import Version
 from pipeline.health.judgement import FAILING
-from pipeline.moments import in_utc
 from pipeline.signals.incidents import Incident
 from pipeline.store.fleet import Fleet, GameRow
 from pipeline.store.operations import Operation

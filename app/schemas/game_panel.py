@@ -14,6 +14,7 @@ from app.schemas import listing, previews, queries
 from app.state import services
 from app.state.readings import Reading, reading
 from app.state.services import Environment
+from pipeline.base.errors import Refused
 from pipeline.contracts.catalogue.condition import Catalogue
 from pipeline.contracts.catalogue.differences import Line
 from pipeline.contracts.catalogue.fields import FieldLine
@@ -23,7 +24,6 @@ from pipeline.contracts.policies import Policies, landing
 from pipeline.contracts.writer_ids import shown_writer
 from pipeline.control.acts import DirectAct
 from pipeline.delta.usage import SchemaRows, Usage
-from pipeline.errors import Refused
 
 _MOST_LINES: Final = 2_000  # of text
 _TALL: Final = 16  # lines; more scroll

@@ -13,6 +13,8 @@ from app.schemas import queries
 from app.state import previews, services
 from app.state.previews import Preview
 from app.state.services import Environment
+from pipeline.base.errors import Refused, Transient
+from pipeline.base.names import game_key
 from pipeline.contracts.catalogue.definitions import read_definitions
 from pipeline.contracts.catalogue.versions import GameVersions, Version
 from pipeline.contracts.policies import Policies
@@ -23,8 +25,6 @@ from pipeline.control.registering.proposals import SchemaProposal
 from pipeline.control.registering.requests import SchemaRequest
 from pipeline.control.registering.trust import TrustProposal
 from pipeline.control.roles import is_self
-from pipeline.errors import Refused, Transient
-from pipeline.names import game_key
 from pipeline.store.operations import Intent
 
 _MOST_LINES: Final = 200  # of a plan; an enum may have a hundred thousand values

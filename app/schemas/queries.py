@@ -12,6 +12,8 @@ import streamlit as st
 
 from app.state import services
 from app.state.services import BY_STORE, Environment, engine, reading
+from pipeline.base.errors import Refused, first_line
+from pipeline.base.names import GameKey
 from pipeline.contracts.catalogue.condition import Catalogue, GameWriters, read_catalogue, read_writers
 from pipeline.contracts.catalogue.definitions import read_definitions
 from pipeline.contracts.catalogue.differences import Line, changes, summary, table_steps, text_diff
@@ -23,9 +25,7 @@ from pipeline.control.registering.requests import SchemaRequest, list_requests
 from pipeline.delta.errors import DeltaError, TableNotFoundError
 from pipeline.delta.opening import open_table
 from pipeline.delta.usage import Usage, usage
-from pipeline.errors import Refused, first_line
 from pipeline.ingest.pending import Pending, pending
-from pipeline.names import GameKey
 
 UNREADABLE: Final = "cannot be read"
 _MOST_STEPS: Final = 200  # an enum may have a hundred thousand values, and each is a step

@@ -17,7 +17,7 @@ import streamlit as st
 
 from app.state.services import BY_STORE, Environment
 from pipeline.alert_settings import AlertSettings
-from pipeline.errors import first_line
+from pipeline.base.errors import first_line
 from pipeline.health.alerting.alerts import alerts as rules
 
 _PATIENCE_SECONDS: Final = 2.0

@@ -2,10 +2,10 @@
 
 from app.state import identity, services
 from app.state.services import Environment
+from pipeline.base.errors import Refused
 from pipeline.control.acts import DirectAct
 from pipeline.demo.breaking import channel
 from pipeline.demo.breaking.channel import Answer
-from pipeline.errors import Refused
 
 
 def is_offered() -> bool:

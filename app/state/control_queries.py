@@ -13,10 +13,10 @@ import streamlit as st
 from sqlalchemy import Engine
 
 from app.state.services import BY_STORE, Environment, engine, reading
+from pipeline.base.errors import Refused
 from pipeline.control.capabilities import read_all_facts
 from pipeline.control.operations.executor import require_undoable
 from pipeline.control.operations.facts import GameFacts
-from pipeline.errors import Refused
 from pipeline.health.liveness import controller_absence
 from pipeline.placement.capacity import Loads
 from pipeline.store import audit

@@ -8,9 +8,9 @@ to people of a platform, nobody is offered.
 import streamlit as st
 
 from app.gate import Person
+from pipeline.base.errors import Refused
 from pipeline.control.roles import roles_of
 from pipeline.demo.breaking import channel
-from pipeline.errors import Refused
 from pipeline.settings import Paths, Roles, Settings
 
 _CHOSEN, _KNOWN = "demo_person", "demo_people"

@@ -16,11 +16,11 @@ from app import formatting
 from app.gate import Person
 from app.state import services
 from app.state.services import BY_STORE, Environment
+from pipeline.base.errors import Refused
+from pipeline.base.names import is_group_name
 from pipeline.control.processes.duties import log_name
 from pipeline.control.roles import Role, may
-from pipeline.errors import Refused
 from pipeline.health.liveness import Driver
-from pipeline.names import is_group_name
 from pipeline.settings import Settings
 
 TAIL_BYTES: Final = 65_536

@@ -11,7 +11,7 @@ from typing import Final
 import streamlit as st
 
 from app.gate import PERSON_HEADER, Person, read_person
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 _KEPT: Final = "person"
 _ENDED: Final = "tab_ended"  # why the tab does nothing any more

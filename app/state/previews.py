@@ -14,14 +14,14 @@ from sqlalchemy.exc import SQLAlchemyError
 from app import formatting
 from app.state import services
 from app.state.services import Environment
+from pipeline.base.errors import Refused, first_line
+from pipeline.base.texts import first_lines
 from pipeline.control import gate, group_proposals
 from pipeline.control.group_proposals import GroupProposal
 from pipeline.control.operations import executor as steps
 from pipeline.control.operations import registry
 from pipeline.control.proposals import PlacementView, propose, undo
 from pipeline.control.repair_proposals import RepairPlanner
-from pipeline.errors import Refused, first_line
-from pipeline.lists import first_lines
 from pipeline.placement.capacity import GroupLoad, Loads
 from pipeline.placement.planner import lines_of
 from pipeline.store import operations

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 import streamlit as st
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 _T = TypeVar("_T")
 

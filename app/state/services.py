@@ -28,12 +28,12 @@ from grants.catalog import Catalog, CatalogUnavailable
 from listeners import history
 from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable
 from pipeline import settings as settings_of
+from pipeline.base.errors import Refused, first_line
 from pipeline.control.gate import role_of
 from pipeline.control.roles import current, may, require, roles_of
 from pipeline.delta.errors import DeltaError
 from pipeline.delta.log import exists
 from pipeline.delta.scratch import DatabaseError
-from pipeline.errors import Refused, first_line
 from pipeline.settings import Paths, Roles, Settings
 from pipeline.storage.location import Location
 from pipeline.store.database.engine import open_store, require_store

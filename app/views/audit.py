@@ -13,8 +13,8 @@ from app.look import parts
 from app.state import control_queries
 from app.state.control_queries import AuditFilter, Log
 from app.state.services import Environment
-from pipeline.errors import Refused
-from pipeline.lists import first_lines
+from pipeline.base.errors import Refused
+from pipeline.base.texts import first_lines
 from pipeline.store.audit import Entry, changes_of
 
 _WEEK = timedelta(days=6)

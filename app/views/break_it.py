@@ -10,10 +10,10 @@ from app.look import parts
 from app.look.tokens import Tone
 from app.state import breaking, services
 from app.state.services import Environment
+from pipeline.base.errors import Refused
 from pipeline.control.acts import DirectAct
 from pipeline.demo.breaking.channel import Active, Answer
 from pipeline.demo.breaking.faults import FAULTS, Fault, TargetKind
-from pipeline.errors import Refused
 from pipeline.store.fleet import Fleet
 
 _SAID = "break_it_said"

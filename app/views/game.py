@@ -16,8 +16,8 @@ from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
 from app.state.readings import reading
 from app.state.services import Environment
+from pipeline.base.errors import Refused
 from pipeline.control.operations import registry
-from pipeline.errors import Refused
 from pipeline.signals.causes import Action
 from pipeline.store.database.states import OperationKind
 from pipeline.store.fleet import GameRow

@@ -19,10 +19,10 @@ from app.state.control_queries import ControlState
 from app.state.series import series
 from app.state.services import Environment
 from listeners.sample import STATUSES
+from pipeline.base.errors import Refused
+from pipeline.base.texts import join_limited
 from pipeline.control.group_changes import STARTED_BY
-from pipeline.errors import Refused
 from pipeline.health.judgement import DriverState
-from pipeline.lists import join_limited
 from pipeline.placement.capacity import Loads
 from pipeline.store.database.states import OperationKind
 from pipeline.store.fleet import Fleet

@@ -16,9 +16,9 @@ from app.look import parts
 from app.state import control_queries, previews, services
 from app.state.control_queries import OneOperation, OperationList
 from app.state.services import Environment
+from pipeline.base.errors import Refused
+from pipeline.base.names import is_said
 from pipeline.control.operations.registry import inverse_of
-from pipeline.errors import Refused
-from pipeline.names import is_said
 from pipeline.store.database.states import OperationKind
 from pipeline.store.operations import Operation
 

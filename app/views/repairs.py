@@ -15,11 +15,11 @@ from app.state.control_queries import ControlState
 from app.state.readings import reading
 from app.state.series import series
 from app.state.services import Environment
+from pipeline.base.errors import Refused
 from pipeline.control import capabilities
 from pipeline.control.operations import repairs
 from pipeline.control.operations.facts import GameFacts
 from pipeline.delta.quarantine import REASONS
-from pipeline.errors import Refused
 from pipeline.repair.quarantined import moment
 from pipeline.store.database.states import OperationKind
 from pipeline.store.fleet import GameRow

@@ -8,10 +8,10 @@ from sqlalchemy import Engine
 from grants.applying import proposals, requests
 from grants.applying.requests import Request
 from grants.catalog import Catalog
+from pipeline.base.errors import Refused, Transient
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
 from pipeline.control.roles import same_person
-from pipeline.errors import Refused, Transient
 from pipeline.settings import Paths, Settings
 from pipeline.store import operations
 

@@ -14,10 +14,10 @@ from grants.model import Observed
 from grants.observing import snapshot
 from grants.planning.drift import Drift, Finding, drift
 from pipeline.access_settings import Access
+from pipeline.base.errors import Refused
+from pipeline.base.names import is_said
 from pipeline.control.acts import DirectAct
 from pipeline.control.roles import CONTROLLER, require_current
-from pipeline.errors import Refused
-from pipeline.names import is_said
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.database.id_prefix import only_one

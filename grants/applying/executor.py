@@ -18,6 +18,8 @@ from grants.applying.approvals import require_approved
 from grants.applying.operation import ACCESS
 from grants.catalog import Catalog, CatalogUnavailable, Change, Probe
 from grants.model import Securable, folded
+from pipeline.base.errors import Refused, Transient
+from pipeline.base.texts import first_lines
 from pipeline.control.operations.background_tasks import BackgroundTasks
 from pipeline.control.operations.definition import (
     CHANGED,
@@ -26,8 +28,6 @@ from pipeline.control.operations.definition import (
     StepDefinition,
     StepResult,
 )
-from pipeline.errors import Refused, Transient
-from pipeline.lists import first_lines
 from pipeline.store.operations import Operation
 
 _STEP_SECONDS: Final = 900.0  # a catalog may be away this long before an operation needs a person

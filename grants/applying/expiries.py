@@ -19,10 +19,10 @@ from grants.applying import ledger, proposals
 from grants.catalog import Catalog
 from grants.model import Securable, folded
 from grants.planning.entitlements import AccessIntent, Cell, Entitlement, expired
+from pipeline.base.errors import Refused, Transient
 from pipeline.control.operations.definition import ControlContext, describe_open
 from pipeline.control.operations.executor import resume
 from pipeline.control.roles import CONTROLLER
-from pipeline.errors import Refused, Transient
 from pipeline.store import audit
 from pipeline.store.held_targets import hold, release
 from pipeline.store.operations import Intent, Operation, OperationConflict, TargetsBusy, read_open, submit

@@ -16,7 +16,7 @@ from grants.model import Securable, folded, securable
 from grants.planning.change_set import ChangeSet
 from grants.planning.effects import Effect
 from grants.planning.entitlements import AccessIntent, Entitlement, ManagedAccess, ManagedGrant
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.store.database.states import AccessItemState
 from pipeline.store.database.tables import access_change_sets, access_items, entitlements, managed_grants
 from pipeline.store.operations import Operation, lock_operation

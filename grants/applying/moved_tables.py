@@ -13,8 +13,8 @@ from grants.applying import own_tables
 from grants.catalogs.embedded import Embedded
 from grants.model import GameTable, Securable
 from grants.observing.left_places import beside, is_empty
+from pipeline.base.errors import Refused
 from pipeline.delta.log import exists
-from pipeline.errors import Refused
 from pipeline.settings import Paths
 
 

@@ -22,8 +22,8 @@ from grants.planning.guardrails import Case, Person
 from grants.planning.plan import AccessPlan, plan
 from grants.planning.undo import undo
 from pipeline.access_settings import Access
+from pipeline.base.errors import Refused
 from pipeline.control.roles import Role, current, may, same_person
-from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit, operations
 from pipeline.store.audit import AccessChange

@@ -9,9 +9,9 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, Row, case, insert, select, update
 
 from grants.model import folded
+from pipeline.base.errors import Conflict, Refused
+from pipeline.base.names import is_said
 from pipeline.control.roles import same_person
-from pipeline.errors import Conflict, Refused
-from pipeline.names import is_said
 from pipeline.store import audit
 from pipeline.store.database.id_prefix import read_by_prefix
 from pipeline.store.database.states import RequestState

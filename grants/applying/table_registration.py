@@ -7,14 +7,14 @@ from grants.catalog import Catalog, CatalogUnavailable, NotFound
 from grants.model import Securable
 from grants.observing.external import judged
 from grants.observing.left_places import beside
+from pipeline.base.errors import Refused
+from pipeline.base.names import GameKey
 from pipeline.control.operations.definition import ControlContext
 from pipeline.delta.columns import ArrayType, MapType, StructType
 from pipeline.delta.errors import DeltaError
 from pipeline.delta.log import exists
 from pipeline.delta.opening import open_table
-from pipeline.errors import Refused
 from pipeline.fleet.kinds.kind import mark
-from pipeline.names import GameKey
 from pipeline.store.games import known_games
 
 _log: Final = logging.getLogger("turnout")

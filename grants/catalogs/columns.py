@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from grants.catalog import CatalogUnavailable
 from grants.model import GameTable, Securable
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 _SQL_NAMES: Final = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 _API_NAMES: Final = {"bigint": "LONG", "smallint": "SHORT", "tinyint": "BYTE"}

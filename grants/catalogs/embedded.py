@@ -7,7 +7,7 @@ from grants.catalog import CatalogUnavailable, Denied, Kind, NotFound, Probe
 from grants.catalogs.databricks import Databricks
 from grants.catalogs.rest import Rest, text_of
 from grants.model import GameTable
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 CREDENTIALS_PATH: Final = "/api/2.0/unity-catalog/temporary-table-credentials"
 _TOKENS_PATH: Final = "/turnout/tokens"

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from grants.model import folded
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 
 class Members:

@@ -13,7 +13,7 @@ from grants.catalogs.unity import Unity
 from grants.catalogs.unity_key import UnityKey
 from grants.catalogs.warehouse import Warehouse
 from pipeline.access_settings import Access
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.settings import Paths
 from pipeline.storage.mounts import is_databricks
 from pipeline.workspace.client import host_of_run

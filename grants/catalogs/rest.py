@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 from grants.catalog import CatalogUnavailable
 from grants.catalogs.rate_limit import BoundedClock, Clock, WallClock, limiter_for
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 _MAX_PAGES: Final = 10_000
 _SCIM_OF_OPEN_SOURCE: Final = "/scim2/"

@@ -16,7 +16,7 @@ from databricks.sdk.errors.base import DatabricksError
 from grants.catalog import CatalogUnavailable, Denied, NotFound, Unauthenticated
 from grants.catalogs.proven import ProvenAdapter
 from grants.catalogs.rate_limit import Clock
-from pipeline.errors import Refused, Transient
+from pipeline.base.errors import Refused, Transient
 from pipeline.workspace.client import said_by
 
 

@@ -16,7 +16,7 @@ from grants.catalogs.members import Members
 from grants.catalogs.rest import Rest, text_of
 from grants.catalogs.unity_key import UnityKey
 from grants.model import EVERYONE, Directory, GameTable, Principal, PrincipalKind, Securable, folded
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 SCIM: Final = "/api/1.0/unity-control/scim2"
 _UNASKED: Final = "No user found"  # what it says of the caller where it does not look at tokens

@@ -7,7 +7,7 @@ import uuid
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 _SECONDS: Final = 60
 

@@ -7,7 +7,7 @@ from grants.catalog import CatalogUnavailable, NotFound
 from grants.catalogs.columns import described, table_of
 from grants.catalogs.rest import Rest, path_of
 from grants.model import GameTable, Securable, same_place, spelled
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 PREFIX: Final = "/api/2.1/unity-catalog"
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from grants.catalog import CatalogUnavailable, Change, Denied, NotFound, Probe
 from grants.catalogs.rest import Rest
 from grants.model import Securable
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 _PRIVILEGE: Final = re.compile(r"[A-Z]+(?:_[A-Z]+)*")
 _DENIED: Final = ("PERMISSION_DENIED", "INSUFFICIENT_PERMISSIONS", "UNAUTHORIZED_ACCESS")

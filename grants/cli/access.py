@@ -9,9 +9,9 @@ import click
 
 from grants.applying import proposals as desk
 from grants.cli.options import INTENTS, AccessContext, intents_from
+from pipeline.base.errors import Refused
+from pipeline.base.terminal import say, say_json, say_lines
 from pipeline.cli.options import SubmitOptions, keys_of, submitting
-from pipeline.errors import Refused
-from pipeline.terminal import say, say_json, say_lines
 
 _FORMATS: Final = ("yaml", "sql", "terraform")
 

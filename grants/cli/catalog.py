@@ -9,11 +9,11 @@ import click
 
 from grants.catalog import CatalogUnavailable
 from grants.cli.options import AccessContext
+from pipeline.base.errors import Refused
+from pipeline.base.terminal import say, say_json
 from pipeline.cli.options import Finite, keys_of
 from pipeline.control.acts import DirectAct
-from pipeline.errors import Refused
 from pipeline.settings import load
-from pipeline.terminal import say, say_json
 
 _LOOK_SECONDS: Final = 0.2
 

@@ -11,9 +11,9 @@ from grants.applying import drift_store
 from grants.cli.options import AccessContext
 from grants.formats.expiry import parse_until
 from grants.planning.drift import Drift, Finding
+from pipeline.base.errors import Refused
+from pipeline.base.terminal import say, say_json
 from pipeline.cli.options import SubmitOptions, submitting
-from pipeline.errors import Refused
-from pipeline.terminal import say, say_json
 
 
 @click.command("drift")

@@ -9,11 +9,11 @@ import click
 from grants.applying import proposals as desk
 from grants.catalog import Catalog
 from grants.planning.entitlements import AccessIntent
+from pipeline.base.errors import Refused
+from pipeline.base.terminal import say
 from pipeline.cli.context import CommandContext
 from pipeline.cli.options import SubmitOptions, combine_options, keys_of, submit_and_wait
 from pipeline.control.operations.definition import OperationProposal
-from pipeline.errors import Refused
-from pipeline.terminal import say
 
 INTENTS: Final = combine_options(
     click.option(

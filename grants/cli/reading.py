@@ -7,9 +7,9 @@ from grants.applying import proposals
 from grants.catalogs.opening import embedded
 from grants.observing.left_places import beside
 from pipeline.access_settings import Access
+from pipeline.base.errors import Refused
 from pipeline.delta.errors import DeltaError
 from pipeline.delta.opening import files_below, open_table
-from pipeline.errors import Refused
 from pipeline.settings import Paths
 from pipeline.storage.places import located
 

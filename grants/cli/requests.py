@@ -10,13 +10,12 @@ from grants.applying.approvals import approval, approved
 from grants.applying.requests import Request, decide, list_requests
 from grants.applying.requests import request as find
 from grants.cli.options import AccessContext
+from pipeline.base.terminal import say, say_json
+from pipeline.base.texts import in_utc, join_limited
 from pipeline.cli.options import SubmitOptions, submit_and_wait, submitting
 from pipeline.control.acts import DirectAct
 from pipeline.control.operations.definition import OperationProposal
-from pipeline.lists import join_limited
-from pipeline.moments import in_utc
 from pipeline.store.database.states import RequestState
-from pipeline.terminal import say, say_json
 
 
 @click.command("requests")

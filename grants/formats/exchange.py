@@ -12,7 +12,7 @@ from grants.formats.expiry import spelled_until
 from grants.formats.rows import Row, in_order, quoted
 from grants.formats.yaml_nodes import MAX_BYTES
 from grants.model import EVERYONE, Securable, folded
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 __all__ = ["FORMATS", "Format", "Row", "render_rows", "render_yaml"]
 

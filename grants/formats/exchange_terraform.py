@@ -13,7 +13,7 @@ from hashlib import sha256
 from grants.formats.problems import shown
 from grants.formats.rows import Row, comment, in_order, quoted, uses
 from grants.model import SELECT, Securable, folded
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 Direct = Mapping[Securable, Mapping[str, frozenset[str]]]
 """Securable → principal → privileges, as `grants.model.Observed` has them."""

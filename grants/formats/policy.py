@@ -16,8 +16,8 @@ from grants.formats.expiry import parse_until, spelled_until
 from grants.formats.problems import Problems, shown
 from grants.formats.yaml_nodes import line_of
 from grants.model import EVERYONE, PrincipalKind, folded
-from pipeline.errors import Refused
-from pipeline.lists import join_limited
+from pipeline.base.errors import Refused
+from pipeline.base.texts import join_limited
 
 VERSION: Final = 1
 MAX_DAYS: Final = 90

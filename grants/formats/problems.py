@@ -3,8 +3,8 @@
 from bisect import bisect_left
 from typing import Final
 
-from pipeline.errors import Refused
-from pipeline.lists import first_lines
+from pipeline.base.errors import Refused
+from pipeline.base.texts import first_lines
 
 _MAX_SHOWN: Final = 50
 _LONGEST: Final = 80

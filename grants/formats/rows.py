@@ -11,7 +11,7 @@ from typing import Any, Final
 from grants.formats.expiry import spelled_until
 from grants.formats.problems import shown
 from grants.model import USE_CATALOG, USE_SCHEMA, PrincipalKind, Securable, folded
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 MARK: Final = "turnout:"
 """Begins a comment that holds the terms of the statement below it."""

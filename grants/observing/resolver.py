@@ -30,7 +30,7 @@ from grants.model import (
     folded,
 )
 from grants.observing.verdict import OWNERSHIP, AccessVerdict, Need, Standing, Unknown, Way, best, every
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 NEEDS: Final = (SELECT, USE_SCHEMA, USE_CATALOG)
 _LEVEL: Final[Mapping[str, int]] = {SELECT: 3, USE_SCHEMA: 2, USE_CATALOG: 1}  # the length of the path it belongs to

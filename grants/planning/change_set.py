@@ -12,7 +12,7 @@ from typing import Final
 from grants.catalog import Change
 from grants.model import Observed, Securable, folded
 from grants.planning.entitlements import Cell, Entitlement, ManagedAccess, ManagedGrant, added_by, taken_by
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 
 @dataclass(frozen=True, slots=True)

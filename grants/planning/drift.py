@@ -10,7 +10,7 @@ from grants.observing.resolver import Resolver
 from grants.observing.verdict import place
 from grants.planning.entitlements import NO_GAME, AccessIntent, Cell, Entitlement, ManagedAccess, ManagedGrant
 from grants.planning.usage_privileges import idle, readers_by, uses
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 Class = Literal[
     "other_table", "extra", "missing", "expired", "recreated", "gone", "unclear", "broader", "writing", "unknown"

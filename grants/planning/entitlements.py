@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from grants.catalog import Change
 from grants.model import Securable, folded
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 Cell = tuple[str, str]
 """A principal's folded name and a game key."""

@@ -11,8 +11,8 @@ from typing import Final
 from grants.model import BROWSE, EVERYONE, GRANTABLE, SELECT, USE_CATALOG, USE_SCHEMA, Directory, Securable, folded
 from grants.planning.entitlements import ManagedGrant, given_by
 from grants.planning.plan import AccessPlan
-from pipeline.errors import Refused
-from pipeline.names import is_said
+from pipeline.base.errors import Refused
+from pipeline.base.names import is_said
 
 _LONGEST: Final = 255
 _FITS: Final = {

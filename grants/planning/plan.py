@@ -19,7 +19,7 @@ from grants.planning.change_set import ChangeSet, Draft, Spellings, ours_of, sim
 from grants.planning.effects import Effect, UnmetIntent, effects, unmoved, warnings
 from grants.planning.entitlements import NO_GAME, NOTHING, AccessIntent, Cell, Entitlement, ManagedAccess, ManagedGrant
 from grants.planning.usage_privileges import give, idle, take, uses
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.store.operations import hash_of
 
 _TAKEN: Final = frozenset({SELECT})

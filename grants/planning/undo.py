@@ -12,7 +12,7 @@ from grants.planning.change_set import ChangeSet, Draft, Spellings
 from grants.planning.entitlements import ManagedAccess, ManagedGrant, added_by, given_by
 from grants.planning.plan import AccessPlan, Cells, Stage, assembled, is_anothers, require_shown
 from grants.planning.usage_privileges import take
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 _USE: Final = frozenset({USE_SCHEMA, USE_CATALOG})
 

@@ -10,7 +10,7 @@ from grants.model import USE_CATALOG, USE_SCHEMA, Securable, folded
 from grants.server.calls import ApiError, Call, as_list, denied, invalid, now
 from grants.server.paging import page
 from grants.server.rights import find, require_administration, require_sight, standing, type_of
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 PREFIX: Final = "/api/2.1/unity-catalog"
 _TAKEN: Final = "Another table is registered at that location."

@@ -25,9 +25,9 @@ from grants.server import permissions, scim, securables, tokens
 from grants.server.calls import Handler, ServerState, broken, endpoint, no_such_endpoint
 from grants.server.gate import Gate
 from grants.server.rows import open_rows
-from pipeline.errors import Refused
-from pipeline.private_files import write_file
-from pipeline.terminal import say
+from pipeline.base.errors import Refused
+from pipeline.base.private_files import write_file
+from pipeline.base.terminal import say
 
 HOST: Final = "127.0.0.1"
 TOKEN_FILE: Final = "token"  # noqa: S105 - a file's name

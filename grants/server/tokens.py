@@ -11,7 +11,7 @@ from grants.server.calls import ApiError, Call, denied, invalid, now
 from grants.server.rights import standing
 from grants.server.rows import EXECUTOR
 from grants.server.securables import principal_named, table_of_id
-from pipeline import private_files
+from pipeline.base import private_files
 
 _LONGEST_SECONDS = 3_600
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from pipeline.errors import first_line
+from pipeline.base.errors import first_line
 
 _T = TypeVar("_T")
 _CLOSE_SECONDS: Final = 5.0

@@ -9,8 +9,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
 
 from listeners.otlp.sender import OtlpSender
+from pipeline.base.errors import Refused
 from pipeline.bridge.bridge import WAIT_SECONDS, Bridge
-from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.telemetry import otlp_headers, remove_target, write_target
 

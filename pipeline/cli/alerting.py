@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
+from pipeline.base.errors import Refused
+from pipeline.base.terminal import say
 from pipeline.cli.options import Finite
-from pipeline.errors import Refused
 from pipeline.settings import load
-from pipeline.terminal import say
 
 
 @click.command("write")

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pipeline.actor import current_user
+from pipeline.base.actor import current_user
 from pipeline.control.acts import DirectAct
 from pipeline.settings import Paths, Settings, load
 

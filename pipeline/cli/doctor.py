@@ -76,7 +76,7 @@ def try_store(settings: "Settings", paths: "Paths") -> "list[Finding]":
     """Connect to the control store, and change nothing in it. A store that the first command will make is no defect."""
     from sqlalchemy.exc import SQLAlchemyError
 
-    from pipeline.errors import Refused, Transient, first_line
+    from pipeline.base.errors import Refused, Transient, first_line
     from pipeline.setup.doctor import Finding
     from pipeline.store.database.engine import find_lack, reach
 
@@ -93,7 +93,7 @@ def try_store(settings: "Settings", paths: "Paths") -> "list[Finding]":
 
 def ask_topics(settings: "Settings") -> "list[Finding]":
     """Ask the brokers of each source for its topics, with the options of the settings."""
-    from pipeline.errors import Refused, Transient
+    from pipeline.base.errors import Refused, Transient
     from pipeline.setup.doctor import Finding
 
     found = []
@@ -128,9 +128,9 @@ def ask_catalog(settings: "Settings", paths: "Paths") -> "list[Finding]":
 
 def ask_registries(settings: "Settings") -> "list[Finding]":
     """Ask each registry for a schema that nobody has: an answer shows that address and credentials are right."""
+    from pipeline.base.errors import Refused
     from pipeline.contracts.registries.answers import Away
     from pipeline.contracts.registries.supported import resolvers
-    from pipeline.errors import Refused
     from pipeline.registry_settings import generation_of
     from pipeline.setup.doctor import Finding
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

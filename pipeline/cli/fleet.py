@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from pipeline.base.names import plain
+from pipeline.base.terminal import say, say_json
 from pipeline.cli.options import combine_options
-from pipeline.names import plain
-from pipeline.terminal import say, say_json
 
 if TYPE_CHECKING:
     from pipeline.fleet.opening import Opened

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
+from pipeline.base.terminal import say, say_json, say_lines
 from pipeline.cli.context import CommandContext
 from pipeline.cli.options import LISTED
 from pipeline.control.acts import DirectAct
-from pipeline.terminal import say, say_json, say_lines
 
 
 @click.command("list")
@@ -55,8 +55,8 @@ def approve_game(env_dir: Path, reason: str | None, name: str) -> None:
     NAME need not have arrived yet. Earlier rows stay in quarantine: replay them. Also reverts a rejection of NAME.
     Refused where the catalog of a workspace has another table of the game's key.
     """
+    from pipeline.base.names import game_key
     from pipeline.ingest import pending
-    from pipeline.names import game_key
     from pipeline.setup.catalog_checks import require_writable
 
     context = CommandContext(env_dir)

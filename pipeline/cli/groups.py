@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from sqlalchemy import Engine
 
+from pipeline.base.errors import Refused
+from pipeline.base.terminal import say, say_json
+from pipeline.base.texts import meant
 from pipeline.cli.context import CommandContext
 from pipeline.cli.options import (
     Finite,
@@ -22,14 +25,11 @@ from pipeline.cli.options import (
     submitting,
 )
 from pipeline.control.acts import DirectAct
-from pipeline.errors import Refused
-from pipeline.lists import meant
 from pipeline.placement.capacity import PRIORITIES, GroupLoad
 from pipeline.placement.planner import MAX_REBALANCING_MOVES, GamePlacement, Placed, catch_up_seconds, lines_of
 from pipeline.settings import load
 from pipeline.store.database.states import BACKENDS, OperationKind
 from pipeline.store.groups import Group
-from pipeline.terminal import say, say_json
 
 if TYPE_CHECKING:
     from pipeline.control.group_proposals import GroupProposal  # what lists groups needs no planner

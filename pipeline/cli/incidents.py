@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from sqlalchemy import Engine
 
+from pipeline.base.terminal import say, say_json
+from pipeline.base.texts import in_utc
 from pipeline.cli.context import CommandContext
 from pipeline.health.upkeep import duration
-from pipeline.moments import in_utc
 from pipeline.signals.incidents import Incident
-from pipeline.terminal import say, say_json
 
 if TYPE_CHECKING:
     from pipeline.store.fleet import Fleet

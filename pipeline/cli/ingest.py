@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
+from pipeline.base.terminal import say, say_lines
 from pipeline.cli.context import CommandContext, load_with_source
 from pipeline.cli.options import source_option
 from pipeline.control.acts import DirectAct
-from pipeline.terminal import say, say_lines
 
 
 @click.command("run")

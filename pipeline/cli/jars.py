@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
+from pipeline.base.terminal import say
 from pipeline.setup.fetch import set_up
 from pipeline.setup.jars import jars_dir
-from pipeline.terminal import say
 
 
 @click.command("setup")

@@ -11,12 +11,12 @@ from typing import Final, NoReturn
 
 import click
 
+from pipeline.base.errors import Refused, StorageError, Transient, first_line
+from pipeline.base.extensions import COMMANDS, registered
+from pipeline.base.names import is_utf8
+from pipeline.base.terminal import PlainFormatter, escape_what_cannot_be_encoded, output_failed, say, say_lines
 from pipeline.cli.environments import before, list_without_verb
 from pipeline.cli.lazy import LazyCommand, group
-from pipeline.errors import Refused, StorageError, Transient, first_line
-from pipeline.extensions import COMMANDS, registered
-from pipeline.names import is_utf8
-from pipeline.terminal import PlainFormatter, escape_what_cannot_be_encoded, output_failed, say, say_lines
 
 
 def main() -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
+from pipeline.base.terminal import say
 from pipeline.settings import load
-from pipeline.terminal import say
 
 
 @click.command("serve")

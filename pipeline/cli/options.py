@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar, get_
 
 import click
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import is_said, plain
+from pipeline.base.terminal import say, say_json
+from pipeline.base.texts import first_lines, in_utc
 from pipeline.cli.context import CommandContext
-from pipeline.errors import Refused
-from pipeline.lists import first_lines
-from pipeline.moments import in_utc
-from pipeline.names import is_said, plain
 from pipeline.source_settings import Source
 from pipeline.store.database.states import OperationKind, OperationState
 from pipeline.store.games import find
 from pipeline.store.operations import Operation, Step
-from pipeline.terminal import say, say_json
 
 LISTED: Final = click.IntRange(1, 1_000_000)
 """The most lines that a list prints; a database takes no number of any length."""

@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
+from pipeline.base.errors import Refused
+from pipeline.base.terminal import say, say_lines
 from pipeline.cli.context import CommandContext
 from pipeline.cli.options import LISTED, combine_options, required_reason
 from pipeline.control.acts import DirectAct
-from pipeline.errors import Refused
-from pipeline.terminal import say, say_lines
 
 
 def moment(text: str) -> datetime:

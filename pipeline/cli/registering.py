@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeline.base.names import plain
+from pipeline.base.terminal import say, say_json, say_lines
+from pipeline.base.texts import in_utc
 from pipeline.cli.context import CommandContext
 from pipeline.cli.options import LISTED, combine_options, required_reason
-from pipeline.moments import in_utc
-from pipeline.names import plain
-from pipeline.terminal import say, say_json, say_lines
 
 if TYPE_CHECKING:
     from pipeline.contracts.registrations import Registration
@@ -82,9 +82,9 @@ def register_schema(env_dir: Path, plan_hash: str | None, reason: str | None, as
     change waits for another person; exit code 1 then. Running queries use a new version without a restart. Its first
     schema makes a name a game.
     """
+    from pipeline.base.names import game_key
     from pipeline.control.registering.proposals import describe, register
     from pipeline.control.registering.requests import SchemaRequest
-    from pipeline.names import game_key
     from pipeline.setup.catalog_checks import require_writable
     from pipeline.store.games import known_games
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 from sqlalchemy import Engine
 
+from pipeline.base.terminal import say, say_json, say_lines
 from pipeline.cli.context import CommandContext
 from pipeline.cli.options import SubmitOptions, keys_of, submit_and_wait, submitting
 from pipeline.cli.quarantine import moment
@@ -16,7 +17,6 @@ from pipeline.cli.steering import on_games
 from pipeline.control.capabilities import Capability
 from pipeline.settings import Paths
 from pipeline.store.database.states import OperationKind
-from pipeline.terminal import say, say_json, say_lines
 
 
 @click.command("actions")

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import shown
+from pipeline.base.terminal import say, say_json
+from pipeline.base.texts import in_utc
 from pipeline.cli.context import CommandContext
-from pipeline.errors import Refused
-from pipeline.moments import in_utc
-from pipeline.names import shown
-from pipeline.terminal import say, say_json
 
 if TYPE_CHECKING:
     from pipeline.contracts.catalogue.versions import GameVersions, Version

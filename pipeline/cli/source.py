@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
+from pipeline.base.errors import Refused
+from pipeline.base.terminal import say_json, say_lines
 from pipeline.cli.context import load_with_source
 from pipeline.cli.options import source_option
-from pipeline.errors import Refused
-from pipeline.terminal import say_json, say_lines
 
 
 @click.command("probe")

@@ -9,13 +9,13 @@ from typing import Any
 import click
 from sqlalchemy import Engine
 
+from pipeline.base.terminal import say, say_json
 from pipeline.cli import incidents
 from pipeline.cli.context import CommandContext
 from pipeline.health.judgement import DriverState, Judgement
 from pipeline.health.reported import ReportedStream
 from pipeline.settings import Settings
 from pipeline.store.fleet import Fleet, GameRow, read_fleet
-from pipeline.terminal import say, say_json
 
 
 @click.command("status")

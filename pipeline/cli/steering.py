@@ -9,6 +9,9 @@ from pathlib import Path
 
 import click
 
+from pipeline.base.names import plain
+from pipeline.base.terminal import say, say_json
+from pipeline.base.texts import in_utc
 from pipeline.cli.context import CommandContext
 from pipeline.cli.options import (
     LISTED,
@@ -23,12 +26,9 @@ from pipeline.cli.options import (
     unchanged,
 )
 from pipeline.control.acts import DirectAct
-from pipeline.moments import in_utc
-from pipeline.names import plain
 from pipeline.settings import load
 from pipeline.store.database.states import OperationKind
 from pipeline.store.operations import Operation
-from pipeline.terminal import say, say_json
 
 _DAY = click.DateTime(["%Y-%m-%d"])
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
+from pipeline.base.errors import Refused
+from pipeline.base.terminal import say, say_json
 from pipeline.cli.options import run_id_option
 from pipeline.delta.log import exists
-from pipeline.errors import Refused
 from pipeline.settings import load
-from pipeline.terminal import say, say_json
 
 _NICE = 10  # maintenance yields to drivers: it runs beside them always
 

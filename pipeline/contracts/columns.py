@@ -6,8 +6,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import Refused
-from pipeline.names import shown
+from pipeline.base.errors import Refused
+from pipeline.base.names import shown
 
 _UINT64: Final = pa.decimal128(20, 0)
 

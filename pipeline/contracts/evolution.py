@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
+from pipeline.base.errors import Refused
 from pipeline.contracts.ages import Ages, in_order
 from pipeline.contracts.columns import type_text
 from pipeline.contracts.event_types import Numbering
@@ -20,7 +21,6 @@ from pipeline.contracts.model import MAX_COLUMNS, Field, FieldId, Kind, Message,
 from pipeline.contracts.plans import KEEP, Step
 from pipeline.contracts.policies import Policies
 from pipeline.contracts.schemas import FieldPlacement, Schema
-from pipeline.errors import Refused
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _NULL: Final = "have null there"

@@ -7,13 +7,13 @@ the same type under a new name; else its rows wait in quarantine as `other_type`
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import shown
+from pipeline.base.texts import join_limited
 from pipeline.contracts.event_types import event_type
 from pipeline.contracts.formats.supported import message as message_of
 from pipeline.contracts.plans import TYPE, Step
 from pipeline.contracts.schemas import FieldPlacement, Schema
-from pipeline.errors import Refused
-from pipeline.lists import join_limited
-from pipeline.names import shown
 
 
 @dataclass(frozen=True, slots=True)

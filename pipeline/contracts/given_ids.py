@@ -16,6 +16,10 @@ from typing import Final, TypeVar
 from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import IntegrityError
 
+from pipeline.base.errors import Conflict, Refused, Transient
+from pipeline.base.failpoints import effect
+from pipeline.base.names import GameKey, shown
+from pipeline.base.texts import join_limited
 from pipeline.contracts.kept_registrations import (
     NOTHING,
     PREFIX,
@@ -25,10 +29,6 @@ from pipeline.contracts.kept_registrations import (
     of_line,
     stored_registrations,
 )
-from pipeline.errors import Conflict, Refused, Transient
-from pipeline.failpoints import effect
-from pipeline.lists import join_limited
-from pipeline.names import GameKey, shown
 from pipeline.storage.location import Location
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import schemas

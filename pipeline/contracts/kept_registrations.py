@@ -13,10 +13,10 @@ from typing import Final
 
 from sqlalchemy import Connection, select
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import GameKey, shown
+from pipeline.base.texts import join_limited
 from pipeline.contracts.schemas import PLAIN, FieldPlacement
-from pipeline.errors import Refused
-from pipeline.lists import join_limited
-from pipeline.names import GameKey, shown
 from pipeline.store.database.tables import placements, registrations, schemas
 
 PREFIX: Final = "placed-"

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from pipeline.base.names import shown
+from pipeline.base.texts import first_lines
 from pipeline.contracts.policies import CHOICES
 from pipeline.contracts.schemas import FieldPlacement
-from pipeline.lists import first_lines
-from pipeline.names import shown
 
 KEEP: Final = "stay as they are"
 TYPE: Final = "type"

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.errors import Refused
-from pipeline.names import shown
+from pipeline.base.errors import Refused
+from pipeline.base.names import shown
 
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {  # docs/schemas.md describes each; the first is the default
     "add": ("add", "quarantine", "refuse"),

@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 SCHEMA_ID_HEADER: Final = "__value_schema_id"
 """The header in which confluent-kafka 2.16 puts a schema's GUID."""

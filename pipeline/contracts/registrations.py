@@ -12,6 +12,9 @@ from typing import Final
 
 from sqlalchemy import Connection, insert
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import GameKey, game_key, is_game_name, shown
+from pipeline.base.texts import first_lines
 from pipeline.contracts.ages import UNKNOWN, Age, Ages, after
 from pipeline.contracts.decoded import one_line
 from pipeline.contracts.event_types import event_type
@@ -26,9 +29,6 @@ from pipeline.contracts.policies import DEFAULTS, Policies, lands
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
 from pipeline.contracts.stored_registrations import REGISTERED, placement_values, take_up
 from pipeline.contracts.stored_schemas import read_ages, read_ids, read_schemas, write_schema
-from pipeline.errors import Refused
-from pipeline.lists import first_lines
-from pipeline.names import GameKey, game_key, is_game_name, shown
 from pipeline.store.database.tables import placements, registrations
 from pipeline.store.writers import latest_number
 

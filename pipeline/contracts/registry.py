@@ -12,6 +12,8 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine
 
+from pipeline.base.errors import Refused, Transient, first_line
+from pipeline.base.names import GameKey
 from pipeline.contracts.given_ids import GivenIds, NewIds, lost, stored_ids, with_ids
 from pipeline.contracts.kept_registrations import lacks_any
 from pipeline.contracts.plans import RegistrationPlan
@@ -29,8 +31,6 @@ from pipeline.contracts.stored_registrations import read_placed
 from pipeline.contracts.stored_schemas import read_schemas
 from pipeline.delta.bronze import PROFILE, profile_texts
 from pipeline.delta.errors import TableNotFoundError
-from pipeline.errors import Refused, Transient, first_line
-from pipeline.names import GameKey
 from pipeline.storage.location import Location
 from pipeline.store.database.engine import STORE_AWAY
 from pipeline.store.writers import latest_and_mark, latest_number, number_of_definition, read_profiles, read_writers

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, TypeAlias
 
+from pipeline.base.names import GameKey
 from pipeline.contracts.parts import split
 from pipeline.contracts.profile import SourceProfile
-from pipeline.names import GameKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Select, select
 
+from pipeline.base.names import GameKey
 from pipeline.contracts.plans import RegistrationPlan
 from pipeline.contracts.policies import Policies
 from pipeline.contracts.schemas import PLAIN, FieldPlacement
-from pipeline.names import GameKey
 from pipeline.store.database.tables import placements, registrations
 
 REGISTERED: Final[Select[Any]] = (

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from pipeline.names import shown
+from pipeline.base.names import shown
 
 CONFLUENT_ID: Final = 5
 """Bytes of Confluent's magic 0 and the id."""

@@ -11,14 +11,14 @@ from typing import Final, TypeVar
 
 from sqlalchemy import Engine
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import GameKey
 from pipeline.control.operations import registry
 from pipeline.control.operations.definition import RETIRED, WAIT, Offer, describe_open
 from pipeline.control.operations.facts import GameFacts, GroupFacts
 from pipeline.control.operations.repairs import selection
 from pipeline.delta.log import exists
-from pipeline.errors import Refused
 from pipeline.health.liveness import HEARTBEAT_SECONDS
-from pipeline.names import GameKey
 from pipeline.repair.quarantined import opened
 from pipeline.settings import Paths
 from pipeline.store.assignments import read_assignments, read_group_liveness

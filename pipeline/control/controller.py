@@ -13,7 +13,7 @@ from typing import Final
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline import extensions
+from pipeline.base import extensions
 from pipeline.control.alarms import Alarms
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.control.operations import registry

@@ -10,12 +10,12 @@ from typing import Final
 
 from sqlalchemy import Engine
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import is_said
 from pipeline.control.acts import DirectAct
 from pipeline.control.operations import registry
 from pipeline.control.operations.definition import Level, of_one_game
 from pipeline.control.roles import Role, require_current
-from pipeline.errors import Refused
-from pipeline.names import is_said
 from pipeline.settings import Settings
 from pipeline.store import audit, operations
 from pipeline.store.operations import Intent, Operation

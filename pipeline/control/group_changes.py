@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.placement.capacity import GroupLoad
 from pipeline.store.groups import Group
 

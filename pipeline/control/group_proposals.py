@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Engine
 
+from pipeline.base.errors import Refused
 from pipeline.control import gate, group_changes
 from pipeline.control.acts import DirectAct
-from pipeline.errors import Refused
 from pipeline.settings import Settings
 from pipeline.store import groups
 from pipeline.store.assignments import read_assignments

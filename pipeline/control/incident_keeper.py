@@ -11,7 +11,7 @@ from typing import Literal
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.health.liveness import heartbeat_limit
 from pipeline.settings import Settings
 from pipeline.signals import away

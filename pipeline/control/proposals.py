@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Engine
 
+from pipeline.base.errors import Refused
 from pipeline.control.operations import moves, registry
 from pipeline.control.operations.definition import OperationProposal
 from pipeline.control.operations.executor import has_effect, require_undoable
 from pipeline.control.operations.moves import MovePlan
-from pipeline.errors import Refused
 from pipeline.health.condition import GroupCondition
 from pipeline.placement.capacity import Loads
 from pipeline.placement.planner import MAX_REBALANCING_MOVES, Placed, proposed

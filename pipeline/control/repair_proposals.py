@@ -10,6 +10,8 @@ from typing import Final
 
 from sqlalchemy import Engine
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import GameKey
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.control import capabilities
 from pipeline.control.capabilities import Capability, read_all_facts, with_quarantined
@@ -18,8 +20,6 @@ from pipeline.control.operations.definition import OperationProposal
 from pipeline.control.proposals import propose
 from pipeline.delta.errors import DeltaError
 from pipeline.delta.opening import open_table
-from pipeline.errors import Refused
-from pipeline.names import GameKey
 from pipeline.repair.refusals import unreadable
 from pipeline.repair.removal import file_sizes
 from pipeline.settings import Paths, Settings

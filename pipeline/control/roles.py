@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import Engine
 
 from pipeline.access_settings import Access
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.settings import Roles, Settings
 from pipeline.store.members import members
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from sqlalchemy import Engine
 
+from pipeline.base.errors import Refused
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import advance
 from pipeline.control.operations.groups import STOP as STOP_GROUPS
@@ -27,7 +28,6 @@ from pipeline.control.processes.present import (
     with_lease,
 )
 from pipeline.control.processes.signals import STOP_SECONDS
-from pipeline.errors import Refused
 from pipeline.health.liveness import heartbeat_limit
 from pipeline.settings import Paths
 from pipeline.store.operations import Operation, OperationConflict

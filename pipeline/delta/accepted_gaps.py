@@ -7,7 +7,7 @@ audit log has the operator and the reason.
 from collections.abc import Callable, Iterator
 from itertools import count
 
-from pipeline.names import GameKey, gap_app_id
+from pipeline.base.names import GameKey, gap_app_id
 
 VersionOf = Callable[[str], int | None]
 """Return a table's transaction version of an application id, None where it has none."""

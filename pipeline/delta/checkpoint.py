@@ -16,10 +16,10 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.base.failpoints import effect
 from pipeline.delta import parquet
 from pipeline.delta.log import Action, commit_file, has_checkpoint, log_folder, read_commits
 from pipeline.delta.opening import open_table
-from pipeline.failpoints import effect
 from pipeline.storage.location import Location
 
 Held: TypeAlias = Mapping[int, Sequence[Action]]

@@ -15,11 +15,11 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction, RemoveAction
 
+from pipeline.base.failpoints import effect
 from pipeline.delta.data_files import DataFile
 from pipeline.delta.log import commits_after, settle_commits
 from pipeline.delta.marks import marked
 from pipeline.delta.table import QUIET
-from pipeline.failpoints import effect
 from pipeline.storage.location import Location
 
 _ONCE: Final = 0  # retries: the commit follows the version that was read, or fails

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.base.failpoints import effect
 from pipeline.delta import parquet
 from pipeline.delta.log import Action
-from pipeline.failpoints import effect
 from pipeline.storage.location import Location
 
 

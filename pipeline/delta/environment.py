@@ -11,10 +11,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.base.errors import Refused, first_line
+from pipeline.base.names import environment_of_bronze
 from pipeline.delta import parquet
 from pipeline.delta.log import commits_after, log_folder
-from pipeline.errors import Refused, first_line
-from pipeline.names import environment_of_bronze
 from pipeline.storage.location import Location
 
 _VERSION_DIGITS: Final = 20

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from pipeline.base.errors import Refused
 from pipeline.delta import parquet
 from pipeline.delta.scratch import Database
-from pipeline.errors import Refused
 from pipeline.storage.location import Location
 from pipeline.storage.places import located
 

@@ -16,10 +16,10 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import Schema
 
+from pipeline.base.errors import Refused, first_line
 from pipeline.delta.log import Action, changes, commit_id, listed_commits, read_commit, read_commits
 from pipeline.delta.marks import has_judged, info_of, is_ours
 from pipeline.delta.opening import open_table
-from pipeline.errors import Refused, first_line
 from pipeline.storage.location import Location
 
 _log = logging.getLogger("turnout")

@@ -6,7 +6,7 @@ The control store's number only saves reads: a rebuild that was killed after its
 from collections.abc import Callable
 from typing import Final
 
-from pipeline.names import GameKey, stream_app_id
+from pipeline.base.names import GameKey, stream_app_id
 
 RETIRED: Final = -1
 """The cursor of a generation that a rebuild replaced: no owner expects it, so a late commit conflicts."""

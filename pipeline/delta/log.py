@@ -16,8 +16,8 @@ from urllib.parse import unquote
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from pipeline.base.failpoints import effect
 from pipeline.delta.marks import info_of
-from pipeline.failpoints import effect
 from pipeline.storage.location import Location
 
 Action = dict[str, Any]

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from pipeline.names import lost_seqs_app_id
+from pipeline.base.names import lost_seqs_app_id
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 PROPERTY: Final = "turnout.schemas"
 

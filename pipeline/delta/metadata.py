@@ -8,11 +8,11 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
+from pipeline.base.failpoints import effect
 from pipeline.delta.checkpoint import checkpoint_file, metadata_in, newest_checkpoint
 from pipeline.delta.log import Action, is_plain, publish_commit, read_commits, settle_commits
 from pipeline.delta.marks import ENGINE, marked
 from pipeline.delta.opening import open_table
-from pipeline.failpoints import effect
 from pipeline.storage.location import Location
 
 _AT_ONCE = 16  # commits

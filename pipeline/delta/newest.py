@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from pipeline.base.errors import Refused, first_line
 from pipeline.delta.files import readable
 from pipeline.delta.scratch import Database, DatabaseError, scratch
-from pipeline.errors import Refused, first_line
 
 MOST_FILES: Final = 24
 """Most files of one reading: those of a game with a row in each pass, or the neighbours' of a rare one."""

@@ -8,10 +8,10 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.schema import Schema
 from pyarrow.fs import FileSystem, SubTreeFileSystem
 
+from pipeline.base.errors import is_panic
+from pipeline.base.failpoints import effect
 from pipeline.delta.marks import marked
 from pipeline.delta.meanings import PROPERTY, carried
-from pipeline.errors import is_panic
-from pipeline.failpoints import effect
 from pipeline.storage.location import Location
 from pipeline.storage.places import located
 

@@ -11,6 +11,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.base.errors import Refused, Transient
+from pipeline.base.names import MALFORMED, GameKey, bronze_app_id, remade_app_id, repair_app_id
 from pipeline.delta import accepted_gaps, parquet
 from pipeline.delta.bronze import BRONZE, text
 from pipeline.delta.data_files import write_file
@@ -21,8 +23,6 @@ from pipeline.delta.log import exists
 from pipeline.delta.opening import open_table
 from pipeline.delta.quarantine import QUARANTINE, UNKNOWN_GAME, without_present
 from pipeline.delta.table import CursorTable
-from pipeline.errors import Refused, Transient
-from pipeline.names import MALFORMED, GameKey, bronze_app_id, remade_app_id, repair_app_id
 from pipeline.storage.location import Location
 
 _log: Final = logging.getLogger("turnout")

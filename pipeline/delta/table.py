@@ -17,6 +17,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction
 
+from pipeline.base.errors import Conflict, first_line
+from pipeline.base.failpoints import effect, hit
 from pipeline.delta.checkpoint import write_by_delta_rs, write_when_due
 from pipeline.delta.columns import covers
 from pipeline.delta.data_files import DataFile
@@ -36,8 +38,6 @@ from pipeline.delta.marks import ACCEPTED, ENGINE, marked
 from pipeline.delta.meanings import PROPERTY, carried, joined
 from pipeline.delta.metadata import EXPIRY, NEVER, newest_metadata, with_properties
 from pipeline.delta.opening import create, open_table
-from pipeline.errors import Conflict, first_line
-from pipeline.failpoints import effect, hit
 from pipeline.storage.location import Location
 
 _log: Final = logging.getLogger("turnout")

@@ -11,9 +11,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from pipeline.base.errors import Refused, first_line
 from pipeline.delta.files import readable, require_no_deletion_vectors
 from pipeline.delta.scratch import DatabaseError, scratch
-from pipeline.errors import Refused, first_line
 from pipeline.storage.location import Location
 
 MOST_FILES: Final = 24

@@ -15,8 +15,8 @@ from typing import Final, Self, cast
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from pipeline.base.errors import Refused
 from pipeline.demo.server_process import HOST, ServerProcess, claimed, free_ports, launch
-from pipeline.errors import Refused
 from pipeline.setup.jars import java_executable, kafka_jars
 
 _READY_SECONDS = 60.0

@@ -14,9 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Self
 
-from pipeline import private_files
+from pipeline.base import private_files
+from pipeline.base.errors import Refused
 from pipeline.demo.server_process import HOST, ServerProcess, claimed, free_ports, launch
-from pipeline.errors import Refused
 from pipeline.session import properties
 from pipeline.setup.jars import java_executable
 

@@ -6,11 +6,11 @@ import socket
 import sys
 from typing import NoReturn
 
-from pipeline import private_files
+from pipeline.base import private_files
+from pipeline.base.errors import Refused
+from pipeline.base.terminal import say
 from pipeline.control.processes.present import note
-from pipeline.errors import Refused
 from pipeline.settings import Paths
-from pipeline.terminal import say
 
 HOST = "127.0.0.1"
 

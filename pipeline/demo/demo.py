@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.actor import current_user
+from pipeline.base.actor import current_user
+from pipeline.base.terminal import say_json, say_lines
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.control.processes.present import DEMO, note
@@ -28,7 +29,6 @@ from pipeline.settings import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import generations, register_group, retired_games
 from pipeline.store.groups import change, read_groups
-from pipeline.terminal import say_json, say_lines
 from pipeline.verify.balance import Balance
 from pipeline.verify.balance import verify as prove
 from pipeline.verify.report import as_dict

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from pipeline.base.errors import Refused
 from pipeline.control.processes.child_processes import Children
 from pipeline.demo.server_process import HOST, free_ports
-from pipeline.errors import Refused
 from pipeline.health.alerting.files import write
 from pipeline.settings import Paths, Settings
 

@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Self
 
+from pipeline.base.errors import Refused
 from pipeline.demo.server_process import HOST, ServerProcess, claimed, free_ports, launch
-from pipeline.errors import Refused
 
 REGION: Final = "us-east-1"
 _READY_SECONDS: Final = 60.0

@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from pipeline import private_files
+from pipeline.base import private_files
+from pipeline.base.errors import Refused
 from pipeline.demo.object_server import ObjectServer
-from pipeline.errors import Refused
 
 BUCKET: Final = "turnout"
 VARIABLES: Final = "s3.env"

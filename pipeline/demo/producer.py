@@ -13,12 +13,12 @@ from threading import Event as StopEvent
 import pyarrow as pa
 from tqdm import tqdm  # type: ignore[import-untyped]  # its types are another package
 
+from pipeline.base.errors import Refused
 from pipeline.delta.data_files import write_file
 from pipeline.delta.errors import DeltaError
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
 from pipeline.demo.simulator import Event
-from pipeline.errors import Refused
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.kafka.producer import TopicProducer
 from pipeline.storage.location import Location

@@ -11,8 +11,8 @@ import time
 from pathlib import Path, PurePosixPath
 from typing import Final, Self
 
+from pipeline.base.errors import Refused
 from pipeline.demo.server_process import HOST, ServerProcess, claimed, free_ports, launch
-from pipeline.errors import Refused
 from pipeline.setup.jars import java_executable, registry_archive
 
 _API: Final = "/apis/ccompat/v7"

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 HOST: Final = "127.0.0.1"
 _STOP_SECONDS: Final = 20.0

@@ -12,16 +12,16 @@ from threading import Event as StopEvent
 
 from sqlalchemy import Engine
 
-from pipeline.actor import current_user
+from pipeline.base.actor import current_user
+from pipeline.base.errors import Refused, Transient
+from pipeline.base.private_files import PUBLIC, write_file
 from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.demo.framings.supported import NO_REGISTRY, WRAPPER, RegistryAddress, foreign_framing
 from pipeline.demo.producer import write_kafka, write_landing
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import Event, SimulationPlan, Simulator, family, game_writings
-from pipeline.errors import Refused, Transient
 from pipeline.ingest.pending import approve
 from pipeline.kafka.producer import ensure_topic
-from pipeline.private_files import PUBLIC, write_file
 from pipeline.settings import Onboarding, Paths, Settings
 from pipeline.source_settings import Source, reads_several
 from pipeline.storage.location import Location

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import MALFORMED, MAX_NAME_BYTES
 from pipeline.demo.framings.framing import Framed, Framing
 from pipeline.demo.framings.supported import WRAPPER, check_framings
 from pipeline.demo.framings.wrapper import WrapperFraming
 from pipeline.demo.samples.protobuf import noise
 from pipeline.demo.samples.sample import FAMILIES, VERSIONS
 from pipeline.demo.samples.supported import check_formats, sample
-from pipeline.errors import Refused
-from pipeline.names import MALFORMED, MAX_NAME_BYTES
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 GOOD: Final = "good"

@@ -10,9 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
+from pipeline.base.names import plain
+from pipeline.base.terminal import say
 from pipeline.demo.server_process import HOST
-from pipeline.names import plain
-from pipeline.terminal import say
 
 _MAX_BYTES: Final = 4_000_000
 _KEPT_BYTES: Final = 20_000_000  # of the file: a demo that is left alone fills no disk

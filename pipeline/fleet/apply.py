@@ -5,8 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from pipeline.errors import Refused
-from pipeline.failpoints import effect
+from pipeline.base.errors import Refused
+from pipeline.base.failpoints import effect
+from pipeline.base.texts import join_limited
 from pipeline.fleet.bundle import Resource, put, unresolved
 from pipeline.fleet.compare import Change
 from pipeline.fleet.desired import group_of
@@ -17,7 +18,6 @@ from pipeline.fleet.kinds.kind import Found, Kind, Scope, State
 from pipeline.fleet.limits import require_room
 from pipeline.fleet.plan import Observed, Step, differences, in_order, plan, removals
 from pipeline.fleet.restarts import Groups, Restarts
-from pipeline.lists import join_limited
 
 _AT_A_TIME: Final = 8  # requests: with hundreds of groups a plan reads as many jobs
 

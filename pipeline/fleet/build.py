@@ -19,7 +19,7 @@ from typing import Final
 
 import yaml
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 MOST_BYTES: Final = 10_485_760
 """The most bytes of one file; with a larger one the deployment of an app fails.

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import yaml
 
-from pipeline.errors import Refused
-from pipeline.lists import join_limited
+from pipeline.base.errors import Refused
+from pipeline.base.texts import join_limited
 
 FILE: Final = "databricks.yml"
 _REFERENCE: Final = re.compile(r"\$\{([A-Za-z0-9_.-]+)\}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.fleet.bundle import Bundle, Resource, load_bundle
 from pipeline.store.database.ownership import OWNER, USERS
 

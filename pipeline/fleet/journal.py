@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
-from pipeline.errors import Refused, Transient
-from pipeline.failpoints import effect
+from pipeline.base.errors import Refused, Transient
+from pipeline.base.failpoints import effect
 from pipeline.workspace.client import Absent, AlreadyThere, Workspace
 
 _FILE: Final = re.compile(r"(\d{6})\.json")

@@ -6,7 +6,7 @@ From Databricks' page on resource limits; an older one says 10,000 saved jobs an
 from collections.abc import Sequence
 from typing import Any, Final
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.fleet.plan import Step
 from pipeline.workspace.client import Workspace
 

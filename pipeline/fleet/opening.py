@@ -9,10 +9,11 @@ from typing import Any, Final
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline.actor import current_user
+from pipeline.base.actor import current_user
+from pipeline.base.errors import Refused
+from pipeline.base.texts import join_limited
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
-from pipeline.errors import Refused
 from pipeline.fleet.apply import Fleet
 from pipeline.fleet.build import build_app_source
 from pipeline.fleet.bundle import Bundle, place_of, put
@@ -29,7 +30,6 @@ from pipeline.fleet.kinds.lakebase import Databases, Projects, Roles
 from pipeline.fleet.kinds.secret_scopes import SecretScopes
 from pipeline.fleet.kinds.store_roles import StoreRoles
 from pipeline.fleet.rules import Parses, require_rules
-from pipeline.lists import join_limited
 from pipeline.setting_values import quoted
 from pipeline.settings import Paths, Settings, load
 from pipeline.setup.catalog_checks import require_writable

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Final, Literal
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
+from pipeline.base.texts import join_limited
 from pipeline.fleet.bundle import Resource, unresolved
 from pipeline.fleet.compare import Change, changes
 from pipeline.fleet.journal import Entry
 from pipeline.fleet.kinds.kind import Found, Kind, State
-from pipeline.lists import join_limited
 
 _LATE: Final = {"jobs": 1, "dashboards": 2, "alerts": 3}
 """Kinds after all others: a continuous job starts at once and looks for the store, and alerts for its rows."""

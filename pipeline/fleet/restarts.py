@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
+from pipeline.base.errors import Refused
+from pipeline.base.failpoints import effect
+from pipeline.base.texts import join_limited
 from pipeline.control.processes.databricks import Databricks
-from pipeline.errors import Refused
-from pipeline.failpoints import effect
 from pipeline.fleet.desired import group_of
 from pipeline.fleet.journal import Journal
 from pipeline.fleet.kinds.jobs import active_runs
 from pipeline.fleet.kinds.kind import Scope
 from pipeline.fleet.plan import Step
-from pipeline.lists import join_limited
 from pipeline.store.database.engine import STORE_AWAY
 from pipeline.workspace.jobs import cancel_run
 

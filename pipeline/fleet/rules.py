@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import yaml
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
+from pipeline.base.texts import first_lines
 from pipeline.fleet.bundle import FILE, Bundle, Resource, included, unresolved
 from pipeline.fleet.kinds.kind import carries
 from pipeline.fleet.secrets import plain_secrets
 from pipeline.fleet.targets import problems_of_targets
-from pipeline.lists import first_lines
 from pipeline.workspace.jobs import ENVIRONMENT_TAG
 
 Parses = Callable[[Sequence[str]], str | None]

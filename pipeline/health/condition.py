@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pipeline.base.texts import join_limited
 from pipeline.health.liveness import RUNS, START_LIMIT_SECONDS, DriverFacts, Liveness, ProcessRun, heartbeat_limit
 from pipeline.health.reported import GroupIntent
-from pipeline.lists import join_limited
 
 WINDOW_SECONDS: Final = 3600.0
 """Deaths older than this are forgotten."""

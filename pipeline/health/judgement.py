@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Final, Literal, get_args
 
 from listeners.sample import STATUSES
+from pipeline.base.texts import join_limited
 from pipeline.health.condition import Conditions, GroupCondition, judge_group, judge_groups
 from pipeline.health.liveness import (
     CLOCK_BOUND_SECONDS,
@@ -26,7 +27,6 @@ from pipeline.health.reported import AssignedGame, GroupIntent, ReportedStream
 from pipeline.health.silence import Silence, find_silence
 from pipeline.health.source import LEVEL, NOT_KNOWN, SourceReading, SourceState, judge_source, source_notes
 from pipeline.health.upkeep import UNKNOWN, UpkeepFacts
-from pipeline.lists import join_limited
 
 TROUBLE: Final = frozenset(STATUSES[STATUSES.index("AT_RISK") :])
 """Statuses at which a person should look; UNKNOWN is one of them."""

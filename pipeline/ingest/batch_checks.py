@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-from pipeline.errors import Refused, Transient
+from pipeline.base.errors import Refused, Transient
 from pipeline.ingest import identity, parting
 from pipeline.ingest.evidence import marks
 from pipeline.ingest.evidence.kept import KeptMarks

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.base.names import MALFORMED
 from pipeline.contracts.envelopes.wrapper import open_wrappers
 from pipeline.delta.bronze import BRONZE, FRAMED, SLICE_BYTES, sliced, whole
 from pipeline.delta.data_files import write_file
@@ -25,7 +26,6 @@ from pipeline.ingest.name_sketch import sketched
 from pipeline.ingest.profiled import NumberedProfile, ProfiledRows, needs_of, open_profiled
 from pipeline.ingest.sources.kind import IMPOSSIBLE_TIME, INPUT, SOURCE
 from pipeline.ingest.sources.landing_log import file_name
-from pipeline.names import MALFORMED
 from pipeline.settings import Onboarding
 from pipeline.storage.location import Location
 

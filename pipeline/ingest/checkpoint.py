@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline import query_log
-from pipeline.errors import Refused
-from pipeline.failpoints import effect
+from pipeline.base.errors import Refused
+from pipeline.base.failpoints import effect
 from pipeline.storage.location import Location
 
 _log = logging.getLogger("turnout")

@@ -9,8 +9,8 @@ from typing import Final
 from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
 
-from pipeline.errors import Transient
-from pipeline.failpoints import effect
+from pipeline.base.errors import Transient
+from pipeline.base.failpoints import effect
 from pipeline.settings import Paths
 from pipeline.storage.location import Location
 from pipeline.store import sources

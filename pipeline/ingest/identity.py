@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pipeline.errors import Refused
-from pipeline.moments import in_utc
+from pipeline.base.errors import Refused
+from pipeline.base.texts import in_utc
 from pipeline.store.sources import AcceptedGap, Identity, Part
 
 

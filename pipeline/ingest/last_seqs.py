@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.base.failpoints import effect
 from pipeline.delta.lost_seqs import LostSeqs
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
-from pipeline.failpoints import effect
 from pipeline.storage.location import Location
 
 _log = logging.getLogger("turnout")

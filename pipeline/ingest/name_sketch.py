@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 _INDEX_BITS: Final = 12
 _REGISTERS: Final = 1 << _INDEX_BITS  # one byte each; the standard error is 1.04 / sqrt(registers) = 1.6 %

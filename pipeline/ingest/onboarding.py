@@ -14,8 +14,8 @@ from typing import Any, Final
 from sqlalchemy import Engine
 
 from pipeline import settings
-from pipeline.errors import Refused
-from pipeline.names import GameKey, game_key
+from pipeline.base.errors import Refused
+from pipeline.base.names import GameKey, game_key
 from pipeline.store import onboarding as store
 from pipeline.store.onboarding import Onboarded, OnboardingCandidate, RefusedName
 

@@ -11,11 +11,10 @@ from typing import Any
 from sqlalchemy import Engine
 
 from pipeline import settings
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
+from pipeline.base.names import MAX_NAME_BYTES, GameKey, game_key, is_game_name, plain
+from pipeline.base.texts import first_lines, in_utc
 from pipeline.ingest.onboarding import OnboardingRules, confusable_form, onboarding_candidate
-from pipeline.lists import first_lines
-from pipeline.moments import in_utc
-from pipeline.names import MAX_NAME_BYTES, GameKey, game_key, is_game_name, plain
 from pipeline.store import onboarding as store
 from pipeline.store.games import known_groups, known_priorities
 from pipeline.store.onboarding import Onboarded, OnboardingCandidate, RefusedName

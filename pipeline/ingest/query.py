@@ -22,7 +22,11 @@ from pyspark.sql.streaming import StreamingQuery
 from sqlalchemy import Engine
 
 from listeners.stream_id import StreamId
-from pipeline import names, query_log
+from pipeline import query_log
+from pipeline.base import names
+from pipeline.base.errors import Refused, Transient
+from pipeline.base.failpoints import hit
+from pipeline.base.names import GameKey
 from pipeline.contracts.registries.notes import Need
 from pipeline.delta import lost_seqs
 from pipeline.delta.bronze import BRONZE
@@ -30,8 +34,6 @@ from pipeline.delta.data_files import DataFile
 from pipeline.delta.environment import require_own
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable, TableConflict
-from pipeline.errors import Refused, Transient
-from pipeline.failpoints import hit
 from pipeline.health.latency import Start
 from pipeline.ingest import checkpoint, restored
 from pipeline.ingest.adopt import take_over
@@ -51,7 +53,6 @@ from pipeline.ingest.source_checks import record_parts, refuse_closed, verify_so
 from pipeline.ingest.sources.kind import Begin, RowsOf, as_they_come
 from pipeline.ingest.sources.supported import configured_source
 from pipeline.ingest.sources.topic_again import OVERFLOW
-from pipeline.names import GameKey
 from pipeline.pins import pin
 from pipeline.settings import Paths, Settings
 from pipeline.store.games import record_last_seqs, record_seen

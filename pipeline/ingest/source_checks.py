@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Engine
 
-from pipeline import names
+from pipeline.base import names
+from pipeline.base.errors import Refused
 from pipeline.delta import lost_seqs
 from pipeline.delta.log import exists, settle_commits
 from pipeline.delta.marks import marked
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
-from pipeline.errors import Refused
 from pipeline.ingest import bronze_progress, checkpoint, identity, parting, restored
 from pipeline.ingest.bronze_progress import plan_of
 from pipeline.ingest.checkpoint import Landed

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from pipeline.base.names import is_game_name
 from pipeline.contracts.envelopes.wrapper import open_wrappers
 from pipeline.contracts.profile import SCHEMA_ID_HEADER
 from pipeline.ingest.sources.kind import SampledRecord, SourceKind
-from pipeline.names import is_game_name
 
 MOST: Final = 100
 """Records that are read."""

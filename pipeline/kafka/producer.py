@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from pipeline.errors import Refused, Transient, first_line
+from pipeline.base.errors import Refused, Transient, first_line
 from pipeline.kafka.connection import Connection, client_options, translate
 
 _METADATA_SECONDS: Final = 8.0

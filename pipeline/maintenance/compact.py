@@ -9,6 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from pipeline.base.failpoints import effect, hit
 from pipeline.delta import parquet
 from pipeline.delta.data_files import DataFile, discard
 from pipeline.delta.log import settle_commits
@@ -16,7 +17,6 @@ from pipeline.delta.marks import marked
 from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.rewrite import RewriteConflict, TableFile, replace_files, table_files
 from pipeline.delta.table import QUIET
-from pipeline.failpoints import effect, hit
 from pipeline.maintenance import plan, removals
 from pipeline.maintenance.report import TableReport
 from pipeline.maintenance.rewrite import TooLarge, columns_of, opened, packed, queried, sorted_by_game

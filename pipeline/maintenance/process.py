@@ -13,7 +13,8 @@ from functools import partial
 
 from sqlalchemy import Engine
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
+from pipeline.base.terminal import say_lines
 from pipeline.health.upkeep import in_hours
 from pipeline.maintenance.readers import Reader, readers_said
 from pipeline.maintenance.report import Round, as_json, render_round
@@ -29,7 +30,6 @@ from pipeline.store.processes.liveness import read_drivers
 from pipeline.store.processes.runs import is_wanted
 from pipeline.store.reports import record_round
 from pipeline.streams.outage import tolerate_store_outage
-from pipeline.terminal import say_lines
 
 _THOROUGH_SECONDS = 24 * 3600.0  # between two checks of all of quarantine
 _HOURS_SECONDS = 30.0  # between two checks of the configured hours

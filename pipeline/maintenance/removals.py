@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import unquote
 
+from pipeline.base.failpoints import effect
 from pipeline.delta.errors import DeltaError
 from pipeline.delta.log import commits_after
 from pipeline.delta.opening import DeltaTable
-from pipeline.failpoints import effect
 from pipeline.storage.location import Location
 
 _MARKED: Final = "_maintenance.json"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
-from pipeline.names import plain
+from pipeline.base.names import plain
 
 _COLUMNS: Final = ("files", "after", "MB", "merged", "into", "deleted", "log", "checkpoint")
 

@@ -8,6 +8,7 @@ from datetime import date
 from typing import Final
 from urllib.parse import unquote
 
+from pipeline.base.failpoints import effect, hit
 from pipeline.delta import parquet
 from pipeline.delta.checkpoint import (
     checkpoint_file,
@@ -23,7 +24,6 @@ from pipeline.delta.metadata import EXPIRY, NEVER, set_properties
 from pipeline.delta.opening import open_table
 from pipeline.delta.rewrite import table_files
 from pipeline.delta.table import QUIET
-from pipeline.failpoints import effect, hit
 from pipeline.maintenance import plan, removals
 from pipeline.maintenance.report import TableReport
 from pipeline.settings import Maintenance

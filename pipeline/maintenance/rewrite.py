@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.base.failpoints import effect
 from pipeline.delta import parquet
 from pipeline.delta.data_files import DataFile, discard, write_file
 from pipeline.delta.opening import DeltaTable
 from pipeline.delta.parquet import Dataset
 from pipeline.delta.rewrite import TableFile
 from pipeline.delta.scratch import OutOfMemory, scratch
-from pipeline.failpoints import effect
 from pipeline.maintenance.stats import stats_of
 from pipeline.storage.location import Location
 

@@ -11,11 +11,11 @@ from datetime import date, timedelta
 from typing import Final
 
 from listeners.metrics_schema import MINUTES, PROCESS_SAMPLE, TABLES, moment
-from pipeline import names
+from pipeline.base import names
+from pipeline.base.errors import first_line
 from pipeline.delta.log import exists, is_plain
 from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.rewrite import table_files
-from pipeline.errors import first_line
 from pipeline.maintenance import retain
 from pipeline.maintenance.compact import (
     GAME,

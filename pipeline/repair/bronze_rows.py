@@ -8,7 +8,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import names
+from pipeline.base import names
+from pipeline.base.errors import Refused
 from pipeline.delta import parquet
 from pipeline.delta.bronze import BRONZE, text
 from pipeline.delta.environment import require_own
@@ -16,7 +17,6 @@ from pipeline.delta.errors import TableNotFoundError
 from pipeline.delta.files import Seqs, files_with
 from pipeline.delta.opening import open_table
 from pipeline.delta.quarantine import UNKNOWN_GAME
-from pipeline.errors import Refused
 from pipeline.storage.location import Location
 from pipeline.store.games import Game
 from pipeline.streams.writing.split import READ

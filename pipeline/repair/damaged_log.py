@@ -14,6 +14,8 @@ from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
+from pipeline.base.errors import Refused
+from pipeline.base.texts import join_limited
 from pipeline.delta import parquet
 from pipeline.delta.checkpoint import checkpoint_file, pointed_to, write_checkpoint
 from pipeline.delta.columns import json_of
@@ -22,8 +24,6 @@ from pipeline.delta.errors import DeltaError
 from pipeline.delta.log import LOG, Action, exists, has_checkpoint, log_folder, publish_commit, read_commit
 from pipeline.delta.marks import ENGINE
 from pipeline.delta.opening import open_table
-from pipeline.errors import Refused
-from pipeline.lists import join_limited
 from pipeline.repair.refusals import unreadable
 from pipeline.storage.location import Location
 

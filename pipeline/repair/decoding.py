@@ -7,11 +7,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.base.errors import Refused, Transient
+from pipeline.base.names import shown
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta.data_files import DataFile, discard
 from pipeline.delta.quarantine import QUARANTINE
-from pipeline.errors import Refused, Transient
-from pipeline.names import shown
 from pipeline.storage.location import Location
 from pipeline.store.games import Game
 from pipeline.streams.needs import Need

@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline import names
+from pipeline.base import names
+from pipeline.base.errors import Refused, Transient, first_line
+from pipeline.base.failpoints import hit
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import parquet
 from pipeline.delta.data_files import DataFile, discard, write_file
@@ -26,8 +28,6 @@ from pipeline.delta.files import without_views
 from pipeline.delta.opening import open_table
 from pipeline.delta.scratch import scratch
 from pipeline.delta.table import TableConflict
-from pipeline.errors import Refused, Transient, first_line
-from pipeline.failpoints import hit
 from pipeline.repair import removal
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.places import PLACES, within

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Engine
 
-from pipeline import names
+from pipeline.base import names
+from pipeline.base.errors import Refused
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import accepted_gaps, generation, remade
 from pipeline.delta.table import CursorTable, TableConflict
-from pipeline.errors import Refused
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.settings import Paths
 from pipeline.store.assignments import reported_cursors

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from pipeline.base.errors import Refused, first_line
+from pipeline.base.names import GameKey
 from pipeline.delta.errors import DeltaError, TableNotFoundError
 from pipeline.delta.files import paths_of, readable
 from pipeline.delta.opening import open_table
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.scratch import Database, DatabaseError, OutOfMemory, scratch
-from pipeline.errors import Refused, first_line
-from pipeline.names import GameKey
 from pipeline.repair.places import PLACES, landed
 from pipeline.repair.refusals import unreadable
 from pipeline.settings import Paths

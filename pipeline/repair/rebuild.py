@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Engine
 
-from pipeline import names
+from pipeline.base import names
+from pipeline.base.errors import Conflict, Refused, Transient
+from pipeline.base.failpoints import hit
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import accepted_gaps, generation, remade
 from pipeline.delta.data_files import DataFile, discard, write_file
@@ -27,8 +29,6 @@ from pipeline.delta.meanings import PROPERTY, carried, joined
 from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.quarantine import QUARANTINE, without_present
 from pipeline.delta.table import CursorTable, TableConflict
-from pipeline.errors import Conflict, Refused, Transient
-from pipeline.failpoints import hit
 from pipeline.repair import damaged_log, stale_quarantine, switch
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.decoding import decode

@@ -1,6 +1,6 @@
 """Error texts that several repairs share."""
 
-from pipeline.errors import Refused, first_line
+from pipeline.base.errors import Refused, first_line
 
 
 def unreadable(key: str, error: Exception) -> Refused:

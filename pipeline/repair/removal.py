@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from pipeline.base.texts import join_limited
 from pipeline.delta.commits import exchange
 from pipeline.delta.data_files import DataFile, discard
 from pipeline.delta.errors import CommitFailedError
 from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.table import TableConflict
-from pipeline.lists import join_limited
 from pipeline.storage.location import Location
 
 

@@ -14,7 +14,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import names
+from pipeline.base import names
+from pipeline.base.errors import Refused, Transient, first_line
+from pipeline.base.failpoints import hit
+from pipeline.base.names import GameKey
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import generation, remade
 from pipeline.delta.data_files import DataFile, discard
@@ -22,9 +25,6 @@ from pipeline.delta.errors import DeltaError
 from pipeline.delta.opening import open_table
 from pipeline.delta.scratch import scratch_folder
 from pipeline.delta.table import CursorTable, TableConflict
-from pipeline.errors import Refused, Transient, first_line
-from pipeline.failpoints import hit
-from pipeline.names import GameKey
 from pipeline.repair import stale_quarantine
 from pipeline.repair.asking import Ask, lacking
 from pipeline.repair.bronze_rows import BronzeRows

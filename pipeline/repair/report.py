@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from pipeline.names import plain
+from pipeline.base.names import plain
 from pipeline.repair.gap import Accepted
 from pipeline.repair.quarantined import SCHEMA_IDS_SHOWN, Count, Row
 from pipeline.repair.rebuild import Rebuilt

@@ -16,14 +16,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import names
+from pipeline.base import names
+from pipeline.base.errors import Transient
 from pipeline.delta.data_files import DataFile, write_file
 from pipeline.delta.environment import require_own
 from pipeline.delta.files import files_with, read_file
 from pipeline.delta.log import exists
 from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.table import CursorTable, TableConflict
-from pipeline.errors import Transient
 from pipeline.repair import removal
 from pipeline.repair.places import PLACES, distinct, landed
 from pipeline.settings import Paths

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pipeline import names
+from pipeline.base import names
+from pipeline.base.errors import Refused
 from pipeline.delta.accepted_gaps import VersionOf
 from pipeline.delta.commits import overwrite
 from pipeline.delta.data_files import DataFile
@@ -13,7 +14,6 @@ from pipeline.delta.errors import CommitFailedError, DeltaError
 from pipeline.delta.generation import RETIRED
 from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.table import TableConflict
-from pipeline.errors import Refused
 from pipeline.repair import damaged_log
 from pipeline.storage.location import Location
 from pipeline.store.games import Game

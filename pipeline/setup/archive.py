@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Final
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 PACKAGES: Final = (
     "arro3-core", "deltalake", "deprecated", "duckdb", "fastavro", "googleapis-common-protos", "numpy", "obstore",

@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pipeline.errors import Refused
-from pipeline.extensions import CHECKS, registered
+from pipeline.base.errors import Refused
+from pipeline.base.extensions import CHECKS, registered
 from pipeline.settings import Paths, Settings
 
 Outcome = Literal["ok", "refused", "untried", "unknown"]

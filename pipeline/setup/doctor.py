@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Final, Literal
 
 from pipeline import settings as settings_module
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
+from pipeline.base.terminal import say_lines
 from pipeline.settings import Paths, Settings
 from pipeline.setup.jars import STORES, jars_dir, java_executable, locked_jars, set_up_command
 from pipeline.storage.mounts import REMEDY, RUNTIME, is_databricks, refused_place
 from pipeline.storage.places import cloud_of
 from pipeline.storage_settings import read_link
-from pipeline.terminal import say_lines
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.setup.jars import CONFS, STORES, LockedJar, jars_dir, java_executable, locked_jars, set_up_command
 from pipeline.setup.shared import checkout
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from pipeline.errors import Refused
-from pipeline.lists import join_limited
+from pipeline.base.errors import Refused
+from pipeline.base.texts import join_limited
 from pipeline.setup.shared import checkout, launcher
 from pipeline.storage.cloud import Jars
 

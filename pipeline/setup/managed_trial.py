@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pipeline.errors import Refused, first_line
-from pipeline.names import is_securable_part
+from pipeline.base.errors import Refused, first_line
+from pipeline.base.names import is_securable_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable

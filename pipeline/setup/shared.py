@@ -4,7 +4,7 @@ import sysconfig
 from pathlib import Path
 from typing import Final
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 _ROOT: Final = Path(__file__).parents[2]
 

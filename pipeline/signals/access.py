@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from pipeline.base.texts import first_lines
 from pipeline.health.upkeep import duration
-from pipeline.lists import first_lines
 from pipeline.signals.causes import Action, Cause, Finding
 from pipeline.signals.incidents import Incident
 from pipeline.signals.texts import MAX_NAME, cut, of_all

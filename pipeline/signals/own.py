@@ -4,8 +4,8 @@ import re
 from dataclasses import replace
 from typing import Final
 
+from pipeline.base.names import plain
 from pipeline.health.upkeep import duration
-from pipeline.names import plain
 from pipeline.signals.causes import Action, Cause, Finding
 from pipeline.signals.evidence import Evidence, GameWindow, GroupWindow
 from pipeline.signals.texts import (

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from pipeline.names import plain
+from pipeline.base.names import plain
 from pipeline.signals.causes import Action, Cause, Finding
 from pipeline.signals.evidence import Evidence, GameWindow, GroupWindow
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final, Literal, Protocol
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 RETRIES: Final = 5  # of a request
 RETRY: Final[Any] = {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=30)}

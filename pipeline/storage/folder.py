@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline import durable_file
+from pipeline.base import durable_file
 from pipeline.storage.location import Entry
 
 

@@ -17,8 +17,8 @@ from obstore.exceptions import (
     UnauthenticatedError,
 )
 
-from pipeline.errors import StorageError
-from pipeline.failpoints import effect
+from pipeline.base.errors import StorageError
+from pipeline.base.failpoints import effect
 from pipeline.storage.cloud import Cloud
 from pipeline.storage.location import Entry
 

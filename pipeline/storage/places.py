@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.storage.cloud import Cloud, Jars
 from pipeline.storage.folder import FOLDERS
 from pipeline.storage.location import Location

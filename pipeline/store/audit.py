@@ -17,8 +17,8 @@ from typing import Any, Final, Literal
 
 from sqlalchemy import ColumnElement, Connection, Engine, Row, select, true, update
 
-from pipeline.actor import current_user
-from pipeline.errors import Refused
+from pipeline.base.actor import current_user
+from pipeline.base.errors import Refused
 from pipeline.store.database.states import AuditPhase
 from pipeline.store.database.tables import audit, audit_head
 from pipeline.store.processes.leases import store_now

@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy import Connection, insert, select
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.store.database.tables import definition_parts
 
 _PER_QUERY: Final = 10_000  # databases limit the parameters of a statement

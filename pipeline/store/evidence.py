@@ -7,10 +7,10 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, func, select
 
 from listeners.sample import Lane
+from pipeline.base.texts import join_limited
 from pipeline.health.condition import MOST_DEATHS
 from pipeline.health.liveness import Driver
 from pipeline.health.reported import ReportedStream
-from pipeline.lists import join_limited
 from pipeline.placement.capacity import Load
 from pipeline.signals.evidence import (
     GameSeen,

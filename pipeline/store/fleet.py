@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Engine, RowMapping, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from listeners.sample import STATUSES
-from pipeline.errors import Refused, first_line
+from pipeline.base.errors import Refused, first_line
 from pipeline.health.judgement import (
     TROUBLE,
     DriverState,

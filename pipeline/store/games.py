@@ -9,10 +9,10 @@ from typing import Any, Final
 from sqlalchemy import BindParameter, ColumnElement, Engine, Select, bindparam, exists, func, select, update
 from sqlalchemy.exc import IntegrityError
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
+from pipeline.base.names import MALFORMED, GameKey, game_key, shown
+from pipeline.base.texts import meant
 from pipeline.health.liveness import HEARTBEAT_SECONDS
-from pipeline.lists import meant
-from pipeline.names import MALFORMED, GameKey, game_key, shown
 from pipeline.placement.capacity import MAX_GAMES, choose, placed_sooner
 from pipeline.store import audit
 from pipeline.store.database.engine import writing

@@ -9,10 +9,10 @@ from typing import Any, Final, get_args
 from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
+from pipeline.base.names import is_group_name
 from pipeline.health.condition import judge_group
 from pipeline.health.liveness import HEARTBEAT_SECONDS
-from pipeline.names import is_group_name
 from pipeline.placement.capacity import MAX_GAMES, PRIORITIES, Desired
 from pipeline.store import audit
 from pipeline.store.database.checked_table import MAX_NUMBER

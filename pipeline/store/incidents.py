@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy import Column, Connection, Engine, Float, Integer, String, Text, delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline.errors import Refused, first_line
+from pipeline.base.errors import Refused, first_line
 from pipeline.signals.causes import Action, Cause, Finding
 from pipeline.signals.incidents import REOPEN_SECONDS, Incident, order
 from pipeline.store.database.checked_table import store_table

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import Connection, Engine, delete, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 
-from pipeline.names import GameKey
+from pipeline.base.names import GameKey
 from pipeline.store.database.engine import writing
 from pipeline.store.database.states import OnboardedBy
 from pipeline.store.database.tables import name_sketches, onboardings, refused_names, registrations

@@ -13,8 +13,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, bindparam, case, delete, func, insert, select, update
 
-from pipeline.errors import Conflict, Refused
-from pipeline.lists import join_limited
+from pipeline.base.errors import Conflict, Refused
+from pipeline.base.texts import join_limited
 from pipeline.store import audit
 from pipeline.store.database.id_prefix import read_by_prefix
 from pipeline.store.database.states import OPEN, OperationState, StepState

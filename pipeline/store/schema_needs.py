@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Engine, case, delete, func, insert, not_, select, update
 
-from pipeline.names import GameKey
+from pipeline.base.names import GameKey
 from pipeline.store.database.engine import writing
 from pipeline.store.database.states import RegistryState
 from pipeline.store.database.tables import registrations, registry_states, schema_needs

@@ -8,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import ingest_gaps, ingest_generations, ingest_identities, ingest_parts
 

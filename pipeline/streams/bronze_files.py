@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
+from pipeline.base.names import GameKey
 from pipeline.delta import lost_seqs, parquet
 from pipeline.delta.files import files_with
 from pipeline.delta.log import read_commit
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
-from pipeline.names import GameKey
 from pipeline.storage.location import Location
 from pipeline.storage.places import located
 from pipeline.streams.lanes import Failure

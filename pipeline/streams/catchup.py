@@ -14,10 +14,10 @@ from pathlib import Path
 from pyspark.sql import functions as F
 
 from listeners.sample import CHUNK, Lane
-from pipeline import names
+from pipeline.base import names
+from pipeline.base.failpoints import hit
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta.table import CursorTable
-from pipeline.failpoints import hit
 from pipeline.pins import ChunkPin, SetPin
 from pipeline.streams.bronze_files import files_of, parts_of
 from pipeline.streams.demux import POOL_OF_CATCH_UP, DemuxContext, pass_result

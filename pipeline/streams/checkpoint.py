@@ -10,9 +10,9 @@ from itertools import chain
 from pathlib import Path
 
 from pipeline import query_log
+from pipeline.base.failpoints import effect
 from pipeline.delta.log import changes, commits_after, read_commit
 from pipeline.delta.table import CursorTable
-from pipeline.failpoints import effect
 from pipeline.storage.location import Location
 from pipeline.storage.places import located
 

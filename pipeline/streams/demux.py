@@ -12,8 +12,8 @@ from pyspark.sql.streaming import StreamingQuery
 
 from listeners.sample import Lane, PassResult
 from listeners.stream_id import StreamId
+from pipeline.base.failpoints import hit
 from pipeline.delta.table import CursorTable
-from pipeline.failpoints import hit
 from pipeline.health.latency import Start
 from pipeline.pins import pin_set
 from pipeline.settings import Settings

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.reasons import innermost
+from pipeline.base.reasons import innermost
 from pipeline.streams.lanes import Failure
 
 _log = logging.getLogger("turnout")

@@ -16,7 +16,10 @@ from pyspark.sql.streaming import StreamingQuery
 from sqlalchemy import Engine
 
 from listeners.stream_id import StreamId
-from pipeline import names
+from pipeline.base import names
+from pipeline.base.errors import Refused, Transient
+from pipeline.base.failpoints import effect
+from pipeline.base.reasons import innermost, missing_commit
 from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE
@@ -24,10 +27,7 @@ from pipeline.delta.environment import require_own
 from pipeline.delta.errors import DeltaError
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable
-from pipeline.errors import Refused, Transient
-from pipeline.failpoints import effect
 from pipeline.health.latency import BronzeCommit
-from pipeline.reasons import innermost, missing_commit
 from pipeline.settings import Paths, Settings
 from pipeline.storage.location import Location
 from pipeline.storage.places import located

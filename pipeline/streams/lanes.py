@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from listeners.sample import Lane
+from pipeline.base.reasons import innermost
 from pipeline.delta.foreign import ForeignChange
 from pipeline.delta.meanings import OtherMeaning
 from pipeline.delta.remade import TableGone
-from pipeline.reasons import innermost
 from pipeline.store.database.states import FailureClass
 from pipeline.store.stream_control import StreamControl
 

@@ -9,9 +9,9 @@ from collections.abc import Collection
 
 from sqlalchemy import Engine
 
+from pipeline.base.texts import in_utc
 from pipeline.contracts.registries.notes import Need
 from pipeline.contracts.registries.resolution import Resolution
-from pipeline.moments import in_utc
 from pipeline.store.schema_needs import RegistryHealth, read_states
 from pipeline.streams.outage import tolerate_store_outage
 from pipeline.streams.stream import Stream

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from pipeline.base.names import GameKey
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.contracts.writer_ids import shown_writer
-from pipeline.names import GameKey
 
 MAX_NEEDS: Final = 100
 """Most needs of one game that a slice reports, those of the lowest seqs; later ones are met when its rows go on."""

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pipeline.base.errors import Refused, first_line
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.errors import Refused, first_line
 from pipeline.pins import SetPin
 from pipeline.store.database.engine import STORE_AWAY
 

@@ -18,14 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane
+from pipeline.base.failpoints import hit
+from pipeline.base.names import GameKey
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import parquet
 from pipeline.delta.data_files import DataFile, discard, write_file
 from pipeline.delta.quarantine import QUARANTINE, present_between, without
 from pipeline.delta.table import CursorTable, TableConflict
-from pipeline.failpoints import hit
 from pipeline.health.latency import Arrival, BronzeCommit, measure
-from pipeline.names import GameKey
 from pipeline.storage.location import Location
 from pipeline.streams.active_games import ActiveGames
 from pipeline.streams.bronze_files import BronzeSeqs

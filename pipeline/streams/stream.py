@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from listeners.sample import Lane
-from pipeline import names
+from pipeline.base import names
+from pipeline.base.errors import Transient
+from pipeline.base.names import GameKey
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import generation, remade
 from pipeline.delta.data_files import DataFile
@@ -20,8 +22,6 @@ from pipeline.delta.errors import TableNotFoundError
 from pipeline.delta.foreign import ForeignChange
 from pipeline.delta.log import exists
 from pipeline.delta.table import TableConflict
-from pipeline.errors import Transient
-from pipeline.names import GameKey
 from pipeline.storage.location import Location
 from pipeline.store.games import Assignment
 from pipeline.store.stream_control import StreamControl

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
+from pipeline.base.names import MALFORMED
 from pipeline.delta.scratch import Database
-from pipeline.names import MALFORMED
 from pipeline.settings import Paths, Settings
 from pipeline.verify import readings, replayable, routing, rules, sources
 from pipeline.verify.held import Held, compare_held

@@ -8,9 +8,9 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import GameKey
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.errors import Refused
-from pipeline.names import GameKey
 from pipeline.storage.location import Location
 
 PROPERTY: Final = "turnout.schemas"

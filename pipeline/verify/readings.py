@@ -12,14 +12,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from pipeline.base.errors import Refused, first_line
+from pipeline.base.names import GameKey, attempt_app_ids, bronze_app_id, ingest_app_id, stream_app_id
 from pipeline.delta import accepted_gaps
 from pipeline.delta.environment import require_own
 from pipeline.delta.errors import DeltaError, TableNotFoundError
 from pipeline.delta.files import copy_of, paths_of, readable
 from pipeline.delta.opening import DeltaTable, open_table
 from pipeline.delta.scratch import Database, DatabaseError, OutOfMemory, scratch
-from pipeline.errors import Refused, first_line
-from pipeline.names import GameKey, attempt_app_ids, bronze_app_id, ingest_app_id, stream_app_id
 from pipeline.settings import Paths
 from pipeline.storage.location import Location
 from pipeline.storage.places import located

@@ -5,9 +5,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from pipeline.lists import first_lines, join_limited
-from pipeline.names import plain
-from pipeline.terminal import say, say_lines
+from pipeline.base.names import plain
+from pipeline.base.terminal import say, say_lines
+from pipeline.base.texts import first_lines, join_limited
 from pipeline.verify.balance import FAULTS, Balance, GameBalance
 from pipeline.verify.held import Held
 from pipeline.verify.sources import Lagging

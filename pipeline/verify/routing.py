@@ -11,8 +11,8 @@ import unicodedata
 from collections.abc import Callable
 from typing import Final
 
+from pipeline.base.names import MALFORMED
 from pipeline.delta.scratch import Database
-from pipeline.names import MALFORMED
 from pipeline.verify import readings
 
 

@@ -14,13 +14,13 @@ from urllib.parse import unquote
 from sqlalchemy import Engine
 
 from pipeline import query_log
+from pipeline.base.errors import Refused, Transient, first_line
+from pipeline.base.texts import first_lines
 from pipeline.delta import parquet
 from pipeline.delta.errors import DeltaError
 from pipeline.delta.log import commit_file, commits_after, listed_commits
 from pipeline.delta.opening import open_table
 from pipeline.delta.scratch import Database
-from pipeline.errors import Refused, Transient, first_line
-from pipeline.lists import first_lines
 from pipeline.settings import Paths, Settings
 from pipeline.source_settings import Source, source_described, sources_described, topic_described
 from pipeline.storage.location import Location

@@ -14,13 +14,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.base.errors import Refused, first_line
+from pipeline.base.names import MALFORMED
 from pipeline.contracts.formats.payload_format import ReferenceDecoder
 from pipeline.contracts.formats.supported import format_of
 from pipeline.contracts.schemas import Schema
 from pipeline.delta import parquet
 from pipeline.delta.files import without_views
-from pipeline.errors import Refused, first_line
-from pipeline.names import MALFORMED
 from pipeline.verify.cells import differences
 from pipeline.verify.opening import Contents, Sources, Unopened, contents
 from pipeline.verify.routing import key_of

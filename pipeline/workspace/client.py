@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from pipeline.errors import Refused, Transient, Unclear
+from pipeline.base.errors import Refused, Transient, Unclear
 
 _MAX_LETTERS: Final = 300  # of what the workspace says, as far as people see it
 _SDK_NOTES: Final = re.compile(r"\. (?:Config: |Env: ).*", re.DOTALL)  # what the SDK adds to 401 and 403

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from pipeline.errors import Refused, Transient
+from pipeline.base.errors import Refused, Transient
 from pipeline.workspace.client import Workspace
 
 _log = logging.getLogger("turnout")

@@ -15,7 +15,7 @@ from grants.catalogs.people import add
 from grants.catalogs.rest import Rest
 from grants.model import Securable
 from grants.observing import snapshot
-from pipeline.names import game_key
+from pipeline.base.names import game_key
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from tests.browser.seed import Seeded, heartbeats, seed

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
-from pipeline.names import game_key
+from pipeline.base.names import game_key
 
 SOON: Final = 30_000
 _TRIES: Final = 6

@@ -21,8 +21,8 @@ from sqlalchemy import Engine, update
 from grants.catalogs.embedded import Embedded
 from grants.catalogs.people import add
 from grants.catalogs.rest import Rest
-from pipeline.actor import current_user
-from pipeline.names import game_key
+from pipeline.base.actor import current_user
+from pipeline.base.names import game_key
 from pipeline.settings import Paths, load
 from pipeline.signals.incidents import Incident
 from pipeline.store.database import tables

@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 
 from playwright.sync_api import Locator, Page, expect
 
+from pipeline.base.names import game_key
 from pipeline.control.proposals import PlacementView
-from pipeline.names import game_key
 from pipeline.store.operations import list_operations, operation, submit
 from tests.browser.lists import enter
 from tests.browser.oncall_world import BOB, EVE, HUNG, LATE, WELL, OnCall

@@ -12,8 +12,8 @@ from sqlalchemy import update
 
 from grants.applying import expiries, ledger, proposals, requests
 from grants.planning.entitlements import AccessIntent
-from pipeline.actor import current_user
-from pipeline.names import game_key
+from pipeline.base.actor import current_user
+from pipeline.base.names import game_key
 from pipeline.settings import Paths
 from pipeline.store import audit
 from pipeline.store.database.tables import entitlements

@@ -7,8 +7,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from pipeline.base.names import game_key
 from pipeline.demo.breaking.channel import Active, offered
-from pipeline.names import game_key
 from pipeline.settings import Paths
 from tests.browser.lists import settled
 from tests.browser.oncall_world import BOB, LATE, OnCall

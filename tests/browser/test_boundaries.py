@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from pipeline.actor import current_user
+from pipeline.base.actor import current_user
 from tests.browser.seed import fleet_of_forty, seed
 from tests.browser.served import CHROMIUM, origin_of, served, sign_in
 from tests.unit.raw_client import shake_hands

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Browser, Page
 
-from pipeline.names import game_key
+from pipeline.base.names import game_key
 from tests.browser.access_world import catalogued
 from tests.browser.lists import SOON, enter
 from tests.browser.served import CHROMIUM, opened, served

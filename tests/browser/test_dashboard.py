@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from pipeline.names import game_key
+from pipeline.base.names import game_key
 from tests.browser.seed import HOSTILE, fleet_of_forty, heartbeats, seed
 from tests.browser.served import CHROMIUM, ROOT, opened, served, sign_in
 

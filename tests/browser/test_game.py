@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from pipeline.names import game_key
+from pipeline.base.names import game_key
 from tests.browser.game_world import failing_game
 from tests.browser.lists import SOON, enter
 from tests.browser.seed import heartbeats

@@ -8,9 +8,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from sqlalchemy import Engine
 
+from pipeline.base.names import game_key
 from pipeline.contracts.catalogue.versions import read_versions
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store, writing
 from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, write_state

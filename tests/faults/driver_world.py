@@ -11,12 +11,12 @@ from pathlib import Path
 
 from sqlalchemy import select, update
 
+from pipeline.base.failpoints import ENVIRON
+from pipeline.base.names import GameKey, bronze_app_id, game_key
 from pipeline.delta import log
 from pipeline.delta.opening import open_table
 from pipeline.demo.simulate import register_samples
 from pipeline.demo.simulator import SimulationPlan, Simulator
-from pipeline.failpoints import ENVIRON
-from pipeline.names import GameKey, bronze_app_id, game_key
 from pipeline.settings import Paths, load
 from pipeline.storage.location import Location
 from pipeline.storage.places import located

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from pipeline.failpoints import POINTS
+from pipeline.base.failpoints import POINTS
 
 
 class Faults:

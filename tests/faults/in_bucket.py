@@ -7,11 +7,11 @@ import os
 import sys
 from pathlib import Path
 
-from pipeline.failpoints import ENVIRON
+from pipeline.base.failpoints import ENVIRON
+from pipeline.base.terminal import say_json
 from pipeline.session import spark_session
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
-from pipeline.terminal import say_json
 from tests.faults.faults import Faults
 from tests.faults.life import fail_everywhere
 from tests.spark.conftest import World

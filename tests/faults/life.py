@@ -11,13 +11,13 @@ from typing import Any, Final
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorSet
 from pyspark.errors import StreamingQueryException
 
+from pipeline.base.failpoints import Injected
+from pipeline.base.names import game_key
 from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulate import register_samples
 from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names
-from pipeline.failpoints import Injected
 from pipeline.maintenance.run import one_round
-from pipeline.names import game_key
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all

@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.base.errors import Refused
+from pipeline.base.failpoints import hit
 from pipeline.delta.data_files import DataFile
 from pipeline.delta.table import CursorTable
-from pipeline.errors import Refused
-from pipeline.failpoints import hit
 from pipeline.ingest.query import Ingest
 from pipeline.storage.location import Location
 from pipeline.streams import passes

@@ -20,9 +20,9 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from pipeline.base.failpoints import ENVIRON
 from pipeline.demo.producer import write_landing
 from pipeline.demo.simulator import GOOD, Event, Simulator
-from pipeline.failpoints import ENVIRON
 from pipeline.settings import Paths
 from pipeline.storage.location import Location
 from pipeline.storage.places import located

@@ -24,9 +24,9 @@ from grants.catalogs.opening import embedded
 from grants.catalogs.people import add
 from grants.model import SELECT, Securable, folded
 from grants.planning.entitlements import AccessIntent
+from pipeline.base.names import game_key
 from pipeline.control.operations.definition import CHANGED
 from pipeline.control.processes.child_processes import turnout
-from pipeline.names import game_key
 from pipeline.settings import Paths, Settings, load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.contracts import registrations, registry
 from pipeline.contracts.event_types import Numbering
 from pipeline.contracts.evolution import evolve
@@ -18,8 +20,6 @@ from pipeline.contracts.registrations import CheckedRegistration, RegistrationBa
 from pipeline.contracts.registries.protobuf_sources import descriptor_set
 from pipeline.contracts.schemas import Schema
 from pipeline.delta import table
-from pipeline.errors import Refused
-from pipeline.names import game_key
 from pipeline.store.database.engine import writing
 from tests.faults.faults import Faults
 from tests.faults.life import Life

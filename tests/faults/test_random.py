@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.names import game_key
+from pipeline.base.names import game_key
 from pipeline.store.games import register_group
 from pipeline.store.stream_control import submit_control, submit_retry
 from tests import repairing

@@ -18,10 +18,10 @@ from deltalake import DeltaTable
 from deltalake.writer import write_deltalake
 from sqlalchemy import select
 
+from pipeline.base.names import game_key
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.demo.registry import Registry
 from pipeline.ingest.sources.landing_log import LANDING
-from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import streams

@@ -15,15 +15,15 @@ from deltalake.schema import Field, PrimitiveType
 from pyspark.errors import IllegalArgumentException, StreamingQueryException
 from sqlalchemy import update
 
+from pipeline.base.errors import Refused
+from pipeline.base.failpoints import Injected
+from pipeline.base.names import game_key
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta import table as delta_table
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.log import json_lines, publish_commit
 from pipeline.delta.table import CursorTable
-from pipeline.errors import Refused
-from pipeline.failpoints import Injected
 from pipeline.ingest import query as ingest_query
-from pipeline.names import game_key
 from pipeline.repair.gap import accept_gap
 from pipeline.storage.location import Location
 from pipeline.store.database.tables import games

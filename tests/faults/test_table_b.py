@@ -11,10 +11,10 @@ from prometheus_client import CollectorRegistry
 
 from listeners.join import Pass
 from listeners.prometheus import Exposition
+from pipeline.base.names import game_key
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.demo.simulator import game_names
 from pipeline.ingest.sources.landing_log import LANDING
-from pipeline.names import game_key
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.replay import replay_all
 from protos.turnout.v1.wrapper_pb2 import Wrapper

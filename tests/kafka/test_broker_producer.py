@@ -16,11 +16,11 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from deltalake import DeltaTable
 from deltalake.schema import Schema
 
+from pipeline.base.errors import Refused
 from pipeline.demo import broker as broker_module
 from pipeline.demo.broker import Broker
 from pipeline.demo.producer import write_kafka, write_landing
 from pipeline.demo.simulator import Event, SimulationPlan, Simulator, game_names
-from pipeline.errors import Refused
 from pipeline.kafka import producer as producer_module
 from pipeline.kafka.producer import ensure_topic
 from pipeline.storage.places import located

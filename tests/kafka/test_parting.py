@@ -15,8 +15,8 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from pipeline.base.errors import Refused, Transient
 from pipeline.demo.broker import Broker
-from pipeline.errors import Refused, Transient
 from pipeline.ingest import adopt as adoption
 from pipeline.ingest import parting
 from pipeline.ingest.batch_checks import BatchChecks

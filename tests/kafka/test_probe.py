@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from pipeline.base.errors import Refused
 from pipeline.cli.doctor import ask_topics
 from pipeline.demo.broker import Broker
-from pipeline.errors import Refused
 from pipeline.ingest import source_probe
 from pipeline.ingest.sources import topic_probe
 from pipeline.ingest.sources.kind import SampledRecord

@@ -22,13 +22,13 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql import SparkSession
 
+from pipeline.base.names import game_key
 from pipeline.contracts.registries.protobuf_sources import descriptor_set
 from pipeline.contracts.registries.supported import resolution_of
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.demo.broker import Broker
 from pipeline.demo.registry import Registry
 from pipeline.ingest.query import Ingest
-from pipeline.names import game_key
 from pipeline.registry_settings import RegistrySettings
 from pipeline.settings import Onboarding
 from pipeline.store.games import generations, register_group

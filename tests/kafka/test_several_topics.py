@@ -15,8 +15,8 @@ from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from pipeline.base.errors import Refused
 from pipeline.demo.broker import Broker
-from pipeline.errors import Refused
 from pipeline.ingest.adopt import adopt
 from pipeline.ingest.identity import Offsets, Positions
 from pipeline.ingest.query import Ingest

@@ -20,8 +20,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
+from pipeline.base.errors import Refused, Transient
 from pipeline.demo.broker import Broker
-from pipeline.errors import Refused, Transient
 from pipeline.ingest import adopt as adoption
 from pipeline.ingest.adopt import Adopted
 from pipeline.ingest.batch_checks import BatchChecks

@@ -16,10 +16,10 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
+from pipeline.base.errors import Transient
 from pipeline.demo.broker import Broker
 from pipeline.demo.simulate import register_samples
 from pipeline.demo.simulator import Event, SimulationPlan, Simulator
-from pipeline.errors import Transient
 from pipeline.ingest import adopt as adoption
 from pipeline.ingest.adopt import Adopted
 from pipeline.ingest.sources import topic_observation

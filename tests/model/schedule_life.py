@@ -17,6 +17,8 @@ from deltalake.exceptions import DeltaError
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
+from pipeline.base.errors import Refused, Transient
+from pipeline.base.names import bronze_app_id
 from pipeline.contracts.registries.notes import Need
 from pipeline.contracts.registries.patience import Patience
 from pipeline.contracts.registry import LocalRegistry
@@ -25,10 +27,8 @@ from pipeline.delta.bronze import BRONZE
 from pipeline.delta.data_files import write_file
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
-from pipeline.errors import Refused, Transient
 from pipeline.maintenance.compact import GAME, merge_by_age
 from pipeline.maintenance.report import TableReport
-from pipeline.names import bronze_app_id
 from pipeline.repair import rebuild as rebuilding
 from pipeline.repair import replay as replaying
 from pipeline.repair import stale_quarantine

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from pipeline.base.names import stream_app_id
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.names import stream_app_id
 from pipeline.settings import Paths
 from pipeline.store.games import Game
 from pipeline.streams.needs import Need, is_open

@@ -23,12 +23,12 @@ import pyarrow.parquet
 from pyspark.sql import functions as F
 
 import pipeline
-from pipeline import failpoints
+from pipeline.base import failpoints
+from pipeline.base.names import GameKey
 from pipeline.contracts import given_ids, stored_schemas
 from pipeline.delta import checkpoint as delta_checkpoint
 from pipeline.delta import log as delta_log
 from pipeline.delta.data_files import DataFile
-from pipeline.names import GameKey
 from pipeline.store import games, schema_needs, sources, stream_control, writers
 from pipeline.streams.bronze_files import Piece
 from pipeline.streams.writing import rows
@@ -38,7 +38,7 @@ from tests.model.schedule_spark import Functions
 from tests.model.schedule_world import REMEMBERED, ControlStore
 
 _MAX_KNOWN: Final = 5_000  # tables of a few rows each: some kilobytes
-_LEFT_ALONE: Final = {"pipeline.failpoints", "pipeline.session"}
+_LEFT_ALONE: Final = {"pipeline.base.failpoints", "pipeline.session"}
 _REAL: Final[dict[str, Any]] = {
     "time": time,
     "threading": threading,

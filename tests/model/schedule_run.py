@@ -16,7 +16,7 @@ from typing import Final
 
 import click
 
-from pipeline.failpoints import ENVIRON
+from pipeline.base.failpoints import ENVIRON
 from tests.model.schedule_life import Schedules, ScheduleVerdict
 from tests.model.schedule_minimise import minimised, report_lines
 from tests.model.schedule_mutants import MUTANTS

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.schema import Schema
 
-from pipeline.failpoints import effect, hit
+from pipeline.base.failpoints import effect, hit
 from tests.model.schedule_tasks import Names, Scheduler
 
 _RETRIES = 15  # delta-rs' own

@@ -13,6 +13,7 @@ from google.protobuf.message_factory import GetMessageClass
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import StaticPool
 
+from pipeline.base.names import game_key
 from pipeline.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.contracts.formats.supported import fingerprint
 from pipeline.contracts.given_ids import NewIds
@@ -20,7 +21,6 @@ from pipeline.contracts.profile import SourceProfile
 from pipeline.contracts.registry import LocalRegistry, number_of_profile
 from pipeline.contracts.stored_schemas import write_schema
 from pipeline.delta.bronze import BRONZE
-from pipeline.names import game_key
 from pipeline.store.assignments import reassign
 from pipeline.store.database.migrate import migrate
 from pipeline.store.games import Game, record_one, register_group

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import pytest
 
+from pipeline.base.failpoints import EFFECTS, ENVIRON
+from pipeline.base.names import GameKey
 from pipeline.contracts.schemas import Schema, SchemaSet, Writer
-from pipeline.failpoints import EFFECTS, ENVIRON
-from pipeline.names import GameKey
 from pipeline.storage.places import located
 from pipeline.streams.writing.split import READ, SplitJob
 from tests.model.schedule_mutants import MUTANTS

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.fleet import build
 from pipeline.fleet.build import build_app_source, build_wheel
 from pipeline.setup import shared

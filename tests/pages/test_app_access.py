@@ -16,9 +16,9 @@ from grants.applying import drift_store, requests
 from grants.model import Directory, GameTable, Observed, Principal, Securable, folded
 from grants.observing import snapshot
 from grants.planning.entitlements import AccessIntent
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.demo.breaking.channel import offered
-from pipeline.errors import Refused
-from pipeline.names import game_key
 from pipeline.settings import Paths
 from pipeline.store import members
 from pipeline.store.database.tables import managed_grants

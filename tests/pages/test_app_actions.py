@@ -13,11 +13,11 @@ from app.components import cards
 from app.gate import PERSON_HEADER, Person, seal
 from app.state import control_queries, identity, previews, services
 from app.state.services import Environment
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.control.capabilities import read_facts
 from pipeline.control.operations import pauses
-from pipeline.errors import Refused
 from pipeline.health.condition import WINDOW_SECONDS
-from pipeline.names import game_key
 from pipeline.settings import Paths, Settings, load
 from pipeline.store import stream_control
 from pipeline.store.database import tables

@@ -9,10 +9,10 @@ from streamlit.testing.v1 import AppTest
 
 from app import formatting
 from app.state import breaking, services
-from pipeline.actor import current_user
+from pipeline.base.actor import current_user
+from pipeline.base.errors import Refused
 from pipeline.demo.breaking.channel import offered
 from pipeline.demo.breaking.faults import FAULTS
-from pipeline.errors import Refused
 from pipeline.settings import Paths
 from tests.pages.demo_world import Fake
 from tests.unit.app_world import KEY, ROOT, again, four_games, links, name_roles, pages_of, sign_in, texts

@@ -8,9 +8,9 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from app.state import demo_people, identity, services
-from pipeline.actor import current_user
+from pipeline.base.actor import current_user
+from pipeline.base.errors import Refused
 from pipeline.demo.breaking.channel import offered
-from pipeline.errors import Refused
 from pipeline.settings import Paths
 from pipeline.store.operations import list_operations
 from tests.pages.demo_world import Fake

@@ -19,10 +19,10 @@ from app.state import control_queries
 from app.state import series as history
 from listeners import metrics_schema
 from listeners.series import Series
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.ingest import name_sketch
 from pipeline.ingest.name_sketch import NameCount, Sketch
-from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.onboarding import write_sketch

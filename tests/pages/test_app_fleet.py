@@ -15,8 +15,8 @@ from streamlit.testing.v1 import AppTest
 from app.components import links
 from app.fleet import gathering, readers
 from listeners.series import Series
-from pipeline.errors import Refused
-from pipeline.names import game_key
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store

@@ -15,10 +15,10 @@ from app.game import cause, figures, marks, queries
 from app.game.signals import GameSignals, state_text
 from listeners.sample import STATUSES
 from listeners.series import BUCKETS, Series
-from pipeline.actor import current_user
+from pipeline.base.actor import current_user
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.contracts.catalogue.versions import Version
-from pipeline.errors import Refused
-from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.signals.causes import Action, Cause, Finding
 from pipeline.signals.incidents import Incident

@@ -16,9 +16,9 @@ from app.gate import Person
 from app.state import services
 from app.state.services import Environment
 from grants.observing import snapshot
+from pipeline.base.errors import Refused
 from pipeline.contracts.schemas import Writer
 from pipeline.delta import newest
-from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store

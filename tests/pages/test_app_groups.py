@@ -13,8 +13,8 @@ from streamlit.testing.v1 import AppTest
 
 from app.state import previews, services
 from app.state.services import Environment
+from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
-from pipeline.errors import Refused
 from pipeline.store import audit
 from pipeline.store.database import tables
 from pipeline.store.groups import Group, change, read_groups

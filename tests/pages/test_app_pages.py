@@ -15,9 +15,9 @@ from streamlit.testing.v1 import AppTest
 
 from app.state import services
 from listeners.metrics_schema import STREAM_BATCH
-from pipeline.actor import current_user
-from pipeline.errors import Refused
-from pipeline.names import game_key
+from pipeline.base.actor import current_user
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store

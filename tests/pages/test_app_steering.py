@@ -12,13 +12,13 @@ from app.access import queries
 from app.components import confirm
 from app.components.audit_csv import as_csv
 from app.state import control_queries, previews, services
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.control import gate
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import pauses
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
-from pipeline.errors import Refused
-from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit, stream_control
 from pipeline.store.assignments import read_assignments

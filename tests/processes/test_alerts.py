@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.health.alerting import alerts, files
 from pipeline.settings import Metrics, Settings
 from tests.processes.alert_world import (

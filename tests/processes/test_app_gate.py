@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from app.gate import PERSON_HEADER
-from pipeline.actor import current_user
+from pipeline.base.actor import current_user
 from tests.browser.seed import Seeded, seed
 from tests.browser.served import free_port, origin_of, printed_url, started
 from tests.unit.raw_client import Sent, request, shake_hands, tab

@@ -14,8 +14,8 @@ from streamlit.runtime.context import StreamlitHeaders
 from app import server
 from app.gate import PERSON_HEADER, Person, platform, seal
 from app.state import identity
-from pipeline.actor import current_user
-from pipeline.errors import Refused
+from pipeline.base.actor import current_user
+from pipeline.base.errors import Refused
 from pipeline.storage_settings import read_link
 from tests.browser.seed import Seeded, seed
 from tests.browser.served import free_port, started

@@ -28,7 +28,7 @@ from grants.catalogs.unity_key import UnityKey
 from grants.catalogs.warehouse import Warehouse, statements
 from grants.model import SELECT, USE_CATALOG, USE_SCHEMA, GameTable, Principal, Securable
 from pipeline.access_settings import Access
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.settings import Paths
 from tests.unit.catalog_world import (
     SCIM,

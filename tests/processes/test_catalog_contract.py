@@ -21,7 +21,7 @@ from grants.catalogs.rest import Rest
 from grants.model import ALL_PRIVILEGES, SELECT, USE_CATALOG, USE_SCHEMA, GameTable, Securable, folded
 from grants.observing.resolver import Resolver
 from grants.observing.snapshot import observe
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from tests.unit.catalog_world import (
     NEEDED,
     SCIM,

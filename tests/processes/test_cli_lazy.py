@@ -17,9 +17,9 @@ from tests.processes.heavy_modules import HEAVY
 
 ROOT = Path(__file__).parents[2]
 START = {
-    "grants", "grants.cli", "grants.cli.main", "pipeline", "pipeline.cli", "pipeline.cli.environments",
-    "pipeline.cli.lazy", "pipeline.cli.main", "pipeline.errors", "pipeline.extensions", "pipeline.names",
-    "pipeline.terminal",
+    "grants", "grants.cli", "grants.cli.main", "pipeline", "pipeline.base", "pipeline.cli", "pipeline.cli.environments",
+    "pipeline.cli.lazy", "pipeline.cli.main", "pipeline.base.errors", "pipeline.base.extensions", "pipeline.base.names",
+    "pipeline.base.terminal",
 }  # fmt: skip
 GROUPS = sorted(name for name, command in cli.commands.items() if isinstance(command, click.Group))
 _RUN = """

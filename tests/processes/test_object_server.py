@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import Refused
 from pipeline.demo.object_server import ObjectServer
-from pipeline.errors import Refused
 from pipeline.storage.location import Location
 from pipeline.storage.places import located
 

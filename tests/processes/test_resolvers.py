@@ -30,6 +30,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.contracts.formats.protobuf.messages import canonical
 from pipeline.contracts.registries.answers import Absent, Away, Found, Unusable
 from pipeline.contracts.registries.bounded_http import Credentials, checked_url, tls
@@ -40,8 +42,6 @@ from pipeline.contracts.registries.protobuf_sources import descriptor_set
 from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.demo.registry import Registry
-from pipeline.errors import Refused
-from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.schema_needs import OpenNeed, write_needs

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import Refused
 from pipeline.demo.framings.confluent import ConfluentFraming
 from pipeline.demo.registry import Registry
 from pipeline.demo.samples.avro import AvroSample
 from pipeline.demo.samples.sample import FAMILIES, VERSIONS
 from pipeline.demo.samples.supported import SAMPLES, sample
-from pipeline.errors import Refused
 
 
 def test_a_strict_registry_takes_each_version_after_all_before_it(tmp_path: Path) -> None:

@@ -35,12 +35,12 @@ from app.state import services
 from app.state.services import Environment
 from bench import machine
 from bench.text import table
+from pipeline.base.errors import Refused
+from pipeline.base.failpoints import ENVIRON, HANG_SECONDS
+from pipeline.base.private_files import write_file
 from pipeline.cli.main import cli
 from pipeline.demo.breaking import channel
 from pipeline.demo.server_process import free_ports
-from pipeline.errors import Refused
-from pipeline.failpoints import ENVIRON, HANG_SECONDS
-from pipeline.private_files import write_file
 from pipeline.settings import Paths
 from tests.signals.fault_signs import SLOW_SINK, Metrics, Opened, Sample, Signs, View, is_about, signs_of
 

@@ -38,8 +38,8 @@ from listeners.sample import (
     StreamState,
 )
 from pipeline import telemetry, wiring
+from pipeline.base.names import game_key
 from pipeline.control.incident_keeper import IncidentKeeper
-from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.storage.places import located
 from pipeline.store import assignments, games

@@ -17,12 +17,12 @@ from typing import Final
 import pytest
 from sqlalchemy import func, select
 
+from pipeline.base.names import game_key
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.control.processes.child_processes import Children
 from pipeline.control.processes.local import process_of
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import family, game_names
-from pipeline.names import game_key
 from pipeline.store.database.tables import group_runs
 from pipeline.store.operations import list_operations
 from pipeline.store.processes.runs import open_runs

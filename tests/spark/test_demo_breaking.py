@@ -12,13 +12,13 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import Engine, func, select
 
+from pipeline.base.names import game_key
 from pipeline.cli.main import cli
 from pipeline.contracts.policies import Policies
 from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.demo.breaking import channel
 from pipeline.demo.breaking.faults import FAULTS, QUARANTINE_ROWS
 from pipeline.demo.server_process import free_ports
-from pipeline.names import game_key
 from pipeline.settings import Paths, load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store

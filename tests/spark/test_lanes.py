@@ -8,9 +8,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql.streaming import StreamingQuery
 
+from pipeline.base.names import game_key
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.demo.simulator import game_names
-from pipeline.names import game_key
 from pipeline.store.stream_control import submit_control
 from pipeline.streams.passes import Passes
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, select, update
 
+from pipeline.base.names import game_key
 from pipeline.demo.simulator import game_names
-from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers, games, leases

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 
-from pipeline import failpoints
+from pipeline.base import failpoints
 from pipeline.delta.rewrite import table_files
 from pipeline.maintenance import run
 from pipeline.settings import Maintenance, Paths, Settings

@@ -3,8 +3,8 @@
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline.base.errors import Refused
 from pipeline.delta.opening import open_table
-from pipeline.errors import Refused
 from pipeline.setup.managed_trial import try_managed
 
 

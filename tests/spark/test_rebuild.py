@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from pipeline.base.failpoints import ENVIRON
+from pipeline.base.names import game_key
 from pipeline.demo.simulator import game_names
-from pipeline.failpoints import ENVIRON
-from pipeline.names import game_key
 from pipeline.store.games import generations
 from tests import repairing
 

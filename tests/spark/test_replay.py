@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.failpoints import ENVIRON
-from pipeline.names import game_key
+from pipeline.base.failpoints import ENVIRON
+from pipeline.base.names import game_key
 from tests import repairing
 from tests.spark.late_world import LATE, register_late
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from pipeline.base.errors import Refused
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.errors import Refused
 from pipeline.ingest import adopt as adoption
 from pipeline.ingest.adopt import Adopted
 from pipeline.repair.rebuild import rebuild

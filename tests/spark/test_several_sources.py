@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.errors import StreamingQueryException
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.ingest import adopt as adoption
 from pipeline.ingest import query
 from pipeline.ingest.identity import Commits, Positions

@@ -14,9 +14,9 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 from pyspark.errors import StreamingQueryException
 
+from pipeline.base.errors import Refused
 from pipeline.delta.data_files import write_file
 from pipeline.delta.table import CursorTable
-from pipeline.errors import Refused
 from pipeline.ingest import adopt as adoption
 from pipeline.ingest.adopt import Adopted
 from pipeline.ingest.bronze_writer import IngestJob

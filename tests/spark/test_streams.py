@@ -12,9 +12,9 @@ from deltalake.writer import write_deltalake
 from pyspark import cloudpickle
 from sqlalchemy import update
 
+from pipeline.base.names import game_key
 from pipeline.delta.quarantine import REASONS
 from pipeline.demo.simulator import game_names
-from pipeline.names import game_key
 from pipeline.store.database.tables import games
 from pipeline.store.stream_control import submit_retry
 from pipeline.streams.writing import rows as sources

@@ -18,15 +18,15 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame
 
+from pipeline.base.errors import Refused, Transient
+from pipeline.base.failpoints import Injected
+from pipeline.base.names import game_key, stream_app_id
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta import table as delta_table
 from pipeline.delta.data_files import DataFile, write_file
 from pipeline.delta.log import commits_after, is_plain
 from pipeline.delta.table import CursorTable, TableConflict
-from pipeline.errors import Refused, Transient
-from pipeline.failpoints import Injected
 from pipeline.maintenance import run
-from pipeline.names import game_key, stream_app_id
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all

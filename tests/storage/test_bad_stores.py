@@ -9,8 +9,8 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
+from pipeline.base.errors import Refused, StorageError
 from pipeline.delta import parquet
-from pipeline.errors import Refused, StorageError
 from pipeline.storage import cloud
 from pipeline.storage.location import Location
 from pipeline.storage.places import located

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.names import game_key
+from pipeline.base.names import game_key
 from pipeline.store.games import assigned, register_group
 from pipeline.streams.active_games import read_leftover
 from tests.faults.driver_world import Drivers, Place, driver, wait_for

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import Conflict
+from pipeline.base.errors import Conflict
 from pipeline.maintenance import run as maintenance
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild

@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline import names
+from pipeline.base import names
 from pipeline.delta.data_files import DataFile
 from pipeline.delta.table import CursorTable
 from pipeline.repair.dedupe import Deduped, dedupe

@@ -9,6 +9,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.schema import Schema
 
+from pipeline.base.names import bronze_app_id, game_key, stream_app_id
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.data_files import write_file
 from pipeline.delta.quarantine import QUARANTINE
@@ -16,7 +17,6 @@ from pipeline.delta.rewrite import TableFile, table_files
 from pipeline.delta.table import CursorTable
 from pipeline.maintenance import run
 from pipeline.maintenance.report import Round
-from pipeline.names import bronze_app_id, game_key, stream_app_id
 from pipeline.settings import Maintenance, Paths, Settings
 from pipeline.storage.places import located
 

@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 from sqlalchemy import Engine
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import bronze_app_id, game_key
 from pipeline.contracts.policies import CHOICES, DEFAULTS, Policies, parse_policies
 from pipeline.contracts.registrations import Registration
 from pipeline.contracts.registries.answers import SchemaResolver
@@ -24,9 +26,7 @@ from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable
-from pipeline.errors import Refused
 from pipeline.ingest.query import Ingest
-from pipeline.names import bronze_app_id, game_key
 from pipeline.registry_settings import RegistrySettings, split_key
 from pipeline.settings import Demux, Onboarding, Paths, PlacementSettings, Settings, load
 from pipeline.source_settings import source_problems

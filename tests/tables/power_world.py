@@ -22,7 +22,8 @@ import pytest
 from sqlalchemy import Engine
 
 from listeners.sample import Lane
-from pipeline import failpoints, query_log
+from pipeline import query_log
+from pipeline.base import failpoints
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.base.names import MALFORMED, game_key
 from pipeline.delta.bronze import BRONZE
 from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
 from pipeline.ingest.profiled import NumberedProfile
-from pipeline.names import MALFORMED, game_key
 from pipeline.settings import Onboarding
 from pipeline.storage.places import located
 

@@ -13,6 +13,8 @@ import pytest
 from google.protobuf.message_factory import GetMessageClass
 from sqlalchemy import Engine, delete
 
+from pipeline.base.failpoints import ENVIRON
+from pipeline.base.names import MALFORMED, bronze_app_id, game_key
 from pipeline.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE
@@ -20,8 +22,6 @@ from pipeline.delta.data_files import DataFile, write_file
 from pipeline.delta.opening import open_table
 from pipeline.delta.quarantine import QUARANTINE, without_present
 from pipeline.delta.table import CursorTable, TableConflict
-from pipeline.failpoints import ENVIRON
-from pipeline.names import MALFORMED, bronze_app_id, game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import registrations

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
-from pipeline.errors import Refused
 from pipeline.store.games import register_group
 from pipeline.store.operations import list_operations
 from tests.tables.repair_world import CHESS, GO, SECOND, World, broken, early, good, make_world

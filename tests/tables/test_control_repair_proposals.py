@@ -9,9 +9,9 @@ from click.testing import CliRunner, Result
 
 from app.state import previews
 from app.state.services import Environment
+from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
 from pipeline.control import repair_proposals
-from pipeline.errors import Refused
 from pipeline.store.assignments import read_assignments
 from pipeline.store.games import register_group
 from pipeline.store.operations import Intent, list_operations, submit

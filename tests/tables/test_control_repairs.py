@@ -15,13 +15,13 @@ import pytest
 from deltalake import DeltaTable
 
 from listeners.sample import Lane, StreamState
+from pipeline.base.errors import Refused
+from pipeline.base.failpoints import ENVIRON
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import executor as engine_module
 from pipeline.control.operations import repairs, tries
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
-from pipeline.errors import Refused
-from pipeline.failpoints import ENVIRON
 from pipeline.repair import rebuild as rebuilds
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments, retire

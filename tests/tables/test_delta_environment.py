@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import bronze_app_id, ingest_app_id
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.environment import require_own
 from pipeline.delta.table import CursorTable
-from pipeline.errors import Refused
 from pipeline.ingest.adopt import adopt
-from pipeline.names import bronze_app_id, ingest_app_id
 from pipeline.storage.places import located
 from pipeline.store import sources
 from pipeline.store.processes.drivers import record_commit

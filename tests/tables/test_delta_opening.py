@@ -14,14 +14,14 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from sqlalchemy import Engine
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import GameKey, stream_app_id
 from pipeline.delta import opening
 from pipeline.delta.checkpoint import write_checkpoint
 from pipeline.delta.data_files import write_file
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable
-from pipeline.errors import Refused
 from pipeline.maintenance import run
-from pipeline.names import GameKey, stream_app_id
 from pipeline.settings import Paths, Settings, load
 from pipeline.storage.places import located
 from pipeline.store.database.engine import open_store

@@ -10,7 +10,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.schema import Schema
 from deltalake.writer import write_deltalake
 
-from pipeline import durable_file
+from pipeline.base import durable_file
 from pipeline.delta import table as delta_table
 from pipeline.delta.data_files import write_file
 from pipeline.delta.log import is_plain, publish_commit, read_commit

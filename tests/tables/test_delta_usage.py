@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from pipeline.base.errors import Refused
 from pipeline.delta import usage
 from pipeline.delta.usage import SchemaRows
-from pipeline.errors import Refused
 from pipeline.storage.places import located
 from tests.tables.usage_world import AT, commit
 

@@ -20,7 +20,7 @@ from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
 from listeners.sample import Lane, StreamState
-from pipeline import failpoints
+from pipeline.base import failpoints
 from pipeline.cli.doctor import look_at_logs
 from pipeline.delta.data_files import write_file
 from pipeline.delta.foreign import ForeignChange, foreign_commit

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
 
+from pipeline.base.errors import Transient
 from pipeline.delta.data_files import write_file
 from pipeline.delta.quarantine import QUARANTINE
-from pipeline.errors import Transient
 from pipeline.health.status import PASS_LIMIT_SECONDS
 from pipeline.ingest import query
 from pipeline.ingest.bronze_writer import IngestJob

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import Refused
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.table import CursorTable
-from pipeline.errors import Refused
 from pipeline.ingest import checkpoint
 from pipeline.ingest.bronze_progress import PLAN, plan_of
 from pipeline.ingest.checkpoint import Landed

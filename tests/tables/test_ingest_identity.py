@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
+from pipeline.base.errors import Refused
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.data_files import write_file
 from pipeline.delta.table import CursorTable
-from pipeline.errors import Refused
 from pipeline.ingest import bronze_progress, identity, parting
 from pipeline.ingest.evidence.marks import LastRecord
 from pipeline.ingest.identity import Commits, Gap, LandingObservation, Offsets, SourceRecord, TopicObservation

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.ingest import checkpoint, parting
 from pipeline.ingest.adopt import adopt
 from pipeline.ingest.evidence.kept import KeptMarks

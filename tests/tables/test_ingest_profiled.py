@@ -13,17 +13,17 @@ from hypothesis import settings as effort
 from hypothesis import strategies as st
 from sqlalchemy import delete, insert
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import MALFORMED
 from pipeline.contracts.profile import SourceProfile, dumps
 from pipeline.contracts.registries.notes import Need
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.delta.bronze import BRONZE, FRAMED
 from pipeline.delta.table import CursorTable
-from pipeline.errors import Refused
 from pipeline.ingest import query
 from pipeline.ingest.profiled import NumberedProfile
 from pipeline.ingest.profiles import Profiles, configured
 from pipeline.ingest.query import Ingest
-from pipeline.names import MALFORMED
 from pipeline.registry_settings import RegistrySettings
 from pipeline.settings import load
 from pipeline.store.database.engine import writing

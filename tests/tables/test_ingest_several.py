@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.base.errors import Refused, Transient
+from pipeline.base.names import game_key
 from pipeline.contracts.profile import SourceProfile
 from pipeline.delta.bronze import BRONZE
-from pipeline.errors import Refused, Transient
 from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
 from pipeline.ingest.identity import (
     Commits,
@@ -27,7 +28,6 @@ from pipeline.ingest.sources.kind import SOURCE, as_they_come
 from pipeline.ingest.sources.landing import Landing
 from pipeline.ingest.sources.supported import open_source
 from pipeline.ingest.sources.union import Union
-from pipeline.names import game_key
 from pipeline.settings import Onboarding
 from pipeline.source_settings import Source
 from pipeline.storage.places import located

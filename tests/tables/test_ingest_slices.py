@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.base.names import MALFORMED, game_key
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.data_files import write_file
 from pipeline.delta.table import CursorTable
 from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
 from pipeline.maintenance.readers import Reader, passed_seq
-from pipeline.names import MALFORMED, game_key
 from pipeline.settings import Onboarding
 from pipeline.storage.places import located
 from pipeline.streams.bronze_files import files_of

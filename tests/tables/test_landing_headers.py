@@ -10,15 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.contracts.profile import SourceProfile
 from pipeline.delta.bronze import BRONZE
-from pipeline.errors import Refused
 from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
 from pipeline.ingest.profiled import NumberedProfile
 from pipeline.ingest.sources.landing import Landing
 from pipeline.ingest.sources.landing_files import names_in_files, read_files
 from pipeline.ingest.sources.landing_log import LANDING
-from pipeline.names import game_key
 from pipeline.settings import Onboarding
 from pipeline.source_settings import Source
 from pipeline.storage.places import located

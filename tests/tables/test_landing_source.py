@@ -13,8 +13,8 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction
 
+from pipeline.base.errors import Transient
 from pipeline.delta.log import commit_file
-from pipeline.errors import Transient
 from pipeline.ingest.identity import Commits
 from pipeline.ingest.sources import landing_source
 from pipeline.ingest.sources.landing_files import names_in_files, read_files

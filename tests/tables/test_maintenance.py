@@ -26,6 +26,7 @@ from listeners.sample import (
     StreamMinute,
 )
 from listeners.totals import ProcessSample, SelfCounts
+from pipeline.base.names import bronze_app_id
 from pipeline.delta import log as delta_log
 from pipeline.delta import rewrite as delta_rewrite
 from pipeline.delta.bronze import BRONZE
@@ -37,7 +38,6 @@ from pipeline.maintenance import compact, rewrite
 from pipeline.maintenance.readers import Reader, passed_seq, readers
 from pipeline.maintenance.report import TableReport
 from pipeline.maintenance.rewrite import sorted_by_game
-from pipeline.names import bronze_app_id
 from pipeline.settings import Paths
 from pipeline.storage.places import located
 from tests.tables.maintenance_world import (

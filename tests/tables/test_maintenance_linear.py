@@ -9,12 +9,12 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.base.names import MALFORMED, game_key, stream_app_id
 from pipeline.delta.data_files import write_file
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable
 from pipeline.maintenance import run
 from pipeline.maintenance.report import TableReport
-from pipeline.names import MALFORMED, game_key, stream_app_id
 from pipeline.settings import Maintenance, Paths, Settings
 from tests.tables.maintenance_world import ROWS, content, game_rows
 

@@ -12,14 +12,14 @@ import pytest
 from sqlalchemy import update
 
 from listeners.sample import Lane, StreamState
+from pipeline.base.errors import Refused, Transient
+from pipeline.base.names import bronze_app_id
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.control.capabilities import read_all_facts, repairs
 from pipeline.control.operations import repairs as operations
 from pipeline.delta.opening import open_table
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable
-from pipeline.errors import Refused, Transient
-from pipeline.names import bronze_app_id
 from pipeline.pins import SetPin
 from pipeline.repair.gap import accept_gap
 from pipeline.repair.quarantined import Selection

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
 from pipeline.control.operations.definition import ControlContext as Control
 from pipeline.control.operations.executor import tick
-from pipeline.errors import Refused
 from pipeline.store.operations import list_operations
 from tests.tables.repair_world import CHESS, GO, SECOND, World, early, good, make_world
 

@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import repair_app_id, stream_app_id
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
 from pipeline.control.operations.definition import ControlContext as Control
@@ -19,9 +21,7 @@ from pipeline.delta import generation
 from pipeline.delta.data_files import write_file
 from pipeline.delta.opening import open_table
 from pipeline.delta.table import CursorTable, TableConflict
-from pipeline.errors import Refused
 from pipeline.maintenance.removals import since_last_look
-from pipeline.names import repair_app_id, stream_app_id
 from pipeline.repair import damaged_log
 from pipeline.repair import rebuild as rebuilds
 from pipeline.repair.quarantined import Selection

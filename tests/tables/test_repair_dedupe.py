@@ -13,15 +13,15 @@ from sqlalchemy import update
 
 from app.state.previews import Preview, preview_repair
 from app.state.services import Environment
-from pipeline import names
+from pipeline.base import names
+from pipeline.base.errors import Refused, Transient
+from pipeline.base.failpoints import Injected
 from pipeline.cli.main import cli
 from pipeline.control import repair_proposals
 from pipeline.control.controller import KINDS
 from pipeline.control.operations.definition import ControlContext as Control
 from pipeline.control.operations.executor import tick
 from pipeline.delta.table import TableConflict
-from pipeline.errors import Refused, Transient
-from pipeline.failpoints import Injected
 from pipeline.repair import dedupe as module
 from pipeline.repair import removal
 from pipeline.repair.rebuild import rebuild

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import stream_app_id
 from pipeline.delta.log import publish_commit
-from pipeline.errors import Refused
-from pipeline.names import stream_app_id
 from pipeline.repair.rebuild import rebuild
 from tests.tables.repair_world import CHESS, good, make_world
 

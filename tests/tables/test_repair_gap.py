@@ -6,9 +6,9 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
-from pipeline.actor import current_user
+from pipeline.base.actor import current_user
+from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
-from pipeline.errors import Refused
 from pipeline.repair import rebuild as rebuilds
 from pipeline.repair.gap import Accepted, accept_gap
 from pipeline.repair.rebuild import Rebuilt, rebuild

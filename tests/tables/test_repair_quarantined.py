@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.repair import quarantined
 from pipeline.repair.quarantined import Selection, opened
 from tests.tables.repair_world import CHESS, World, make_world

@@ -15,13 +15,13 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.base.errors import Refused, Transient
+from pipeline.base.failpoints import ENVIRON, Injected
+from pipeline.base.names import GameKey, bronze_app_id, stream_app_id
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import generation, parquet
 from pipeline.delta.data_files import write_file
 from pipeline.delta.table import CursorTable, TableConflict
-from pipeline.errors import Refused, Transient
-from pipeline.failpoints import ENVIRON, Injected
-from pipeline.names import GameKey, bronze_app_id, stream_app_id
 from pipeline.repair import bronze_rows, removal, stale_quarantine, switch
 from pipeline.repair import rebuild as rebuilds
 from pipeline.repair.quarantined import Selection

@@ -11,10 +11,10 @@ from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pipeline.base.names import GameKey, bronze_app_id
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.data_files import write_file
 from pipeline.delta.table import CursorTable
-from pipeline.names import GameKey, bronze_app_id
 from pipeline.storage.places import located
 from pipeline.streams import bronze_files
 from pipeline.streams.bronze_files import files_of, parts_of

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.names import bronze_app_id
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.opening import open_table
 from pipeline.delta.rewrite import replace_files, table_files
 from pipeline.delta.table import CursorTable
 from pipeline.maintenance.rewrite import sorted_by_game
-from pipeline.names import bronze_app_id
 from pipeline.settings import Paths
 from pipeline.storage.places import located
 from pipeline.streams import checkpoint

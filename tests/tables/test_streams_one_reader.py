@@ -13,14 +13,14 @@ import pytest
 from deltalake import DeltaTable
 
 from listeners.sample import Lane
-from pipeline import failpoints
+from pipeline.base import failpoints
+from pipeline.base.names import bronze_app_id
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.delta import table as delta_table
 from pipeline.delta.data_files import write_file
 from pipeline.delta.log import publish_commit
 from pipeline.delta.quarantine import QUARANTINE
 from pipeline.delta.table import CursorTable
-from pipeline.names import bronze_app_id
 from pipeline.pins import SetPin
 from pipeline.repair.rebuild import rebuild
 from pipeline.settings import Demux, Settings

@@ -13,6 +13,8 @@ import pytest
 from deltalake import DeltaTable
 
 from listeners.sample import StreamState
+from pipeline.base.failpoints import Injected
+from pipeline.base.names import bronze_app_id
 from pipeline.contracts.registries.confluent import ConfluentResolver
 from pipeline.contracts.registries.notes import Need as Wanted
 from pipeline.contracts.registries.patience import Patience
@@ -22,10 +24,8 @@ from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.control.registering.giving_up import propose
 from pipeline.delta.table import CursorTable
-from pipeline.failpoints import Injected
 from pipeline.health.status import IMPROVE_AFTER
 from pipeline.ingest.profiles import Profiles
-from pipeline.names import bronze_app_id
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.replay import replay_all
 from pipeline.settings import Demux, Settings

@@ -11,8 +11,8 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.errors import Refused
-from pipeline.names import MALFORMED, game_key
+from pipeline.base.errors import Refused
+from pipeline.base.names import MALFORMED, game_key
 from pipeline.settings import Paths
 from pipeline.verify import readings
 from pipeline.verify.balance import FAULTS, Balance, Counts, verify

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from pipeline.base.names import bronze_app_id
 from pipeline.cli.main import cli
 from pipeline.contracts.policies import parse_policies
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.table import CursorTable
-from pipeline.names import bronze_app_id
 from pipeline.repair import switch
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild

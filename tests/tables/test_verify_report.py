@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.settings import Paths
 from pipeline.verify.balance import Balance, Counts, GameBalance, Problem, verify
 from pipeline.verify.report import as_dict, render_balance, run

@@ -13,12 +13,12 @@ from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 from sqlalchemy import update
 
+from pipeline.base.names import bronze_app_id
 from pipeline.cli.main import cli
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.table import CursorTable
 from pipeline.ingest.sources.supported import open_source
 from pipeline.ingest.sources.topic_probe import prober
-from pipeline.names import bronze_app_id
 from pipeline.settings import Settings
 from pipeline.source_settings import Source
 from pipeline.storage.places import located

@@ -19,6 +19,8 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.cli.main import cli
 from pipeline.contracts.formats.protobuf.messages import canonical
 from pipeline.contracts.formats.protobuf.reference import ReferenceDecoder
@@ -27,8 +29,6 @@ from pipeline.contracts.registrations import Registration
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names
-from pipeline.errors import Refused
-from pipeline.names import game_key
 from pipeline.store.games import Game
 from pipeline.verify import values
 from pipeline.verify.balance import verify

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 
-from pipeline.names import MALFORMED, GameKey, game_key, stream_app_id
+from pipeline.base.names import MALFORMED, GameKey, game_key, stream_app_id
 from pipeline.settings import Paths
 
 ENVIRONMENT = "test"

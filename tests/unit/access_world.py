@@ -18,9 +18,9 @@ from grants.catalogs.people import add
 from grants.model import Securable
 from grants.planning.entitlements import AccessIntent
 from grants.reconciler import AccessReconciler
+from pipeline.base.names import game_key
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
-from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.games import record_seen
 from pipeline.store.operations import Operation, list_operations, submit

@@ -20,8 +20,8 @@ from app.fleet import readers
 from app.gate import Person
 from app.schemas import queries as schema_queries
 from app.state import alerts, control_queries, identity, services
-from pipeline.actor import current_user
-from pipeline.names import game_key
+from pipeline.base.actor import current_user
+from pipeline.base.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store import stream_control
 from pipeline.store.database.engine import open_store

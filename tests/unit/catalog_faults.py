@@ -21,7 +21,7 @@ from grants.server.calls import ServerState
 from grants.server.gate import Gate
 from grants.server.securables import PREFIX
 from grants.server.serving import routes, serve
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 SWITCH = "/turnout/troubles"
 FAILED = {"error_code": "INTERNAL_ERROR", "message": "The catalog failed: an injected fault."}

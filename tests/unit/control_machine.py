@@ -16,11 +16,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from sqlalchemy import text, update
 from sqlalchemy.exc import OperationalError
 
+from pipeline.base.errors import Refused
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import groups, moves, pauses, retirement
 from pipeline.control.operations.executor import advance, cancel, close, resume
 from pipeline.control.proposals import undo
-from pipeline.errors import Refused
 from pipeline.settings import Settings
 from pipeline.store import assignments, stream_control
 from pipeline.store.database.states import OPEN

@@ -22,13 +22,13 @@ from sqlalchemy import event, update
 from sqlalchemy.exc import OperationalError
 
 from listeners.sample import StreamState
+from pipeline.base.errors import Refused
+from pipeline.base.names import GameKey, stream_app_id
 from pipeline.control.controller import KINDS
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.control.processes.local import reference_of
-from pipeline.errors import Refused
 from pipeline.health.liveness import HEARTBEAT_SECONDS
-from pipeline.names import GameKey, stream_app_id
 from pipeline.settings import Paths, Settings, load
 from pipeline.store import groups as store
 from pipeline.store.database.engine import open_store

@@ -9,11 +9,11 @@ import numpy as np
 from app.fleet.signals import Signals
 from listeners.sample import LATENCY_EDGES_SECONDS, STATUSES
 from listeners.series import Series
+from pipeline.base.names import game_key
 from pipeline.health.judgement import FleetFacts, judge_fleet
 from pipeline.health.liveness import Driver
 from pipeline.health.reported import AssignedGame, ReportedStream
 from pipeline.health.source import SourceReading
-from pipeline.names import game_key
 from pipeline.signals.causes import Action, Cause, Finding
 from pipeline.signals.incidents import Incident
 from pipeline.store.fleet import Fleet, GameRow

@@ -6,6 +6,7 @@ from itertools import count
 
 from sqlalchemy import Engine
 
+from pipeline.base.names import game_key
 from pipeline.contracts.formats.supported import format_of
 from pipeline.contracts.given_ids import NewIds
 from pipeline.contracts.policies import DEFAULTS, Policies
@@ -16,7 +17,6 @@ from pipeline.contracts.registries.recording import record as keep
 from pipeline.contracts.registries.recording import understood
 from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.contracts.schemas import FieldPlacement, Schema
-from pipeline.names import game_key
 from pipeline.store.database.engine import writing
 
 KEY = game_key("chess")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Engine
 
+from pipeline.base.names import game_key
 from pipeline.contracts.registries.answers import (
     Absent,
     Answer,
@@ -15,7 +16,6 @@ from pipeline.contracts.registries.patience import Patience
 from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet, Writer
-from pipeline.names import game_key
 from pipeline.store.schema_needs import (
     OpenNeed,
     RegistryHealth,

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from pipeline.base.names import GameKey
 from pipeline.delta.bronze import BRONZE
 from pipeline.ingest import pending
 from pipeline.ingest.bronze_writer import IngestJob, land
 from pipeline.ingest.onboarding import Onboarding
-from pipeline.names import GameKey
 from pipeline.settings import Onboarding as Limits
 from pipeline.settings import load
 from pipeline.storage.places import located

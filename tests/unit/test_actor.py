@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline.actor import current_user
-from pipeline.errors import Refused
+from pipeline.base.actor import current_user
+from pipeline.base.errors import Refused
 
 
 @pytest.mark.parametrize("variable", ["LOGNAME", "USER", "LNAME", "USERNAME"])

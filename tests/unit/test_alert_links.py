@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from app import server
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.health.alerting import alerts, files
 from pipeline.settings import Dashboard, Settings, load
 

@@ -13,7 +13,7 @@ from app.gate import Person
 from app.state import driver_logs, services
 from app.state.driver_logs import doubt, masked, tail
 from app.state.services import Environment
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.health.liveness import Driver
 from pipeline.registry_settings import RegistrySettings
 from pipeline.settings import Settings, load

@@ -16,7 +16,7 @@ from app.fleet.timeline import Registered
 from app.look import grid, lines, tokens
 from app.look.parts import Figure
 from listeners.sample import STATUSES
-from pipeline.names import game_key
+from pipeline.base.names import game_key
 from pipeline.signals.causes import Finding
 from pipeline.store.database.states import OperationState
 from pipeline.store.operations import Operation

@@ -14,7 +14,7 @@ from app.state.services import Environment
 from listeners.metrics_schema import STREAM_MINUTE
 from listeners.metrics_table import MetricsTables
 from listeners.sample import StreamMinute
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.settings import Metrics, Paths, Settings
 
 NOW = 1_767_600_000.0  # 2026-01-05 08:00, a whole hour

@@ -19,6 +19,7 @@ from bench import bronze_reads, idle, neighbours, outage, policies, sustain
 from bench.load import Arrivals, done_at
 from bench.log import Commit
 from bench.numbers import Spread
+from pipeline.base.names import game_key
 from pipeline.contracts.evolution import evolve
 from pipeline.contracts.formats.protobuf.decoder import Decoder
 from pipeline.contracts.formats.protobuf.messages import canonical
@@ -27,7 +28,6 @@ from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema, SchemaSet
 from pipeline.delta.bronze import BRONZE
 from pipeline.demo.samples.sample import FAMILIES
 from pipeline.demo.simulator import game_names
-from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.storage.places import located
 from pipeline.streams.writing.split import READ, SplitJob, split

@@ -17,9 +17,9 @@ from sqlalchemy import update
 
 from listeners.bridge.counting import LATE_SECONDS
 from listeners.metrics_schema import PROCESS_SAMPLE, STREAM_BATCH
+from pipeline.base.errors import Refused
 from pipeline.bridge.bridge import Bridge
 from pipeline.bridge.serving import _patience, serve
-from pipeline.errors import Refused
 from pipeline.health.liveness import heartbeat_limit
 from pipeline.settings import Paths, Settings
 from pipeline.store.database import tables

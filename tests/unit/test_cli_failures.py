@@ -16,11 +16,11 @@ import pytest
 from click.testing import CliRunner
 
 from grants.applying.requests import request as find_request
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.cli.lazy import LazyCommand
 from pipeline.cli.main import cli, main
-from pipeline.errors import Refused
 from pipeline.ingest import pending
-from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.storage import cloud
 from pipeline.store.database.engine import open_store

@@ -9,12 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 from docs.generate import commands
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.cli.main import cli
 from pipeline.contracts.given_ids import GivenIds
 from pipeline.contracts.kept_registrations import Kept
 from pipeline.contracts.schemas import PLAIN
-from pipeline.errors import Refused
-from pipeline.names import game_key
 from pipeline.settings import Paths, load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store, writing

@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import Engine
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.cli.main import cli
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.errors import Refused
-from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pipeline.actor import current_user
+from pipeline.base.actor import current_user
+from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
-from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState

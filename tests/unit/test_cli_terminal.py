@@ -16,9 +16,10 @@ from click.testing import CliRunner
 from grants.applying import requests
 from grants.observing import snapshot
 from grants.planning.entitlements import AccessIntent
+from pipeline.base.names import game_key
+from pipeline.base.terminal import PlainFormatter, say_json
 from pipeline.cli.main import cli, main
 from pipeline.ingest import name_sketch
-from pipeline.names import game_key
 from pipeline.settings import Paths, Settings, load
 from pipeline.store import onboarding, sources, stream_control
 from pipeline.store.database.engine import open_store
@@ -27,7 +28,6 @@ from pipeline.store.games import Game
 from pipeline.store.onboarding import OnboardingCandidate, RefusedName
 from pipeline.store.operations import Intent, begin_step, change, end_step, list_operations, submit
 from pipeline.store.processes import drivers, runs
-from pipeline.terminal import PlainFormatter, say_json
 from tests.browser.seed import Seeded, seed
 from tests.tables.repair_world import Event, broken, make_world
 from tests.unit.grants_world import catalog_snapshot

@@ -11,6 +11,7 @@ from deltalake import write_deltalake
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pipeline.base.errors import Refused
 from pipeline.contracts.columns import merge
 from pipeline.contracts.decoded import MAX_DETAIL, MAX_PAYLOAD_BYTES
 from pipeline.contracts.formats.protobuf.decoder import Decoder
@@ -20,7 +21,6 @@ from pipeline.contracts.formats.supported import decoder
 from pipeline.contracts.placing import pad
 from pipeline.contracts.schemas import PLAIN, Schema
 from pipeline.contracts.shape import table_schema
-from pipeline.errors import Refused
 from tests.unit.definition_world import Fields
 from tests.unit.event_world import (
     CORRUPT,

@@ -15,12 +15,12 @@ from google.protobuf.descriptor_pb2 import (
     SymbolVisibility,
 )
 
+from pipeline.base.errors import Refused
 from pipeline.contracts.evolution import evolve
 from pipeline.contracts.formats.protobuf.messages import canonical
 from pipeline.contracts.formats.supported import columns, decoder, format_of, message
 from pipeline.contracts.policies import DEFAULTS
 from pipeline.contracts.schemas import PLAIN, Schema
-from pipeline.errors import Refused
 from tests.unit.definition_world import Fields, bundle, define
 from tests.unit.event_world import payloads
 

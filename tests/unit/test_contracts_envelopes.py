@@ -17,6 +17,7 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pipeline.base.errors import Refused
 from pipeline.contracts.envelopes.envelope import COLUMNS, Opened, Records
 from pipeline.contracts.envelopes.opening import ENVELOPES, open_records, payloads_of
 from pipeline.contracts.envelopes.wrapper import open_wrappers
@@ -24,7 +25,6 @@ from pipeline.contracts.formats.protobuf.messages import describe
 from pipeline.contracts.formats.supported import format_of
 from pipeline.contracts.profile import WRAPPER, SourceProfile, dumps, loads
 from pipeline.delta.quarantine import REASONS
-from pipeline.errors import Refused
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -7,13 +7,13 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from google.protobuf import descriptor_pb2, timestamp_pb2
 
+from pipeline.base.errors import Refused
 from pipeline.contracts.envelopes.declared import profile_of, registry_key
 from pipeline.contracts.envelopes.envelope import COLUMNS
 from pipeline.contracts.envelopes.framing import FRAMINGS
 from pipeline.contracts.envelopes.opening import ENVELOPES
 from pipeline.contracts.profile import SourceProfile
 from pipeline.contracts.registries.supported import resolvers
-from pipeline.errors import Refused
 from pipeline.registry_settings import RegistrySettings, split_key
 from pipeline.settings import Settings, load
 from pipeline.source_settings import ENVELOPE_FIELDS, Source, source_problems

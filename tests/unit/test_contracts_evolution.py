@@ -3,6 +3,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from pipeline.base.errors import Refused
 from pipeline.contracts.evolution import evolve
 from pipeline.contracts.formats.protobuf.defects import defects
 from pipeline.contracts.formats.protobuf.messages import submitted
@@ -11,7 +12,6 @@ from pipeline.contracts.plans import Step
 from pipeline.contracts.policies import CHOICES, DEFAULTS, Policies, parse_policies
 from pipeline.contracts.schemas import PLAIN, FieldPlacement
 from pipeline.contracts.shape import table_schema
-from pipeline.errors import Refused
 from tests.unit.definition_world import Fields, bundle, define, message
 from tests.unit.history_world import BASE, ENUMS, Edits, changed, choose, grown, reported, schema
 

@@ -5,6 +5,7 @@ import pytest
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message_factory import GetMessageClass
 
+from pipeline.base.errors import Refused
 from pipeline.contracts.evolution import evolve
 from pipeline.contracts.formats.protobuf.format import ProtobufFormat
 from pipeline.contracts.formats.supported import message
@@ -12,7 +13,6 @@ from pipeline.contracts.model import remarks
 from pipeline.contracts.policies import DEFAULTS
 from pipeline.contracts.registries.protobuf_sources import descriptor_set
 from pipeline.contracts.schemas import PLAIN, Schema
-from pipeline.errors import Refused
 from tests.unit.protobuf_world import pool_of
 
 FORMAT = ProtobufFormat()

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from google.protobuf import message_factory
 
+from pipeline.base.errors import Refused
 from pipeline.contracts.columns import members
 from pipeline.contracts.decoded import MAX_DETAIL, MAX_EXCERPT_VALUE, MAX_PAYLOAD_BYTES, Decoded
 from pipeline.contracts.evolution import evolve
@@ -23,7 +24,6 @@ from pipeline.contracts.placing import placed
 from pipeline.contracts.policies import DEFAULTS
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
 from pipeline.contracts.shape import placed_columns
-from pipeline.errors import Refused
 from tests.unit.definition_world import Fields, bundle, define
 
 

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.base.errors import Refused
 from pipeline.contracts.evolution import evolve
 from pipeline.contracts.layout import Registered
 from pipeline.contracts.policies import CHOICES, DEFAULTS, Policies
 from pipeline.contracts.schemas import PLAIN
 from pipeline.contracts.shape import table_schema
-from pipeline.errors import Refused
 from tests.unit.definition_world import Fields
 from tests.unit.history_world import BASE, changed, choose, grown, reported, schema
 

@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from sqlalchemy import Engine
 
+from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
 from pipeline.contracts.formats.avro.columns import suffix
 from pipeline.contracts.formats.supported import FORMATS, format_of
 from pipeline.contracts.registries.answers import Found
-from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from tests.unit.definition_world import Fields, bundle, define

@@ -12,6 +12,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.json_format import ParseDict
 
+from pipeline.base.errors import Refused, Transient
 from pipeline.contracts.envelopes.index_paths import index_path
 from pipeline.contracts.formats.supported import decoder, format_of
 from pipeline.contracts.registries import protobuf_sources
@@ -19,7 +20,6 @@ from pipeline.contracts.registries.answers import Found
 from pipeline.contracts.registries.kinds import found
 from pipeline.contracts.registries.protobuf_sources import message_paths
 from pipeline.contracts.schemas import Schema
-from pipeline.errors import Refused, Transient
 from tests.unit.event_world import payloads
 from tests.unit.protobuf_world import class_of
 

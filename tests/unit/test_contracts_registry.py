@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, event, func, select
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import GameKey, game_key
 from pipeline.contracts.plans import render_plan
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.registry import LocalRegistry, Registered, Registration, SchemaSet
 from pipeline.contracts.schemas import PLAIN, FieldPlacement
-from pipeline.errors import Refused
-from pipeline.names import GameKey, game_key
 from pipeline.settings import Paths, Settings
 from pipeline.storage.places import located
 from pipeline.store.database.engine import open_store

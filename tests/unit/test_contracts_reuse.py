@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.base.errors import Refused
 from pipeline.contracts.ages import UNKNOWN, Ages
 from pipeline.contracts.evolution import evolve
 from pipeline.contracts.formats.supported import decoder
@@ -16,7 +17,6 @@ from pipeline.contracts.plans import Step
 from pipeline.contracts.policies import CHOICES, DEFAULTS, Policies
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
 from pipeline.contracts.shape import table_schema
-from pipeline.errors import Refused
 from tests.unit.avro_definitions import avro
 from tests.unit.event_world import message_class, payloads
 from tests.unit.history_world import choose, grown, reported, schema

@@ -8,7 +8,7 @@ from deltalake import DeltaTable, Field
 from deltalake.exceptions import CommitFailedError
 from deltalake.schema import PrimitiveType
 
-from pipeline import failpoints
+from pipeline.base import failpoints
 from pipeline.delta.data_files import write_file
 from pipeline.delta.table import CursorTable
 from pipeline.storage.places import located

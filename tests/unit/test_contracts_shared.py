@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Engine, func, select
 
+from pipeline.base.errors import Refused
 from pipeline.contracts.formats.protobuf.decoder import Decoder
 from pipeline.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.contracts.formats.supported import prepare
 from pipeline.contracts.parts import split
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import Schema
-from pipeline.errors import Refused
 from pipeline.store.database.tables import definition_parts
 from tests.unit.definition_world import Fields, bundle, define
 

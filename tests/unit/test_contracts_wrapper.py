@@ -7,9 +7,9 @@ from google.protobuf.message import DecodeError
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pipeline.base.names import is_game_name
 from pipeline.contracts.envelopes.envelope import COLUMNS
 from pipeline.contracts.envelopes.wrapper import open_wrappers
-from pipeline.names import is_game_name
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 

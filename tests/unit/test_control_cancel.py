@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import Refused
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import cancel, close, require_undoable, tick
-from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.base.errors import Refused
 from pipeline.control.capabilities import Capability, read_facts, repairs
 from pipeline.control.operations.facts import GameFacts
-from pipeline.errors import Refused
 from pipeline.store.assignments import retire
 from pipeline.store.database.states import OperationState
 from pipeline.store.games import register_group

@@ -8,11 +8,11 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import Engine, update
 
+from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS, run
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import cancel, close, tick
-from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import open_store

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, select, update
 
+from pipeline.base.errors import Refused
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.control.operations.moves import drain
 from pipeline.control.proposals import undo
-from pipeline.errors import Refused
 from pipeline.placement.capacity import GroupLoad, Load, Loads, tallied
 from pipeline.settings import Paths, Settings
 from pipeline.store.assignments import read_assignments, read_group_liveness

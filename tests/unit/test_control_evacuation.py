@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 from sqlalchemy import Engine, update
 
+from pipeline.base.errors import Refused
 from pipeline.control.controller import KINDS, run
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
@@ -19,7 +20,6 @@ from pipeline.control.proposals import undo
 from pipeline.control.roles import CONTROLLER
 from pipeline.control.supervision import evacuation
 from pipeline.control.supervision.evacuation import Dead, EvacuationPlan, Evacuator, Facts, dead, plan
-from pipeline.errors import Refused
 from pipeline.health.condition import GroupCondition, judge_groups
 from pipeline.health.liveness import Liveness
 from pipeline.placement.capacity import GroupLoad, Load, Loads, Priority, tallied

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import Engine
 
 from app.state import previews, services
+from pipeline.base.errors import Refused
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
-from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from pipeline.actor import current_user
+from pipeline.base.actor import current_user
+from pipeline.base.errors import Refused
 from pipeline.control import group_changes, group_proposals
 from pipeline.control.group_changes import apply_options, effects, render_changes
-from pipeline.errors import Refused
 from pipeline.placement.capacity import GroupLoad
 from pipeline.settings import load
 from pipeline.store.groups import Group, create, read_groups

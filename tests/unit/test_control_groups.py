@@ -8,6 +8,8 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import Engine, update
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import Backend
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import groups as steering
@@ -15,8 +17,6 @@ from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.control.processes.local import reference_of
 from pipeline.control.proposals import undo
-from pipeline.errors import Refused
-from pipeline.names import Backend
 from pipeline.settings import Settings, load
 from pipeline.store import audit
 from pipeline.store.database.states import OperationState

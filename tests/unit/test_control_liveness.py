@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, insert, update
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.control.operations import moves
-from pipeline.errors import Refused
-from pipeline.names import game_key
 from pipeline.placement.planner import place
 from pipeline.settings import Paths, Settings
 from pipeline.store.assignments import read_assignments, read_group_liveness

@@ -10,13 +10,13 @@ import pytest
 from sqlalchemy import update
 
 from listeners.sample import Lane
+from pipeline.base.errors import Refused
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import executor as engine_module
 from pipeline.control.operations import moves, pauses
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import close, require_undoable, resume, tick
 from pipeline.control.proposals import undo
-from pipeline.errors import Refused
 from pipeline.health.condition import GroupCondition
 from pipeline.health.liveness import Liveness
 from pipeline.placement.capacity import GroupLoad, Load, tallied

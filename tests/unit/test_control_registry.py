@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline import extensions
+from pipeline.base import extensions
+from pipeline.base.errors import Refused
 from pipeline.control.operations import registry
 from pipeline.control.roles import Role
-from pipeline.errors import Refused
 from pipeline.store.database.states import OperationKind
 from tests.processes.heavy_modules import HEAVY
 

@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import Engine, update
 
+from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
-from pipeline.errors import Refused
 from pipeline.settings import Paths, Settings, load
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments, read_group_liveness

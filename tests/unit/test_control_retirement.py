@@ -8,12 +8,12 @@ import pytest
 from sqlalchemy import Connection, Engine
 
 from listeners.sample import Lane
+from pipeline.base.errors import Refused
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves, pauses, retirement
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.control.proposals import undo
-from pipeline.errors import Refused
 from pipeline.health.judgement import TROUBLE
 from pipeline.settings import Paths, Settings
 from pipeline.store.assignments import AssignmentConflict, read_assignments, reassign, restore, retire

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, update
 
+from pipeline.base.errors import Refused
 from pipeline.control import roles
 from pipeline.control.acts import DirectAct
 from pipeline.control.controller import KINDS
@@ -14,7 +15,6 @@ from pipeline.control.operations import pauses
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.control.roles import CONTROLLER, Role, current, require, same_person
-from pipeline.errors import Refused
 from pipeline.settings import Roles, load
 from pipeline.store import members
 from pipeline.store.assignments import read_assignments

@@ -8,11 +8,11 @@ from unittest.mock import patch
 import pytest
 from sqlalchemy import Engine, text, update
 
+from pipeline.base.errors import Refused
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves, retirement
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import close, tick
-from pipeline.errors import Refused
 from pipeline.health.condition import GroupCondition
 from pipeline.health.liveness import Liveness
 from pipeline.settings import Paths, Settings

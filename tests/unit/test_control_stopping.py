@@ -14,13 +14,13 @@ from click.testing import CliRunner, Result
 from sqlalchemy import text, update
 from sqlalchemy.exc import SQLAlchemyError
 
+from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
 from pipeline.control import stopping
 from pipeline.control.controller import run
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.processes.local import reference_of
 from pipeline.control.processes.present import STOP, folder, goes_on, noted_without_leases
-from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store.audit import entries
 from pipeline.store.database.engine import open_store

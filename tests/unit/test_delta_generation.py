@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.base.names import GameKey, stream_app_id
 from pipeline.delta.generation import newest
-from pipeline.names import GameKey, stream_app_id
 
 GO = GameKey("go")
 

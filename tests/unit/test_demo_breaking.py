@@ -15,7 +15,9 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import Engine
 
-from pipeline.actor import current_user
+from pipeline.base.actor import current_user
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.contracts.formats.supported import FORMATS
 from pipeline.contracts.policies import Policies
 from pipeline.contracts.registry import LocalRegistry, Registration
@@ -26,8 +28,6 @@ from pipeline.demo.breaking.faults import FAULTS
 from pipeline.demo.demo import not_own
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import Event, family
-from pipeline.errors import Refused
-from pipeline.names import game_key
 from pipeline.settings import Paths, load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store

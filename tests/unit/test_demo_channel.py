@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from pipeline.base.errors import Refused, Transient
 from pipeline.cli.main import cli
 from pipeline.demo.breaking import channel
 from pipeline.demo.breaking.channel import Active, offered
 from pipeline.demo.breaking.faults import FAULTS
-from pipeline.errors import Refused, Transient
 from pipeline.settings import Paths, load
 from pipeline.store.database.engine import open_store
 

@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from grants.applying.requests import RequestConflict
+from pipeline.base.errors import Conflict, Refused, first_line
 from pipeline.control.registering.requests import SchemaRequestConflict
 from pipeline.delta.rewrite import RewriteConflict
 from pipeline.delta.table import TableConflict
-from pipeline.errors import Conflict, Refused, first_line
 from pipeline.repair.rebuild import GenerationConflict
 from pipeline.store.assignments import AssignmentConflict
 from pipeline.store.operations import OperationConflict
@@ -33,7 +33,7 @@ def trees() -> Iterator[tuple[Path, ast.AST]]:
 
 
 def test_every_conflict_is_of_the_family() -> None:
-    """Every class that is named a conflict derives from `pipeline.errors.Conflict`."""
+    """Every class that is named a conflict derives from `pipeline.base.errors.Conflict`."""
     nodes = (node for _, tree in trees() for node in ast.walk(tree))
     named = {node.name for node in nodes if isinstance(node, ast.ClassDef) and node.name.endswith("Conflict")}
     assert named == {"Conflict", *(each.__name__ for each in FAMILY)}

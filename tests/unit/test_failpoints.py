@@ -11,12 +11,12 @@ from typing import Final
 
 import pytest
 
-from pipeline import failpoints
-from pipeline.failpoints import EFFECTS, POINTS, Injected, effect, hit
+from pipeline.base import failpoints
+from pipeline.base.failpoints import EFFECTS, POINTS, Injected, effect, hit
 
-PIPELINE: Final = Path(failpoints.__file__).parent
+PIPELINE: Final = Path(failpoints.__file__).parents[1]
 DATA_PATH: Final = (
-    "durable_file.py",
+    "base/durable_file.py",
     "pins.py",
     "query_log.py",
     "contracts/registry.py",
@@ -53,7 +53,7 @@ IN_MEMORY: Final = {"_failed", "_files", "_held", "_noted"}
 WITHOUT_POINTS: Final = {
     "streams/active_games.py": "nothing depends on what it leaves: a file that is torn or gone tells nothing",
     "delta/parquet.py": "its callers have the points, or it writes into memory",
-    "durable_file.py:make_folder": "its callers have the point",
+    "base/durable_file.py:make_folder": "its callers have the point",
     "streams/writing/split.py:_ipc": "writes into memory",
     "maintenance/run.py:alone": "a lock that saves work and guards nothing",
     "store/database/engine.py:open_store": "makes the folder of an environment before anything is in it",
@@ -146,7 +146,7 @@ def test_every_effect_on_the_data_path_has_a_point_before_and_one_after() -> Non
         for place, line in bare
         if place not in WITHOUT_POINTS and place.partition(":")[0] not in WITHOUT_POINTS
     ]
-    assert unexcused == [], "put each of them into a `with effect(...)` of pipeline/failpoints.py"
+    assert unexcused == [], "put each of them into a `with effect(...)` of pipeline/base/failpoints.py"
 
 
 def test_the_names_of_effects_are_those_that_happen() -> None:
@@ -211,14 +211,14 @@ def test_a_process_that_stands_still_at_a_point_blocks_no_other(
     monkeypatch.setenv(failpoints.ENVIRON, str(tmp_path))
     with (tmp_path / "after_store_commit.hits").open("a") as kept:
         fcntl.flock(kept, fcntl.LOCK_EX)
-        code = "from pipeline.failpoints import hit; hit('after_store_commit')"
+        code = "from pipeline.base.failpoints import hit; hit('after_store_commit')"
         subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
 
 
 def test_each_hit_of_several_processes_has_a_number_of_its_own(tmp_path: Path) -> None:
     """A fault at the n-th hit fires once, however many processes share the folder."""
     code = (
-        "import sys; from pathlib import Path; from pipeline.failpoints import _append\n"
+        "import sys; from pathlib import Path; from pipeline.base.failpoints import _append\n"
         "print(*(_append(Path(sys.argv[1]), 'x') for _ in range(2_000)))"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "hits")]

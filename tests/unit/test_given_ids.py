@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from pipeline import failpoints
+from pipeline.base import failpoints
+from pipeline.base.errors import Refused
+from pipeline.base.failpoints import Injected
 from pipeline.contracts.given_ids import GivenId, GivenIds, IdTaken
 from pipeline.contracts.registry import LocalRegistry, Registration
-from pipeline.errors import Refused
-from pipeline.failpoints import Injected
 from pipeline.settings import Paths, Settings
 from pipeline.store.database.engine import open_store
 from tests.unit.definition_world import bundle, define

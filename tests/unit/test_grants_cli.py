@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 
 from grants.catalog import Change
 from grants.model import Securable
+from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
-from pipeline.errors import Refused
 from pipeline.store import audit
 from pipeline.store.operations import list_operations
 from tests.unit.access_world import ANN, BOB, CHESS, GO, House

@@ -11,7 +11,7 @@ from grants.planning.change_set import simulate
 from grants.planning.drift import Drift, Finding, drift, intent
 from grants.planning.entitlements import NO_GAME, NOTHING, AccessIntent, ManagedAccess, ManagedGrant
 from grants.planning.plan import plan
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from tests.unit.grants_world import CATALOG, SCHEMA, catalog_snapshot, random_catalog, recreated, table_of
 
 NOW = 1_000.0

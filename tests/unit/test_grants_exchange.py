@@ -14,8 +14,8 @@ from grants.formats.expiry import spelled_until
 from grants.formats.policy import KINDS, cells, parse
 from grants.formats.yaml_nodes import MAX_BYTES
 from grants.model import PrincipalKind, Securable, folded
-from pipeline.errors import Refused
-from pipeline.names import game_key
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 
 SCHEMA = Securable(("main", "games"))
 ACCESS = Path(__file__).parents[2] / "docs" / "access.md"

@@ -20,10 +20,10 @@ from grants.model import Directory, GameTable, Securable
 from grants.planning.change_set import ChangeSet
 from grants.planning.drift import intent as intent_about
 from grants.planning.entitlements import NOTHING, AccessIntent
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
-from pipeline.errors import Refused
-from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.store import audit
 from pipeline.store.audit import changes_of

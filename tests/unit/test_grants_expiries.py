@@ -10,10 +10,10 @@ from grants.applying import ledger, proposals
 from grants.applying.expiries import submit_expired
 from grants.catalogs.embedded import Embedded
 from grants.planning.entitlements import AccessIntent
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.control.operations.executor import tick
 from pipeline.control.roles import CONTROLLER
-from pipeline.errors import Refused
-from pipeline.names import game_key
 from pipeline.store.database.tables import entitlements
 from pipeline.store.games import record_seen
 from pipeline.store.operations import list_operations, submit

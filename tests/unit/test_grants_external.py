@@ -16,10 +16,10 @@ from grants.catalogs.opening import open_catalog
 from grants.checks import tables_of_games
 from grants.model import GameTable, Securable
 from grants.observing.external import judged
+from pipeline.base.names import game_key
 from pipeline.cli.doctor import ask_catalog, look_at_logs
 from pipeline.cli.main import cli
 from pipeline.control.operations.definition import ControlContext
-from pipeline.names import game_key
 from pipeline.settings import Paths, Settings, load
 from pipeline.setup.catalog_checks import catalog_checks, managed_refusals, require_writable
 from pipeline.store.database.engine import open_store

@@ -11,7 +11,7 @@ from grants.planning.change_set import ChangeSet
 from grants.planning.entitlements import NOTHING, AccessIntent, Entitlement, ManagedAccess, ManagedGrant
 from grants.planning.guardrails import Case, Person, is_name, refusals, require_allowed
 from grants.planning.plan import AccessPlan, plan
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from tests.unit.grants_world import CATALOG, SCHEMA, catalog_snapshot, table_of
 
 WORLD = catalog_snapshot(

@@ -10,7 +10,7 @@ from grants.catalog import Change
 from grants.model import Securable
 from grants.planning.change_set import ChangeSet
 from grants.planning.entitlements import NOTHING, AccessIntent, Entitlement, ManagedGrant
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.store import operations
 from pipeline.store.database.states import OperationState
 from pipeline.store.operations import Operation, OperationConflict, change, submit

@@ -8,7 +8,7 @@ import pytest
 from grants.model import folded
 from grants.observing.matrix import matrix, ways
 from grants.observing.resolver import Resolver
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from tests.unit.grants_world import CATALOG, SCHEMA, catalog_snapshot, random_catalog, table_of
 
 

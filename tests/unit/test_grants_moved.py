@@ -18,8 +18,8 @@ from grants.model import GameTable, Securable
 from grants.observing import snapshot
 from grants.observing.left_places import beside
 from grants.planning.entitlements import AccessIntent
+from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
-from pipeline.errors import Refused
 from pipeline.settings import load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store

@@ -21,7 +21,7 @@ from grants.planning.entitlements import (
 from grants.planning.plan import AccessPlan, plan
 from grants.planning.undo import undo
 from grants.planning.usage_privileges import take
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from tests.unit.grants_world import CATALOG, SCHEMA, assignments, catalog_snapshot, random_catalog, recreated, table_of
 
 NOW = 1_000.0

@@ -26,10 +26,10 @@ from grants.observing import snapshot
 from grants.planning.drift import CLASSES, Drift, intent
 from grants.planning.entitlements import AccessIntent
 from grants.reconciler import AccessReconciler
+from pipeline.base.errors import Refused
 from pipeline.control.acts import DirectAct
 from pipeline.control.operations.executor import advance, tick
 from pipeline.control.roles import CONTROLLER
-from pipeline.errors import Refused
 from pipeline.settings import Roles
 from pipeline.store import audit
 from pipeline.store.controller_metrics import read_controller_metrics

@@ -9,7 +9,7 @@ from sqlalchemy import Engine, insert
 
 from grants.applying import requests
 from grants.observing import snapshot
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.store import audit
 from pipeline.store.audit import changes_of, kept, requested
 from pipeline.store.database.tables import catalog_snapshots

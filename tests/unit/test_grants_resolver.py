@@ -9,7 +9,7 @@ import pytest
 
 from grants.model import GameTable, Observed
 from grants.observing.resolver import Resolver
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from tests.unit.grants_world import (
     CATALOG,
     SCHEMA,

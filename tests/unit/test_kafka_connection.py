@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.kafka.connection import client_options, translate
 from pipeline.kafka.producer import TopicProducer, ensure_topic
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.lists import first_lines, join_limited
+from pipeline.base.texts import first_lines, join_limited
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.names import game_key, is_game_name, is_group_name
+from pipeline.base.names import game_key, is_game_name, is_group_name
 
 _NAMES = st.text(min_size=1, max_size=60)
 

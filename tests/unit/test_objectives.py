@@ -9,12 +9,12 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key, key_pattern
 from pipeline.cli.main import cli
-from pipeline.errors import Refused
 from pipeline.health.alerting import burn, files
 from pipeline.health.alerting.alertmanager import alertmanager_config
 from pipeline.health.alerting.objectives import Objective, default, parse, read
-from pipeline.names import game_key, key_pattern
 from pipeline.settings import Paths, Settings, load
 
 GOOD = """\

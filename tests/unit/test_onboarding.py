@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, insert
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.cli.main import cli
-from pipeline.errors import Refused
 from pipeline.ingest import pending
 from pipeline.ingest.name_sketch import sketched
 from pipeline.ingest.onboarding import Onboarding, OnboardingRules, confusable_form, onboarding_candidate
-from pipeline.names import game_key
 from pipeline.settings import Onboarding as Limits
 from pipeline.settings import load
 from pipeline.store import onboarding as store

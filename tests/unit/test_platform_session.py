@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from listeners import java
 from pipeline import session
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.ingest.sources import landing, landing_source
 from pipeline.ingest.sources.kind import Begin
 from pipeline.ingest.sources.landing import Landing

@@ -11,9 +11,9 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 
+from pipeline.base.errors import Refused
 from pipeline.demo.samples.sample import FAMILIES, VERSIONS
 from pipeline.demo.samples.supported import payload_schema
-from pipeline.errors import Refused
 from protos import generate
 from protos.turnout.v1 import wrapper_pb2
 

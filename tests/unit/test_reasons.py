@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.reasons import innermost
+from pipeline.base.reasons import innermost
 
 # As Spark 4.2 and Delta wrote them, with fewer frames of the JVM, and paths and ids made up.
 FAILURES = json.loads((Path(__file__).parent / "data" / "failures.json").read_text("utf-8"))
@@ -25,7 +25,7 @@ def test_a_reason_names_the_innermost_cause(text: str, reason: str) -> None:
         ("\n \n", "no reason given"),
         ("the table is not readable", "the table is not readable"),
         ("Traceback (most recent call last):", "Traceback (most recent call last):"),
-        ("pipeline.errors.Refused: This is another bronze.", "This is another bronze."),
+        ("pipeline.base.errors.Refused: This is another bronze.", "This is another bronze."),
         ("x\nCaused by: java.io.EOFException", "x"),
         ("[STREAM_FAILED] the first\n\tat a.b\nCaused by: a.B: the second\n\tat c", "a.B: the second"),
         (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.ingest.sources.supported import configured_source
 from pipeline.registry_settings import generation_of
 from pipeline.setting_values import may_be_secret, quoted

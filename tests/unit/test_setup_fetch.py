@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.setup import fetch as fetching
 from pipeline.setup.jars import LockedJar, locked_jars
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.setup import jars
 from pipeline.setup.fetch import IVY_FILE
 

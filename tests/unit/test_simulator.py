@@ -13,6 +13,8 @@ from google.protobuf.message import DecodeError, Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import MALFORMED, game_key, is_game_name
 from pipeline.demo.samples.sample import FAMILIES, VERSIONS
 from pipeline.demo.simulator import (
     BAD_KINDS,
@@ -23,8 +25,6 @@ from pipeline.demo.simulator import (
     family,
     game_names,
 )
-from pipeline.errors import Refused
-from pipeline.names import MALFORMED, game_key, is_game_name
 from protos.samples.puzzle import v3_pb2 as puzzle_v3
 from protos.samples.racing import v3_pb2 as racing_v3
 from protos.samples.shooter import v3_pb2 as shooter_v3

@@ -12,6 +12,7 @@ import fastavro
 import pytest
 from click.testing import CliRunner
 
+from pipeline.base.errors import Refused, Transient
 from pipeline.cli.main import cli
 from pipeline.cli.simulation import simulate as simulate_command
 from pipeline.demo import demo
@@ -22,7 +23,6 @@ from pipeline.demo.samples.protobuf import message_class
 from pipeline.demo.samples.sample import FAMILIES, VERSIONS
 from pipeline.demo.samples.supported import SAMPLES, payload_schema, sample
 from pipeline.demo.simulator import BAD_KINDS, GOOD, Event, SimulationPlan, Simulator, family, game_writings
-from pipeline.errors import Refused, Transient
 from pipeline.settings import Paths
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 

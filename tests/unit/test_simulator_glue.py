@@ -10,11 +10,11 @@ import pytest
 from aws_schema_registry.codec import decode
 from moto.server import ThreadedMotoServer
 
+from pipeline.base.errors import Refused, Transient
 from pipeline.demo.framings.glue import REGISTRY, GlueFraming
 from pipeline.demo.framings.supported import RegistryAddress, foreign_framing
 from pipeline.demo.samples.protobuf import message_class
 from pipeline.demo.simulator import GOOD, SimulationPlan, Simulator, family, game_writings
-from pipeline.errors import Refused, Transient
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 

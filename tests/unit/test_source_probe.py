@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.base.errors import Refused
 from pipeline.cli.ingest import adopt_source, run_ingest
 from pipeline.cli.simulation import simulate
 from pipeline.cli.source import probe_source
-from pipeline.errors import Refused
 from pipeline.ingest.source_probe import describe, judge, toml_of
 from pipeline.ingest.sources.kind import SampledRecord
 from pipeline.ingest.sources.supported import SOURCES, open_source

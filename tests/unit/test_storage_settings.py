@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.settings import Paths, Settings, load
 from pipeline.setup import doctor
 from pipeline.storage import cloud, mounts

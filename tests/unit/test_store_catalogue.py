@@ -6,6 +6,8 @@ import time
 import pytest
 from sqlalchemy import Engine, event
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.contracts.catalogue.condition import read_catalogue, read_writers
 from pipeline.contracts.catalogue.definitions import read_definitions
 from pipeline.contracts.catalogue.differences import changes, summary, table_steps, text_diff
@@ -17,8 +19,6 @@ from pipeline.contracts.registries.notes import Need
 from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.contracts.schemas import Schema
-from pipeline.errors import Refused
-from pipeline.names import game_key
 from pipeline.registry_settings import RegistrySettings
 from pipeline.store.database.engine import writing
 from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, write_state

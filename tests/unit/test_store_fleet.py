@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from sqlalchemy import Engine, create_engine, delete, insert, select, text, update
 
 from listeners.sample import STATUSES, Lane, StreamState
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.cli.main import cli
-from pipeline.errors import Refused
 from pipeline.health.judgement import StreamVerdict
 from pipeline.health.source import NamedBacklog
-from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database import tables

@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import Engine, update
 
 from listeners.sample import Lane, StreamState
-from pipeline.errors import Refused
-from pipeline.names import GameKey
+from pipeline.base.errors import Refused
+from pipeline.base.names import GameKey
 from pipeline.placement.capacity import Load
 from pipeline.settings import load
 from pipeline.store import games, onboarding

@@ -13,12 +13,12 @@ from sqlalchemy import Engine, create_engine, func, select, update
 from sqlalchemy.exc import OperationalError
 
 from listeners.sample import GameResult, Lane
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.control.incident_keeper import IncidentKeeper
-from pipeline.errors import Refused
 from pipeline.health.status import StreamFacts
 from pipeline.health.watch import Reading, Watch
-from pipeline.names import game_key
 from pipeline.settings import Paths, Settings
 from pipeline.signals.causes import Action, Cause
 from pipeline.signals.incidents import Incident

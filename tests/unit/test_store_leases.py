@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from sqlalchemy import Engine, Row, StaticPool, create_engine, delete, func, select, text, update
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.settings import Store, load
 from pipeline.store.database.states import ProcessKind
 from pipeline.store.database.tables import drivers, leases

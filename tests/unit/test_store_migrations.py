@@ -16,7 +16,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, inspect, select, text
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.settings import load
 from pipeline.store.database import migrate
 from pipeline.store.database.checked_table import metadata

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Engine
 
+from pipeline.base.errors import Refused
 from pipeline.control.operations.executor import close, resume
-from pipeline.errors import Refused
 from pipeline.store import audit
 from pipeline.store.database.states import OperationState
 from pipeline.store.operations import (

@@ -9,14 +9,14 @@ import pytest
 from sqlalchemy import Engine, select
 
 from pipeline.access_settings import Access
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.registry import Registered, Registration
 from pipeline.control import gate
 from pipeline.control.registering import proposals, requests, trust
 from pipeline.control.registering.proposals import describe, propose, reject, review
 from pipeline.control.registering.requests import SchemaRequest, SchemaRequestConflict, list_requests
-from pipeline.errors import Refused
-from pipeline.names import game_key
 from pipeline.settings import Roles, Schemas, Settings
 from pipeline.storage.location import Location
 from pipeline.storage.places import located

@@ -9,6 +9,8 @@ import pytest
 from sqlalchemy import Engine, delete, event, select
 from sqlalchemy.exc import OperationalError
 
+from pipeline.base.failpoints import Injected
+from pipeline.base.names import game_key
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.registries import resolution as resolution_module
 from pipeline.contracts.registries.answers import (
@@ -26,8 +28,6 @@ from pipeline.contracts.registries.recording import give_up
 from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import Writer
-from pipeline.failpoints import Injected
-from pipeline.names import game_key
 from pipeline.settings import load
 from pipeline.storage.places import located
 from pipeline.store.database.engine import open_store, writing

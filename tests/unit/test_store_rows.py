@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
 
-from pipeline.errors import Refused
-from pipeline.names import game_key
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen, register_group

@@ -13,10 +13,10 @@ from app.fleet import headline, incidents
 from app.fleet.signals import Signals
 from listeners import families
 from listeners.totals import ControllerMetrics
+from pipeline.base.names import game_key
 from pipeline.cli import incidents as incidents_command
 from pipeline.cli import status
 from pipeline.control.incident_keeper import IncidentKeeper
-from pipeline.names import game_key
 from pipeline.settings import Settings, load
 from pipeline.signals.away import with_computed
 from pipeline.signals.causes import Cause

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
+from pipeline.base.names import game_key
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.names import game_key
 from pipeline.pins import SetPin
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store

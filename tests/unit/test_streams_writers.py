@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.settings import Demux, Paths, load
 from pipeline.storage.places import located
 from pipeline.streams.writing.writers import DirectWriter, writer_for

@@ -19,10 +19,10 @@ from sqlalchemy.exc import OperationalError
 
 from listeners.metrics_schema import INGEST_MINUTE
 from pipeline import wiring
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
+from pipeline.base.reasons import missing_commit
 from pipeline.health.judgement import PROBLEM_KINDS
 from pipeline.ingest.query import Landed
-from pipeline.reasons import missing_commit
 from pipeline.session import waits_for_cores
 from pipeline.settings import Paths, load
 from pipeline.storage import cloud

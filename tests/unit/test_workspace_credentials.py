@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from databricks.sdk.errors import platform
 
-from pipeline.errors import Refused, Transient
+from pipeline.base.errors import Refused, Transient
 from pipeline.workspace.client import Workspace
 from pipeline.workspace.credentials import DatabaseCredentials
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pipeline import failpoints
+from pipeline.base import failpoints
 from pipeline.workspace.client import Workspace
 
 

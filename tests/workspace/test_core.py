@@ -14,7 +14,7 @@ from databricks.sdk import WorkspaceClient
 from databricks.sdk.errors import InternalError, NotFound, PermissionDenied, Unauthenticated
 from databricks.sdk.errors.base import DatabricksError
 
-from pipeline.errors import Refused, Unclear
+from pipeline.base.errors import Refused, Unclear
 from pipeline.workspace.client import open_workspace
 from tests.workspace.core_world import bearer, is_alive
 from tests.workspace.fixtures import client, until

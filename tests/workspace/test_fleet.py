@@ -16,8 +16,8 @@ from databricks.sdk import WorkspaceClient
 from databricks.sdk.service.apps import AppDeployment
 from sqlalchemy import text
 
-from pipeline import failpoints
-from pipeline.errors import Refused, Transient
+from pipeline.base import failpoints
+from pipeline.base.errors import Refused, Transient
 from pipeline.fleet import limits
 from pipeline.fleet.kinds.store_roles import StoreRoles
 from pipeline.settings import load

@@ -11,8 +11,8 @@ from databricks.sdk import WorkspaceClient
 from databricks.sdk.service import apps, catalog, dashboards, iam, jobs, postgres, sql
 from databricks.sdk.service.apps import App, ApplicationState
 
+from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
-from pipeline.errors import Refused
 from pipeline.fleet import opening
 from pipeline.fleet.build import AppSource, Wheel
 from pipeline.fleet.kinds.apps import Apps

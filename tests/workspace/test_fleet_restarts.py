@@ -11,7 +11,7 @@ from databricks.sdk import WorkspaceClient
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.fleet import journal
 from pipeline.fleet.journal import Journal
 from pipeline.fleet.kinds.jobs import active_runs

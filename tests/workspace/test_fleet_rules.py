@@ -9,8 +9,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from pipeline.base.errors import Refused
 from pipeline.cli.fleet import parse
-from pipeline.errors import Refused
 from pipeline.fleet.bundle import Bundle, Resource
 from pipeline.fleet.desired import Built, desired
 from pipeline.fleet.monitoring import texts

@@ -11,8 +11,8 @@ from databricks.sdk import WorkspaceClient
 from databricks.sdk.errors import PermissionDenied
 from databricks.sdk.service.workspace import AclPermission
 
+from pipeline.base.errors import Refused
 from pipeline.cli.fleet import parse
-from pipeline.errors import Refused
 from pipeline.fleet import opening
 from pipeline.fleet.build import AppSource, Wheel
 from pipeline.fleet.journal import Journal

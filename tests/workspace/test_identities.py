@@ -4,7 +4,7 @@ import pytest
 
 from grants.catalogs.opening import open_catalog
 from pipeline.access_settings import Access
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.settings import Paths
 from tests.workspace.running import StandIn
 

@@ -19,7 +19,7 @@ import requests
 from databricks.sdk import WorkspaceClient
 from playwright.sync_api import Page, Playwright, expect, sync_playwright
 
-from pipeline.actor import current_user
+from pipeline.base.actor import current_user
 from tests.browser.lists import choose, take
 from tests.browser.served import CHROMIUM, opened
 from tests.postgres import postgres_server

@@ -4,9 +4,9 @@ from collections.abc import Set as AbstractSet
 
 from sqlalchemy import Engine
 
+from pipeline.base.errors import Refused
 from pipeline.contracts.schemas import Schema
 from pipeline.contracts.stored_schemas import read_schemas
-from pipeline.errors import Refused
 
 
 def read_definitions(engine: Engine, ids: AbstractSet[int]) -> dict[int, Schema]:

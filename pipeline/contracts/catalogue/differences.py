@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Final, Literal
 
+from pipeline.base.texts import join_limited
 from pipeline.contracts.ages import UNKNOWN, Ages
 from pipeline.contracts.catalogue.fields import TextLine, as_text
 from pipeline.contracts.catalogue.versions import GameVersions, Version
@@ -14,7 +15,6 @@ from pipeline.contracts.layout import Registered
 from pipeline.contracts.plans import TYPE, Step
 from pipeline.contracts.policies import DEFAULTS
 from pipeline.contracts.schemas import PLAIN, Schema
-from pipeline.lists import join_limited
 
 Mark = Literal[" ", "-", "+"]
 _FEW: Final = 2  # changes that a summary names

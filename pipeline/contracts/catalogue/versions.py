@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlalchemy import Engine, Row, select
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import GameKey, shown
 from pipeline.contracts.policies import DEFAULTS, Policies
 from pipeline.contracts.schemas import PLAIN, FieldPlacement
-from pipeline.errors import Refused
-from pipeline.names import GameKey, shown
 from pipeline.store.database.tables import placements, registrations, schemas
 
 

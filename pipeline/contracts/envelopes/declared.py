@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import shown
 from pipeline.contracts.envelopes.message import problems
 from pipeline.contracts.formats.supported import format_of
 from pipeline.contracts.profile import WRAPPER, SourceProfile
-from pipeline.errors import Refused
-from pipeline.names import shown
 from pipeline.registry_settings import RegistrySettings, generation_of, key_of
 from pipeline.source_settings import INDEXED, Source
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pipeline.base.names import is_game_name
 from pipeline.contracts.decoded import Rows
-from pipeline.names import is_game_name
 
 COLUMNS: Final = pa.schema(
     [

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.base.names import shown
 from pipeline.contracts.decoded import Rows
 from pipeline.contracts.envelopes.envelope import COLUMNS, MALFORMED, TOMBSTONE, Opened, spread
 from pipeline.contracts.envelopes.spans import present
@@ -15,7 +16,6 @@ from pipeline.contracts.envelopes.texts import texts
 from pipeline.contracts.formats.supported import decoder
 from pipeline.contracts.profile import SourceProfile
 from pipeline.contracts.schemas import Schema
-from pipeline.names import shown
 
 _EMPTY: Final = "the envelope is empty"
 _FIRST_MILLISECOND: Final = -62_135_596_800_000  # of the year 1

@@ -9,14 +9,14 @@ from typing import Final
 
 import pyarrow as pa
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import shown
 from pipeline.contracts.event_types import Numbering
 from pipeline.contracts.formats.avro.format import AvroFormat
 from pipeline.contracts.formats.payload_format import PayloadDecoder, PayloadFormat
 from pipeline.contracts.formats.protobuf.format import ProtobufFormat
 from pipeline.contracts.model import Message
 from pipeline.contracts.schemas import Schema
-from pipeline.errors import Refused
-from pipeline.names import shown
 
 FORMATS: Final[Mapping[str, PayloadFormat]] = MappingProxyType({"protobuf": ProtobufFormat(), "avro": AvroFormat()})
 """By name, as `Schema.format` and the setting `format` of a source say it."""

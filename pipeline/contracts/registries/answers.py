@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from pipeline.base.errors import Refused, Transient
 from pipeline.contracts.decoded import one_line
-from pipeline.errors import Refused, Transient
 
 _T = TypeVar("_T")
 _MOST_SUBJECT: Final = 1_000  # characters; names of Glue and Confluent are shorter

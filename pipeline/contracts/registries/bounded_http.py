@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 import httpcore2
 
-from pipeline.errors import Refused, Transient, first_line
-from pipeline.names import shown
+from pipeline.base.errors import Refused, Transient, first_line
+from pipeline.base.names import shown
 
 MAX_BYTES: Final = 10 * 1024 * 1024
 """Most bytes of all answers to one question: a schema with its references."""

@@ -11,6 +11,8 @@ from typing import Any, Final
 from urllib.parse import quote
 from uuid import UUID
 
+from pipeline.base.errors import Refused, Transient
+from pipeline.base.names import shown
 from pipeline.contracts.decoded import one_line
 from pipeline.contracts.registries.answers import Absent, Answer, Found, Version, settled, version_of
 from pipeline.contracts.registries.bounded_http import (
@@ -23,8 +25,6 @@ from pipeline.contracts.registries.bounded_http import (
 )
 from pipeline.contracts.registries.kinds import found
 from pipeline.contracts.registries.protobuf_sources import is_built_in, serialized
-from pipeline.errors import Refused, Transient
-from pipeline.names import shown
 
 MAX_REFERENCES: Final = 256
 MAX_REFERENCE_DEPTH: Final = 32

@@ -14,11 +14,11 @@ from uuid import UUID
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.message import DecodeError
 
+from pipeline.base.errors import Refused, Transient, first_line
+from pipeline.base.names import shown
 from pipeline.contracts.registries.answers import Absent, Answer, Found, settled
 from pipeline.contracts.registries.bounded_http import MAX_BYTES
 from pipeline.contracts.registries.kinds import avro, protobuf
-from pipeline.errors import Refused, Transient, first_line
-from pipeline.names import shown
 
 
 class FolderResolver:

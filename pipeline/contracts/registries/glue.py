@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
+from pipeline.base.errors import Refused, Transient, first_line
+from pipeline.base.names import shown
 from pipeline.contracts.decoded import one_line
 from pipeline.contracts.registries.answers import Absent, Answer, Found, settled, version_of
 from pipeline.contracts.registries.bounded_http import Reply, checked_url, conversation
 from pipeline.contracts.registries.kinds import found
-from pipeline.errors import Refused, Transient, first_line
-from pipeline.names import shown
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_$#.-]{1,255}")  # of Glue's schemas
 

@@ -6,12 +6,12 @@ from typing import Final, Protocol
 
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import shown
 from pipeline.contracts.envelopes.index_paths import path_bytes
 from pipeline.contracts.registries.answers import Found
 from pipeline.contracts.registries.avro_sources import inlined
 from pipeline.contracts.registries.protobuf_sources import descriptor_set, message_paths, only_message
-from pipeline.errors import Refused
-from pipeline.names import shown
 
 
 class _Reader(Protocol):

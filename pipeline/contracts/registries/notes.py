@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from sqlalchemy import Engine
 
-from pipeline.names import GameKey
+from pipeline.base.names import GameKey
 from pipeline.store.schema_needs import OpenNeed, write_needs
 
 _MOST: Final = 10_000  # needs in memory; further ones are reported again by the rows that wait

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.names import GameKey
+from pipeline.base.names import GameKey
 from pipeline.store.schema_needs import OpenNeed
 
 

@@ -21,10 +21,10 @@ from typing import Final
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 
+from pipeline.base.errors import Refused, Transient, first_line
+from pipeline.base.names import shown
 from pipeline.contracts.decoded import one_line
 from pipeline.contracts.registries.equal_names import MARK, as_given, told_apart
-from pipeline.errors import Refused, Transient, first_line
-from pipeline.names import shown
 
 MAX_MESSAGES: Final = 256
 """Most messages of one file that have an index path; those of the outer levels come first."""

@@ -12,6 +12,8 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import GameKey
 from pipeline.contracts.decoded import one_line
 from pipeline.contracts.event_types import event_type
 from pipeline.contracts.formats.supported import fingerprint, format_of
@@ -23,8 +25,6 @@ from pipeline.contracts.registries.answers import Found, Version, by_age, versio
 from pipeline.contracts.schemas import Schema
 from pipeline.contracts.stored_schemas import read_ids, read_schemas, write_schema
 from pipeline.contracts.writer_ids import id_length, shown_writer
-from pipeline.errors import Refused
-from pipeline.names import GameKey
 from pipeline.store.database.engine import writing
 from pipeline.store.schema_needs import (
     OpenNeed,

@@ -15,6 +15,9 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine
 
+from pipeline.base.errors import Transient, first_line
+from pipeline.base.failpoints import hit
+from pipeline.base.names import GameKey
 from pipeline.contracts.decoded import one_line
 from pipeline.contracts.given_ids import GivenIds, NewIds, lacks_schemas, with_ids
 from pipeline.contracts.policies import DEFAULTS, Policies
@@ -30,9 +33,6 @@ from pipeline.contracts.registries.notes import Need, Notes
 from pipeline.contracts.registries.patience import DEFAULT_PATIENCE, Patience, in_turns, left
 from pipeline.contracts.registries.recording import record, settle, understood
 from pipeline.contracts.writer_ids import id_length, shown_writer
-from pipeline.errors import Transient, first_line
-from pipeline.failpoints import hit
-from pipeline.names import GameKey
 from pipeline.registry_settings import split_key
 from pipeline.storage.location import Location
 from pipeline.store.database.engine import STORE_AWAY, writing

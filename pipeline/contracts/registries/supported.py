@@ -10,11 +10,11 @@ from typing import Final, TypeAlias, TypeVar
 
 from sqlalchemy import Engine
 
+from pipeline.base.errors import Refused
 from pipeline.contracts.envelopes.declared import registry_key
 from pipeline.contracts.policies import Policies, parse_policies
 from pipeline.contracts.registries.answers import SchemaResolver
 from pipeline.contracts.registries.resolution import NotSet, Resolution
-from pipeline.errors import Refused
 from pipeline.registry_settings import RegistrySettings, generation_of, split_key
 from pipeline.settings import Settings
 from pipeline.storage.location import Location

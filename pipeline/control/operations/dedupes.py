@@ -10,6 +10,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from pipeline.base.errors import Refused, Transient, first_line
+from pipeline.base.names import GameKey, repair_app_id
+from pipeline.base.texts import join_limited
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.control.operations.definition import (
@@ -28,9 +31,6 @@ from pipeline.delta.errors import DeltaError
 from pipeline.delta.log import infos
 from pipeline.delta.scratch import DatabaseError
 from pipeline.delta.table import CursorTable
-from pipeline.errors import Refused, Transient, first_line
-from pipeline.lists import join_limited
-from pipeline.names import GameKey, repair_app_id
 from pipeline.repair.dedupe import Deduped, dedupe
 from pipeline.repair.refusals import unreadable
 from pipeline.settings import Paths

@@ -13,6 +13,8 @@ from typing import Final, Protocol
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import is_said
 from pipeline.control import roles
 from pipeline.control.operations import registry
 from pipeline.control.operations.definition import (
@@ -24,8 +26,6 @@ from pipeline.control.operations.definition import (
     StepDefinition,
     StepResult,
 )
-from pipeline.errors import Refused
-from pipeline.names import is_said
 from pipeline.store import audit
 from pipeline.store.database.states import OperationState
 from pipeline.store.operations import (

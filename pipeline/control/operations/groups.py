@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from sqlalchemy import Engine
 
+from pipeline.base.errors import Refused
+from pipeline.base.texts import join_limited
 from pipeline.control.operations.definition import (
     ControlContext,
     Offer,
@@ -23,9 +25,7 @@ from pipeline.control.processes.databricks import Databricks
 from pipeline.control.processes.local import Local
 from pipeline.control.processes.signals import STOP_SECONDS
 from pipeline.control.roles import Role
-from pipeline.errors import Refused
 from pipeline.health.liveness import RUNS
-from pipeline.lists import join_limited
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.states import OperationKind
 from pipeline.store.groups import Group, read_groups, set_desired_state

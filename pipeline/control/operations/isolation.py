@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from pipeline.base.texts import join_limited
 from pipeline.control.operations import moves
 from pipeline.control.operations.definition import (
     ControlContext,
@@ -17,7 +18,6 @@ from pipeline.control.operations.definition import (
     StepResult,
 )
 from pipeline.control.roles import CONTROLLER, Role
-from pipeline.lists import join_limited
 from pipeline.store.assignments import GameAssignment
 from pipeline.store.database.states import OperationKind
 from pipeline.store.groups import Group, create, read_groups

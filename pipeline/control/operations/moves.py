@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from pipeline.base.errors import Refused
+from pipeline.base.texts import join_limited
 from pipeline.control.operations.definition import (
     WAIT,
     ControlContext,
@@ -21,10 +23,8 @@ from pipeline.control.operations.definition import (
 )
 from pipeline.control.operations.facts import GroupFacts
 from pipeline.control.roles import Role
-from pipeline.errors import Refused
 from pipeline.health.condition import GroupCondition
 from pipeline.health.lag import seconds_left
-from pipeline.lists import join_limited
 from pipeline.placement.capacity import GroupLoad, Loads
 from pipeline.placement.planner import catch_up_seconds, full, leaving, room_left
 from pipeline.settings import Demux

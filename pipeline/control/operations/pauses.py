@@ -7,6 +7,8 @@ from typing import Any, Final
 from sqlalchemy import Engine
 
 from listeners.sample import Lane
+from pipeline.base.errors import Refused
+from pipeline.base.texts import join_limited
 from pipeline.control.operations.definition import (
     ControlContext,
     Offer,
@@ -19,8 +21,6 @@ from pipeline.control.operations.definition import (
 )
 from pipeline.control.operations.facts import GameFacts
 from pipeline.control.roles import Role
-from pipeline.errors import Refused
-from pipeline.lists import join_limited
 from pipeline.store.assignments import GameAssignment, read_assignments, require_carried
 from pipeline.store.database.states import OperationKind, StreamDesired
 from pipeline.store.operations import Operation, lock_operation

@@ -5,11 +5,11 @@ from functools import cache
 from pkgutil import resolve_name
 from typing import Final
 
-from pipeline import extensions
+from pipeline.base import extensions
+from pipeline.base.errors import Refused
 from pipeline.control.operations.definition import Offer, OperationDefinition
 from pipeline.control.operations.facts import GameFacts, GroupFacts
 from pipeline.control.roles import Role
-from pipeline.errors import Refused
 from pipeline.store.database.states import OperationKind
 
 _ROOM: Final = "pipeline.control.operations"

@@ -14,6 +14,9 @@ import pyarrow as pa
 from sqlalchemy import Engine
 
 from listeners.sample import Lane
+from pipeline.base.errors import Refused, Transient, first_line
+from pipeline.base.names import GameKey, plain, stream_app_id
+from pipeline.base.texts import join_limited
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.control.operations.definition import (
@@ -34,9 +37,6 @@ from pipeline.delta import generation
 from pipeline.delta.errors import DeltaError
 from pipeline.delta.quarantine import REASONS
 from pipeline.delta.table import CursorTable
-from pipeline.errors import Refused, Transient, first_line
-from pipeline.lists import join_limited
-from pipeline.names import GameKey, plain, stream_app_id
 from pipeline.repair import asking, damaged_log, stale_quarantine
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.repair.rebuild import GenerationConflict, rebuild

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from sqlalchemy import Engine
 
+from pipeline.base.errors import Refused
+from pipeline.base.texts import join_limited
 from pipeline.control.operations.definition import (
     ControlContext,
     Level,
@@ -23,8 +25,6 @@ from pipeline.control.operations.definition import (
 from pipeline.control.operations.facts import GameFacts
 from pipeline.control.operations.moves import release
 from pipeline.control.roles import Role
-from pipeline.errors import Refused
-from pipeline.lists import join_limited
 from pipeline.store import assignments as store
 from pipeline.store.assignments import AssignmentConflict, GameAssignment, read_assignments
 from pipeline.store.database.states import OperationKind

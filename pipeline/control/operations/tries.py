@@ -5,8 +5,8 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final
 
+from pipeline.base.errors import Refused
 from pipeline.control.operations.definition import ControlContext, StepResult
-from pipeline.errors import Refused
 from pipeline.store.operations import Operation, begin_step, end_step, steps
 
 _TRIES: Final = 3  # a row that kills its reader must not kill controllers without end

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pipeline import private_files
+from pipeline.base import private_files
 
 _STOP_SECONDS = 20.0
 _POLL_SECONDS = 0.2

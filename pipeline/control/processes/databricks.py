@@ -12,9 +12,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cached_property
 from typing import Any, Final
 
+from pipeline.base.errors import Refused, Transient
 from pipeline.control.processes.backends import Limits, RunState
 from pipeline.control.processes.duties import Duty, described
-from pipeline.errors import Refused, Transient
 from pipeline.store.processes.leases import Process
 from pipeline.workspace.client import Absent, Workspace
 from pipeline.workspace.jobs import JobRun, cancel_run, find_job, read_run, run_now

@@ -9,11 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from pipeline import private_files
+from pipeline.base import private_files
+from pipeline.base.errors import Refused, Transient
 from pipeline.control.processes.backends import Limits, RunState
 from pipeline.control.processes.duties import Duty, described, log_name
 from pipeline.control.processes.signals import STOP_SECONDS
-from pipeline.errors import Refused, Transient
 from pipeline.health.liveness import START_LIMIT_SECONDS
 from pipeline.store.processes.leases import Process
 

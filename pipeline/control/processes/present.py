@@ -13,7 +13,7 @@ from typing import Final
 
 from sqlalchemy import Engine
 
-from pipeline import private_files
+from pipeline.base import private_files
 from pipeline.control.processes.duties import described
 from pipeline.control.processes.local import process_of, reference_of
 from pipeline.settings import Paths, Store

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from sqlalchemy import Engine
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import shown
+from pipeline.base.texts import join_limited
 from pipeline.contracts.registries.recording import give_up as refuse_all
 from pipeline.contracts.writer_ids import shown_writer
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
-from pipeline.errors import Refused
-from pipeline.lists import join_limited
-from pipeline.names import shown
 from pipeline.settings import Settings
 from pipeline.store.audit import Act
 from pipeline.store.schema_needs import read_needs

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, Engine
 
+from pipeline.base.errors import Refused, first_line
+from pipeline.base.names import game_key, shown
+from pipeline.base.texts import join_limited
 from pipeline.contracts.given_ids import GivenIds, NewIds, with_ids
 from pipeline.contracts.kept_registrations import NOTHING, Kept, lost_of, stored_registrations
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
-from pipeline.errors import Refused, first_line
-from pipeline.lists import join_limited
-from pipeline.names import game_key, shown
 from pipeline.settings import Settings
 from pipeline.storage.location import Location
 from pipeline.store.audit import Act

@@ -10,6 +10,9 @@ from typing import Final, TypeAlias
 
 from sqlalchemy import Connection, Engine
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
+from pipeline.base.texts import join_limited
 from pipeline.contracts.plans import RegistrationPlan, Step, render_plan
 from pipeline.contracts.registry import LocalRegistry, Registered, Registration
 from pipeline.control import gate, roles
@@ -17,9 +20,6 @@ from pipeline.control.acts import DirectAct
 from pipeline.control.registering import requests
 from pipeline.control.registering.requests import SchemaRequest
 from pipeline.control.roles import is_self
-from pipeline.errors import Refused
-from pipeline.lists import join_limited
-from pipeline.names import game_key
 from pipeline.settings import Settings
 from pipeline.storage.location import Location
 from pipeline.store.audit import Act

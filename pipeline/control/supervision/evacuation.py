@@ -11,11 +11,11 @@ from typing import Final
 
 from sqlalchemy import Engine
 
+from pipeline.base.errors import Refused
+from pipeline.base.texts import join_limited
 from pipeline.control.operations import moves
 from pipeline.control.roles import CONTROLLER
-from pipeline.errors import Refused
 from pipeline.health.condition import Conditions, GroupCondition
-from pipeline.lists import join_limited
 from pipeline.placement.capacity import Loads
 from pipeline.placement.planner import Placed, leaving, room_left
 from pipeline.settings import PlacementSettings

@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from pipeline.actor import current_user
+from pipeline.base.actor import current_user
+from pipeline.base.errors import Refused, Transient
+from pipeline.base.names import shown
 from pipeline.contracts.policies import Policies
 from pipeline.contracts.registrations import Registered, Registration
 from pipeline.control import gate
@@ -36,8 +38,6 @@ from pipeline.demo.breaking.rows import batches, garbage
 from pipeline.demo.breaking.sessions import find_driver, signal_session
 from pipeline.demo.samples.conflicts import Conflict, conflicts
 from pipeline.demo.simulator import family
-from pipeline.errors import Refused, Transient
-from pipeline.names import shown
 from pipeline.settings import Paths, Settings, load
 from pipeline.store import audit
 from pipeline.store.audit import Act

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from pipeline import private_files
-from pipeline.errors import Refused, Transient
+from pipeline.base import private_files
+from pipeline.base.errors import Refused, Transient
 from pipeline.settings import Paths
 
 _log = logging.getLogger("turnout")

@@ -12,10 +12,10 @@ from typing import Final, Protocol
 
 from sqlalchemy import Engine
 
+from pipeline.base.errors import Refused, Transient, first_line
 from pipeline.demo.breaking import faults
 from pipeline.demo.breaking.sessions import find_driver, limit_files, signal_session
 from pipeline.demo.simulator import Event
-from pipeline.errors import Refused, Transient, first_line
 from pipeline.store.processes.leases import Process
 
 _log = logging.getLogger("turnout")

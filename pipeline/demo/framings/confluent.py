@@ -11,9 +11,9 @@ from confluent_kafka.schema_registry import SchemaRegistryClient, topic_record_s
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from pipeline.base.errors import Refused, Transient
 from pipeline.demo.framings.framing import FRAMED, Framed
 from pipeline.demo.samples.sample import Sample
-from pipeline.errors import Refused, Transient
 
 _TIMEOUT_SECONDS: Final = 10
 _NOBODYS: Final = (2_000_000_000, 2**31 - 1)  # ids that no registry has given so far

@@ -4,9 +4,9 @@ import zlib
 from typing import Any, Final
 from uuid import UUID
 
+from pipeline.base.errors import Refused, Transient
 from pipeline.demo.framings.framing import FRAMED, Framed
 from pipeline.demo.samples.sample import Sample
-from pipeline.errors import Refused, Transient
 
 REGISTRY: Final = "turnout-demo"
 _VERSION: Final = b"\x03"

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from pipeline.base.errors import Refused
 from pipeline.demo.framings.framing import Framing
-from pipeline.errors import Refused
 
 WRAPPER: Final = "wrapper"
 """The framing whose ids are those of schemas registered in turnout itself."""

@@ -12,8 +12,8 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
+from pipeline.base.errors import Refused
 from pipeline.demo.samples.supported import payload_schema
-from pipeline.errors import Refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 FAMILIES: Final = ("puzzle", "shooter", "racing")
 VERSIONS: Final = 6

@@ -5,10 +5,10 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
+from pipeline.base.errors import Refused
 from pipeline.demo.samples.avro import AvroSample
 from pipeline.demo.samples.protobuf import ProtobufSample
 from pipeline.demo.samples.sample import Sample
-from pipeline.errors import Refused
 
 SAMPLES: Final[Mapping[str, Callable[[str, int, int], Sample]]] = MappingProxyType(
     {"protobuf": ProtobufSample, "avro": AvroSample}

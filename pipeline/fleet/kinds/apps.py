@@ -7,7 +7,7 @@ The workspace shows no values of variables: `config` is compared with what the j
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.fleet.bundle import unresolved
 from pipeline.fleet.compare import Change
 from pipeline.fleet.kinds.folders import let_read

@@ -7,7 +7,7 @@ Both hold data. The catalog lower-cases names and takes the `/` from the end of 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.fleet.compare import Change
 from pipeline.fleet.kinds.grants import READABLE, bring_grants, flat, read_grants
 from pipeline.fleet.kinds.kind import Found, Scope, State, carries, changed

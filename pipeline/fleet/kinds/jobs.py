@@ -7,7 +7,7 @@ Facts: databricks-sdk `service/jobs.py`; what the server fills in: databricks/cl
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pipeline.errors import Unclear
+from pipeline.base.errors import Unclear
 from pipeline.fleet.compare import Change
 from pipeline.fleet.kinds.kind import Found, Scope, State
 from pipeline.fleet.kinds.permissions import bring_permissions, read_permissions

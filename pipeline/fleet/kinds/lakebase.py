@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pipeline.errors import Refused, Transient
+from pipeline.base.errors import Refused, Transient
 from pipeline.fleet.compare import Change
 from pipeline.fleet.kinds.kind import Found, Scope, State
 from pipeline.workspace.client import Absent

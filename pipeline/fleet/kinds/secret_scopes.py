@@ -6,7 +6,7 @@ Values are never read here: a list of keys says whose scope it is. People put th
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.fleet.compare import Change
 from pipeline.fleet.kinds.kind import Found, Scope, State, carries, changed
 from pipeline.workspace.client import Absent, AlreadyThere

@@ -13,10 +13,10 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from pipeline.errors import Refused, Transient
+from pipeline.base.errors import Refused, Transient
+from pipeline.base.reasons import innermost
 from pipeline.fleet.compare import Change
 from pipeline.fleet.kinds.kind import Found, Scope, State
-from pipeline.reasons import innermost
 from pipeline.store.database.lakebase import lakebase_engine
 from pipeline.workspace.client import Absent
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from pipeline.errors import Transient
+from pipeline.base.errors import Transient
 
 _FIRST_SECONDS: Final = 0.1
 _LONGEST_SECONDS: Final = 5.0

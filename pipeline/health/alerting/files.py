@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from pipeline import private_files
-from pipeline.errors import Refused
+from pipeline.base import private_files
+from pipeline.base.errors import Refused
 from pipeline.health.alerting.alertmanager import alertmanager_config
 from pipeline.health.alerting.alerts import alerts
 from pipeline.health.alerting.burn import record_groups

@@ -14,9 +14,9 @@ from typing import Final
 
 import yaml
 
-from pipeline.errors import Refused
-from pipeline.lists import first_lines
-from pipeline.names import key_pattern
+from pipeline.base.errors import Refused
+from pipeline.base.names import key_pattern
+from pipeline.base.texts import first_lines
 
 FILE: Final = "objectives.yml"
 FAST_FACTOR_OF_30_DAYS: Final = 14.4

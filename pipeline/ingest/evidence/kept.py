@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Mapping
 
-from pipeline.failpoints import effect
+from pipeline.base.failpoints import effect
 from pipeline.ingest.evidence import marks
 from pipeline.ingest.evidence.marks import Mark
 from pipeline.storage.location import Location

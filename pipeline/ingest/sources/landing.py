@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
+from pipeline.base.errors import Refused
 from pipeline.delta.bronze import BRONZE
 from pipeline.delta.errors import TableNotFoundError
 from pipeline.delta.opening import create, open_table
-from pipeline.errors import Refused
 from pipeline.ingest import bronze_progress, identity
 from pipeline.ingest.identity import (
     Commits,

@@ -18,9 +18,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from pipeline.base.errors import Transient
 from pipeline.delta.log import Action, appended, changes, commit_file, commits_after, log_folder
 from pipeline.delta.opening import open_table
-from pipeline.errors import Transient
 from pipeline.storage.location import Location
 from pipeline.storage.pipelined import pipelined
 from pipeline.storage.places import located

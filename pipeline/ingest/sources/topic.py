@@ -7,7 +7,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.errors import Refused, Transient
+from pipeline.base.errors import Refused, Transient
 from pipeline.ingest import bronze_progress, identity
 from pipeline.ingest.identity import (
     Offsets,

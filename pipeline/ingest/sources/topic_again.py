@@ -22,8 +22,8 @@ from confluent_kafka import (
 )
 from pyspark.sql import DataFrame, SparkSession
 
+from pipeline.base.errors import Refused, Transient
 from pipeline.delta.bronze import BRONZE
-from pipeline.errors import Refused, Transient
 from pipeline.ingest.sources.kind import HEADERS, IMPOSSIBLE_TIME, INPUT
 from pipeline.kafka.assigned import consumer_of, received
 from pipeline.kafka.connection import client_options, translate

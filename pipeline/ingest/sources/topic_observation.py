@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from pipeline.errors import Refused, Transient
+from pipeline.base.errors import Refused, Transient
 from pipeline.ingest.identity import TopicObservation
 from pipeline.kafka.admin import describe_topics, topics_matching
 from pipeline.kafka.connection import client_options, translate

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from pipeline.errors import Refused, Transient
+from pipeline.base.errors import Refused, Transient
 from pipeline.ingest.sources.kind import SampledRecord
 from pipeline.kafka.admin import TopicFacts, describe_topic
 from pipeline.kafka.assigned import consumer_of, received

@@ -9,7 +9,7 @@ from typing import Any, Final
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from pipeline.errors import Transient
+from pipeline.base.errors import Transient
 from pipeline.ingest.evidence.marks import LastRecord, Mark, digest
 from pipeline.kafka.admin import first_records, leader_epochs, partitions_of
 from pipeline.kafka.connection import client_options, translate

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.ingest import identity
 from pipeline.ingest.identity import (
     Observations,

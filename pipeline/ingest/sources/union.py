@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pipeline.base.errors import Refused, Transient
 from pipeline.delta.bronze import BRONZE
-from pipeline.errors import Refused, Transient
 from pipeline.ingest import identity
 from pipeline.ingest.identity import (
     Commits,

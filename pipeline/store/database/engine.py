@@ -20,9 +20,9 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
-from pipeline import private_files
-from pipeline.errors import Refused, Transient
-from pipeline.failpoints import effect
+from pipeline.base import private_files
+from pipeline.base.errors import Refused, Transient
+from pipeline.base.failpoints import effect
 from pipeline.settings import Paths, Settings
 from pipeline.store.database.lakebase import is_lakebase, lakebase_engine
 from pipeline.store.database.migrate import migrate

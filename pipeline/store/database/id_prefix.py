@@ -5,7 +5,7 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy import Column, Engine, Row, select
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 _T = TypeVar("_T")
 _LONGER_THAN_ANY_ID: Final = 64

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from sqlalchemy import URL, Engine, create_engine, event
 
-from pipeline.errors import Refused, Transient
+from pipeline.base.errors import Refused, Transient
 from pipeline.workspace.client import Absent, Workspace, open_workspace
 from pipeline.workspace.credentials import DatabaseCredentials
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, inspect, text
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.store.database.ownership import become_owner, is_shared_late, rights_explained, share
 
 NEWEST: Final = "r0002"

@@ -12,7 +12,7 @@ from typing import Final
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 OWNER: Final = "turnout_owner"
 USERS: Final = "turnout_user"

@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy import CheckConstraint, Engine, Table, TextClause, select, text
 from sqlalchemy.dialects import sqlite
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 from pipeline.store.database.checked_table import metadata
 
 _SQLITE: Final = sqlite.dialect()

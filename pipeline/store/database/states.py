@@ -6,7 +6,7 @@ Those of games' and groups' placement are in `pipeline.placement.capacity`, thos
 from enum import StrEnum
 from typing import Final, Literal, get_args
 
-from pipeline.names import Backend
+from pipeline.base.names import Backend
 
 ProcessKind = Literal["ingest", "group", "controller", "maintenance"]
 ProcessState = Literal["starting", "running", "skewed", "failed", "stopped"]
@@ -14,7 +14,7 @@ RunKind = Literal["group", "maintenance"]
 """What the controller starts processes for."""
 
 BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
-"""What starts a group's driver; see `pipeline.names.Backend`."""
+"""What starts a group's driver; see `pipeline.base.names.Backend`."""
 
 StreamDesired = Literal["running", "paused"]
 FailureClass = Literal["expected", "transient", "poison", "fatal"]

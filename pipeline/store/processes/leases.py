@@ -20,8 +20,8 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from pipeline.errors import Refused
-from pipeline.moments import in_utc
+from pipeline.base.errors import Refused
+from pipeline.base.texts import in_utc
 from pipeline.settings import Store
 from pipeline.store.database.engine import writing
 from pipeline.store.database.states import ProcessKind

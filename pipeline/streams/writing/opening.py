@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.base.names import GameKey
 from pipeline.contracts.decoded import Rows
 from pipeline.contracts.envelopes.framing import FRAMINGS
 from pipeline.contracts.envelopes.index_paths import index_path
@@ -20,7 +21,6 @@ from pipeline.contracts.envelopes.spans import present
 from pipeline.contracts.envelopes.wrapper import open_wrappers
 from pipeline.contracts.schemas import SchemaSet, WriterId
 from pipeline.delta.bronze import whole
-from pipeline.names import GameKey
 from pipeline.streams.needs import Need, is_open, lowest
 
 CLOSED: Final = -1

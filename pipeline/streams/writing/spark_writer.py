@@ -18,14 +18,14 @@ from pyspark.sql.types import StructType
 from sqlalchemy.exc import SQLAlchemyError
 
 from listeners.java import java_class
+from pipeline.base.errors import Refused, Transient
+from pipeline.base.failpoints import effect, hit
+from pipeline.base.names import GameKey
+from pipeline.base.reasons import innermost
 from pipeline.contracts.columns import merge
 from pipeline.delta.columns import arrow_of, json_of
 from pipeline.delta.data_files import DataFile
 from pipeline.delta.table import TableConflict
-from pipeline.errors import Refused, Transient
-from pipeline.failpoints import effect, hit
-from pipeline.names import GameKey
-from pipeline.reasons import innermost
 from pipeline.storage.location import Location
 
 Holds: TypeAlias = Callable[[GameKey], bool]

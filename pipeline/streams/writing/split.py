@@ -19,6 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.base.failpoints import hit
+from pipeline.base.names import GameKey, shown
 from pipeline.contracts.formats.supported import decoder, prepare
 from pipeline.contracts.placing import pad, placed
 from pipeline.contracts.schemas import FieldPlacement, Schema, SchemaSet
@@ -27,8 +29,6 @@ from pipeline.delta.bronze import SLICE_BYTES, sliced, whole
 from pipeline.delta.data_files import DataFile, discard, write_file
 from pipeline.delta.meanings import with_meanings
 from pipeline.delta.quarantine import QUARANTINE
-from pipeline.failpoints import hit
-from pipeline.names import GameKey, shown
 from pipeline.storage.location import Location
 from pipeline.streams.lanes import classify
 from pipeline.streams.needs import Need, lowest

@@ -11,7 +11,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from pipeline.reasons import innermost
+from pipeline.base.reasons import innermost
 from pipeline.streams.writing.rows import Rows
 from pipeline.streams.writing.split import Place, SplitJob
 

@@ -12,9 +12,9 @@ from typing import Protocol
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from pipeline.base.failpoints import effect
 from pipeline.delta.data_files import DataFile
 from pipeline.delta.table import CursorTable
-from pipeline.failpoints import effect
 from pipeline.settings import Demux, Paths
 from pipeline.storage.location import Location
 from pipeline.storage.places import located

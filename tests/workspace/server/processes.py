@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from pipeline.failpoints import ENVIRON
+from pipeline.base.failpoints import ENVIRON
 
 ROOT: Final = Path(__file__).parents[3]
 _PR_SET_PDEATHSIG: Final = 1

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import shown
+from pipeline.base.texts import first_lines
 from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES
 from pipeline.contracts.formats.avro.types import (
     MAX_DIGITS,
@@ -29,9 +32,6 @@ from pipeline.contracts.formats.avro.types import (
     Union,
     kind_name,
 )
-from pipeline.errors import Refused
-from pipeline.lists import first_lines
-from pipeline.names import shown
 
 MAX_DEFINITION_BYTES: Final = 1024 * 1024
 _MAX_PRECISION: Final = 2**31 - 1  # of Java

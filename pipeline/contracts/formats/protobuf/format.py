@@ -4,6 +4,9 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import shown
+from pipeline.base.texts import first_lines
 from pipeline.contracts.decoded import Excerpt
 from pipeline.contracts.event_types import Numbering
 from pipeline.contracts.formats.protobuf.decoder import Decoder, prepare
@@ -15,9 +18,6 @@ from pipeline.contracts.formats.protobuf.parsing import columns
 from pipeline.contracts.formats.protobuf.reference import ReferenceDecoder
 from pipeline.contracts.model import Message
 from pipeline.contracts.schemas import Schema
-from pipeline.errors import Refused
-from pipeline.lists import first_lines
-from pipeline.names import shown
 
 
 class ProtobufFormat:

@@ -21,14 +21,14 @@ from google.protobuf.descriptor_pb2 import (
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import shown
+from pipeline.base.texts import join_limited
 from pipeline.contracts.decoded import one_line
 from pipeline.contracts.formats.protobuf import extensions
 from pipeline.contracts.formats.protobuf.pools import pooled
 from pipeline.contracts.formats.protobuf.units import FOLDER, Given, unit_name, units
 from pipeline.contracts.formats.protobuf.well_known import WELL_KNOWN_FILES
-from pipeline.errors import Refused
-from pipeline.lists import join_limited
-from pipeline.names import shown
 
 MAX_DESCRIPTOR_BYTES: Final = 1024 * 1024
 MAX_FILES: Final = 256

@@ -12,6 +12,8 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 
+from pipeline.base.errors import Refused, is_panic
+from pipeline.base.names import shown
 from pipeline.contracts.columns import delta_schema
 from pipeline.contracts.decoded import Rows, one_line
 from pipeline.contracts.formats.protobuf.arrow_definition import for_arrow
@@ -21,8 +23,6 @@ from pipeline.contracts.formats.protobuf.messages import with_distinct_names
 from pipeline.contracts.formats.protobuf.mistyped import Mistyped
 from pipeline.contracts.formats.protobuf.pools import arrow_parser
 from pipeline.contracts.schemas import Schema
-from pipeline.errors import Refused, is_panic
-from pipeline.names import shown
 
 _MAX_REWRITTEN: Final = 16_384  # parsed at once
 _MAX_REWRITTEN_BYTES: Final = 64 * 1024 * 1024

@@ -16,9 +16,9 @@ from google.protobuf.descriptor_pb2 import (
     FileDescriptorProto,
 )
 
+from pipeline.base.errors import Refused
 from pipeline.contracts.formats.protobuf.reach import extensions_of, reached
 from pipeline.contracts.formats.protobuf.well_known import WELL_KNOWN_FILES
-from pipeline.errors import Refused
 
 FOLDER: Final = "turnout-unit/"
 """Begins the names of units."""

@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Final
 
-_PROJECT: Final = Path(__file__).parents[1] / "pyproject.toml"
+_PROJECT: Final = Path(__file__).parents[2] / "pyproject.toml"
 
 COMMANDS: Final = "turnout.commands"
 """Entry points here are functions without arguments that return a sequence of click commands."""

@@ -11,8 +11,8 @@ from typing import Final
 
 import click
 
-from pipeline.errors import Transient
-from pipeline.names import plain
+from pipeline.base.errors import Transient
+from pipeline.base.names import plain
 
 
 def say(line: str, *, err: bool = False) -> None:

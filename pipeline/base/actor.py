@@ -3,7 +3,7 @@
 import os
 import pwd
 
-from pipeline.errors import Refused
+from pipeline.base.errors import Refused
 
 
 def current_user() -> str:

@@ -1,10 +1,14 @@
-"""Shortens lists for people to the first few items and the number of the others, and finds what was meant. Pure."""
+"""Lists and moments in words: the first few items and the number of the others, what was meant, dates in UTC. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import TypeVar
+from typing import Final, TypeVar
 
 _T = TypeVar("_T")
+
+NO_DATE: Final = "no date"
+"""Text for a number outside of all calendar years."""
 
 
 def join_limited(items: Sequence[_T], most: int = 5, text: Callable[[_T], str] = str) -> str:
@@ -24,3 +28,11 @@ def meant(text: str, known: Iterable[str]) -> str:
     folded = {each.casefold(): each for each in known}
     near = get_close_matches(text.casefold(), folded, 1)
     return f" Did you mean {folded[near[0]]!r}?" if near else ""
+
+
+def in_utc(at: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """Format a Unix time in UTC with `strftime`'s format, or return that it is not a date."""
+    try:
+        return datetime.fromtimestamp(at, UTC).strftime(form)
+    except (ValueError, OverflowError, OSError):
+        return NO_DATE

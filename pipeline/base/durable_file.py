@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from pipeline.failpoints import effect
+from pipeline.base.failpoints import effect
 
 _AT_ONCE: Final = 16  # files on their way to the disk: 300 take half as long as one after another
 _FEW: Final = 4  # for which threads are not started

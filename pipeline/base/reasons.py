@@ -8,7 +8,7 @@ from typing import Final
 _LIMIT: Final = 500
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _QUERY: Final = "=== Streaming Query ==="  # below it Spark describes the query, not the failure
-_OURS: Final = re.compile(r"^pipeline\.errors\.\w+: ")  # their messages are sentences for people
+_OURS: Final = re.compile(r"^pipeline\.base\.errors\.\w+: ")  # their messages are sentences for people
 
 
 def innermost(text: str) -> str:
