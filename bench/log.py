@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.delta.log import json_lines
+from pipeline.lake.delta.log import json_lines
 
 CURSOR_PREFIX: Final = "turnout/"
 

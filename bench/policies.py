@@ -34,12 +34,12 @@ from pipeline.contracts.formats.protobuf import decoder
 from pipeline.contracts.formats.protobuf.parsing import Parser
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.registry import LocalRegistry, Registration
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.data_files import write_file
-from pipeline.delta.table import CursorTable
 from pipeline.demo.samples.sample import FAMILIES
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.table import CursorTable
 from pipeline.session import spark_session
 from pipeline.settings import Paths, Settings
 from pipeline.store.database.engine import open_store

@@ -27,7 +27,7 @@ QUERY: Final = pa.struct(
 
 
 class MetricsFolder(Protocol):
-    """Where metrics tables are, in a folder or a bucket: a `pipeline.storage.location.Location`."""
+    """Where metrics tables are, in a folder or a bucket: a `pipeline.lake.storage.location.Location`."""
 
     def __truediv__(self, name: str, /) -> "MetricsFolder":
         """Return the place of a table."""

@@ -22,7 +22,7 @@ BATCH_ROWS: Final = 5_000  # most rows of one commit
 CHECKPOINT_COMMITS: Final = 50  # readers then list at most so many small log files
 _LOG_RETENTION: Final = "interval 3 days"  # a commit every few seconds would fill the log's folder
 
-_OURS: Final = {"turnout": "metrics"}  # the mark of our commits, see pipeline.delta.marks
+_OURS: Final = {"turnout": "metrics"}  # the mark of our commits, see pipeline.lake.delta.marks
 
 _log = logging.getLogger(__name__)
 

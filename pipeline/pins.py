@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from pipeline.base import durable_file
 from pipeline.base.failpoints import effect
-from pipeline.storage.location import Location
+from pipeline.lake.storage.location import Location
 
 _T = TypeVar("_T")
 _log = logging.getLogger("turnout")

@@ -22,11 +22,11 @@ from listeners.callbacks import start_callbacks
 from listeners.stream_id import parse_query_name
 from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
+from pipeline.lake.storage.cloud import Jars
+from pipeline.lake.storage.mounts import is_databricks
+from pipeline.lake.storage.places import cloud_of
 from pipeline.session import TUNED, is_ours, spark_session
 from pipeline.settings import Paths, Settings
-from pipeline.storage.cloud import Jars
-from pipeline.storage.mounts import is_databricks
-from pipeline.storage.places import cloud_of
 
 OLDEST: Final = (4, 0)
 """The oldest Spark whose Python and classes a driver can work with: Databricks Runtime 17.3.

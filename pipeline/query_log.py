@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from pipeline.base.failpoints import effect
-from pipeline.storage.location import Location
+from pipeline.lake.storage.location import Location
 
 
 def batches(folder: Location) -> list[int]:

@@ -20,12 +20,12 @@ from pyspark.sql import SparkSession
 
 from listeners.callbacks import start_callbacks
 from pipeline.base.private_files import make_folder
+from pipeline.lake.storage.cloud import Cloud
+from pipeline.lake.storage.places import cloud_of
 from pipeline.session_folder import session_folder, takes_sockets
 from pipeline.settings import Paths, Settings
 from pipeline.setup.archive import archives, own_folders
 from pipeline.setup.jars import spark_jars, store_jars
-from pipeline.storage.cloud import Cloud
-from pipeline.storage.places import cloud_of
 
 TUNED: Final = {  # reasons and measurements: docs/performance.md
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from pipeline.base.errors import Refused
 from pipeline.base.names import is_utf8
 from pipeline.base.texts import meant
-from pipeline.storage.location import Location
+from pipeline.lake.storage.location import Location
 
 ISOLATION_LEVELS: Final = ("read_committed", "read_uncommitted")
 """What a Kafka consumer reads of transactions; the first is the default."""

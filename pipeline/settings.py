@@ -16,6 +16,8 @@ from pipeline.access_settings import Access
 from pipeline.alert_settings import AlertSettings, alert_problems
 from pipeline.base.errors import Refused, StorageError
 from pipeline.base.names import MAX_NAME_BYTES, Backend, is_game_name, is_securable_part
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import is_url, located
 from pipeline.registry_settings import RegistrySettings, registry_problems
 from pipeline.setting_values import (
     Range,
@@ -32,8 +34,6 @@ from pipeline.setting_values import (
     unknown_names,
 )
 from pipeline.source_settings import Source, sources_problems
-from pipeline.storage.location import Location
-from pipeline.storage.places import is_url, located
 from pipeline.storage_settings import Storage, read_link, read_settings, require_place, storage_problems
 
 _T = typing.TypeVar("_T")

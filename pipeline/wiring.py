@@ -29,9 +29,9 @@ from pipeline.contracts.registries.resolution import Resolution
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.control.processes.present import goes_on, noted_without_leases
 from pipeline.control.processes.signals import stop_on_signals
-from pipeline.delta.errors import DeltaError
 from pipeline.ingest.backlog import backlog_watched
 from pipeline.ingest.query import Ingest, Landed
+from pipeline.lake.delta.errors import DeltaError
 from pipeline.platform_session import driver_session, stop_queries
 from pipeline.session import waits_for_cores
 from pipeline.settings import Paths, Settings

@@ -13,7 +13,7 @@ from pipeline.base.errors import Refused
 from pipeline.contracts.envelopes.wrapper import open_wrappers
 from pipeline.contracts.formats.supported import format_of
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta.bronze import BRONZE
+from pipeline.lake.delta.bronze import BRONZE
 from pipeline.streams.writing.opening import CLOSED, open_rows
 from pipeline.streams.writing.split import READ
 

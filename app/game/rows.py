@@ -22,13 +22,13 @@ from pipeline.base.errors import Refused, first_line
 from pipeline.contracts.decoded import MAX_EXCERPT_FIELDS, MAX_EXCERPT_VALUE
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta import parquet
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.errors import DeltaError, TableNotFoundError
-from pipeline.delta.files import files_with, newest_files
-from pipeline.delta.newest import MOST_FILES, Newest, Query, newest_rows
-from pipeline.delta.opening import open_table
-from pipeline.delta.quarantine import QUARANTINE
+from pipeline.lake.delta import parquet
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.errors import DeltaError, TableNotFoundError
+from pipeline.lake.delta.files import files_with, newest_files
+from pipeline.lake.delta.newest import MOST_FILES, Newest, Query, newest_rows
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.repair.places import PLACES, landed
 from pipeline.store.games import Game, find, known_names
 from pipeline.streams.writing.split import OWN_COLUMNS

@@ -23,7 +23,7 @@ from pipeline.contracts.plans import Step
 from pipeline.contracts.policies import Policies, landing
 from pipeline.contracts.writer_ids import shown_writer
 from pipeline.control.acts import DirectAct
-from pipeline.delta.usage import SchemaRows, Usage
+from pipeline.lake.delta.usage import SchemaRows, Usage
 
 _MOST_LINES: Final = 2_000  # of text
 _TALL: Final = 16  # lines; more scroll

@@ -22,10 +22,10 @@ from pipeline.contracts.catalogue.versions import GameVersions, Version
 from pipeline.contracts.plans import Step
 from pipeline.contracts.schemas import Schema
 from pipeline.control.registering.requests import SchemaRequest, list_requests
-from pipeline.delta.errors import DeltaError, TableNotFoundError
-from pipeline.delta.opening import open_table
-from pipeline.delta.usage import Usage, usage
 from pipeline.ingest.pending import Pending, pending
+from pipeline.lake.delta.errors import DeltaError, TableNotFoundError
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.usage import Usage, usage
 
 UNREADABLE: Final = "cannot be read"
 _MOST_STEPS: Final = 200  # an enum may have a hundred thousand values, and each is a step

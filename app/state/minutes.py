@@ -6,10 +6,10 @@ from typing import Final
 from listeners.metrics_schema import INGEST_MINUTE, STREAM_MINUTE, MetricsTable
 from listeners.minutes.fold import GRACE_SECONDS
 from listeners.minutes.reader import Place, SeriesReader
-from pipeline.delta.log import exists
-from pipeline.delta.opening import DeltaTable, files_below, open_table
+from pipeline.lake.delta.log import exists
+from pipeline.lake.delta.opening import DeltaTable, files_below, open_table
+from pipeline.lake.storage.location import Location
 from pipeline.settings import Metrics, Paths
-from pipeline.storage.location import Location
 
 RANGES: Final = {900: (60, 15), 3600: (60, 60), 21_600: (360, 60), 86_400: (1440, 60)}
 """Seconds of a range → the width of its slots in seconds, and their number."""

@@ -10,7 +10,7 @@ from app.state.services import BY_STORE, Environment
 from listeners.minutes.reader import SeriesReader
 from listeners.series import Series
 from pipeline.base.errors import Refused, first_line
-from pipeline.delta.errors import DeltaError
+from pipeline.lake.delta.errors import DeltaError
 
 
 @st.cache_resource(ttl=3, max_entries=8, show_spinner=False, hash_funcs=BY_STORE)

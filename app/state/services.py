@@ -31,11 +31,11 @@ from pipeline import settings as settings_of
 from pipeline.base.errors import Refused, first_line
 from pipeline.control.gate import role_of
 from pipeline.control.roles import current, may, require, roles_of
-from pipeline.delta.errors import DeltaError
-from pipeline.delta.log import exists
-from pipeline.delta.scratch import DatabaseError
+from pipeline.lake.delta.errors import DeltaError
+from pipeline.lake.delta.log import exists
+from pipeline.lake.delta.scratch import DatabaseError
+from pipeline.lake.storage.location import Location
 from pipeline.settings import Paths, Roles, Settings
-from pipeline.storage.location import Location
 from pipeline.store.database.engine import open_store, require_store
 from pipeline.store.fleet import Fleet, SchemaVersion, read_fleet, read_schemas
 

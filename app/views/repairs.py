@@ -19,7 +19,7 @@ from pipeline.base.errors import Refused
 from pipeline.control import capabilities
 from pipeline.control.operations import repairs
 from pipeline.control.operations.facts import GameFacts
-from pipeline.delta.quarantine import REASONS
+from pipeline.lake.delta.quarantine import REASONS
 from pipeline.repair.quarantined import moment
 from pipeline.store.database.states import OperationKind
 from pipeline.store.fleet import GameRow

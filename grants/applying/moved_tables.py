@@ -14,7 +14,7 @@ from grants.catalogs.embedded import Embedded
 from grants.model import GameTable, Securable
 from grants.observing.left_places import beside, is_empty
 from pipeline.base.errors import Refused
-from pipeline.delta.log import exists
+from pipeline.lake.delta.log import exists
 from pipeline.settings import Paths
 
 

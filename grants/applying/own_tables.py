@@ -13,8 +13,8 @@ from grants.catalog import Catalog
 from grants.model import Securable
 from grants.observing.left_places import beside
 from pipeline.base.errors import Refused, Transient, first_line
-from pipeline.delta.errors import DeltaError, TableNotFoundError
-from pipeline.delta.opening import open_table
+from pipeline.lake.delta.errors import DeltaError, TableNotFoundError
+from pipeline.lake.delta.opening import open_table
 from pipeline.settings import Paths
 from pipeline.store.games import known_games
 

@@ -8,10 +8,10 @@ from grants.catalogs.opening import embedded
 from grants.observing.left_places import beside
 from pipeline.access_settings import Access
 from pipeline.base.errors import Refused
-from pipeline.delta.errors import DeltaError
-from pipeline.delta.opening import files_below, open_table
+from pipeline.lake.delta.errors import DeltaError
+from pipeline.lake.delta.opening import files_below, open_table
+from pipeline.lake.storage.places import located
 from pipeline.settings import Paths
-from pipeline.storage.places import located
 
 Rows = list[tuple[object, ...]]
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from grants.model import GameTable, is_far
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
 from pipeline.settings import Paths
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
 
 
 def beside(table: GameTable, own: str, is_local: bool) -> GameTable:

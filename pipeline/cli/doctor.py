@@ -35,8 +35,8 @@ def doctor(env_dir: Path, as_json: bool) -> None:
 
 def try_storage(paths: "Paths") -> "list[Finding]":
     """Try the place of the tables where it is a bucket, by files of its own, which are deleted."""
+    from pipeline.lake.storage.trial import trials
     from pipeline.setup.doctor import Finding
-    from pipeline.storage.trial import trials
 
     if not paths.storage:
         return []
@@ -54,7 +54,7 @@ def try_storage(paths: "Paths") -> "list[Finding]":
 
 def look_at_logs(paths: "Paths") -> "list[Finding]":
     """Look for commits of other writers among the newest of each table in a bucket: nobody else may write there."""
-    from pipeline.delta.foreign import newest_in
+    from pipeline.lake.delta.foreign import newest_in
     from pipeline.setup.doctor import Finding
 
     if not paths.storage:

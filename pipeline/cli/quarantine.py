@@ -99,7 +99,7 @@ def _quarantined(
     env_dir: Path, game: str | None, reason: str | None, since: datetime | None, until: datetime | None
 ) -> Iterator[Any]:
     """Read the rows that the options choose."""
-    from pipeline.delta.quarantine import REASONS
+    from pipeline.lake.delta.quarantine import REASONS
     from pipeline.repair.quarantined import Selection, opened
     from pipeline.store.games import find, known_names
 

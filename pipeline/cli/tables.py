@@ -9,7 +9,7 @@ import click
 from pipeline.base.errors import Refused
 from pipeline.base.terminal import say, say_json
 from pipeline.cli.options import run_id_option
-from pipeline.delta.log import exists
+from pipeline.lake.delta.log import exists
 from pipeline.settings import load
 
 _NICE = 10  # maintenance yields to drivers: it runs beside them always
@@ -109,7 +109,7 @@ def try_managed(env_dir: Path, schema: str) -> None:
     drops it. Exit code 1 if Spark cannot make it, or if a repeated append lands twice. Nobody has run turnout on such
     tables: see docs/storage.md.
     """
-    from pipeline.delta.opening import open_table
+    from pipeline.lake.delta.opening import open_table
     from pipeline.session import spark_session
     from pipeline.setup.managed_trial import try_managed as trials
 

@@ -29,7 +29,7 @@ from pipeline.contracts.kept_registrations import (
     of_line,
     stored_registrations,
 )
-from pipeline.storage.location import Location
+from pipeline.lake.storage.location import Location
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import schemas
 from pipeline.store.writers import lock

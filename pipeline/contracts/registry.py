@@ -29,9 +29,9 @@ from pipeline.contracts.registrations import (
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema, SchemaSet, Writer
 from pipeline.contracts.stored_registrations import read_placed
 from pipeline.contracts.stored_schemas import read_schemas
-from pipeline.delta.bronze import PROFILE, profile_texts
-from pipeline.delta.errors import TableNotFoundError
-from pipeline.storage.location import Location
+from pipeline.lake.delta.bronze import PROFILE, profile_texts
+from pipeline.lake.delta.errors import TableNotFoundError
+from pipeline.lake.storage.location import Location
 from pipeline.store.database.engine import STORE_AWAY
 from pipeline.store.writers import latest_and_mark, latest_number, number_of_definition, read_profiles, read_writers
 

@@ -28,8 +28,8 @@ from pipeline.control.processes.present import goes_on, noted_without_leases
 from pipeline.control.processes.signals import stop_on_signals
 from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
+from pipeline.lake.storage.mounts import is_databricks
 from pipeline.settings import Paths, Settings
-from pipeline.storage.mounts import is_databricks
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import assign_waiting
 from pipeline.store.processes.drivers import heartbeat, start_driver

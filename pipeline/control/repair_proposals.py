@@ -18,8 +18,8 @@ from pipeline.control.capabilities import Capability, read_all_facts, with_quara
 from pipeline.control.operations import dedupes, repairs
 from pipeline.control.operations.definition import OperationProposal
 from pipeline.control.proposals import propose
-from pipeline.delta.errors import DeltaError
-from pipeline.delta.opening import open_table
+from pipeline.lake.delta.errors import DeltaError
+from pipeline.lake.delta.opening import open_table
 from pipeline.repair.refusals import unreadable
 from pipeline.repair.removal import file_sizes
 from pipeline.settings import Paths, Settings

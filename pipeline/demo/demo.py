@@ -24,7 +24,7 @@ from pipeline.demo.object_storage import VARIABLES
 from pipeline.demo.registry import Registry
 from pipeline.demo.simulate import PARTITIONS, send
 from pipeline.demo.simulator import Event
-from pipeline.kafka.producer import ensure_topic
+from pipeline.lake.kafka.producer import ensure_topic
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import generations, register_group, retired_games

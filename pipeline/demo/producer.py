@@ -14,14 +14,14 @@ import pyarrow as pa
 from tqdm import tqdm  # type: ignore[import-untyped]  # its types are another package
 
 from pipeline.base.errors import Refused
-from pipeline.delta.data_files import write_file
-from pipeline.delta.errors import DeltaError
-from pipeline.delta.opening import open_table
-from pipeline.delta.table import CursorTable
 from pipeline.demo.simulator import Event
 from pipeline.ingest.sources.landing_log import LANDING
-from pipeline.kafka.producer import TopicProducer
-from pipeline.storage.location import Location
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.errors import DeltaError
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.kafka.producer import TopicProducer
+from pipeline.lake.storage.location import Location
 
 _CHECKPOINT_EVERY = 50  # landing commits; without checkpoints each opening of the table reads its whole log
 

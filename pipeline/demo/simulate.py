@@ -21,11 +21,11 @@ from pipeline.demo.producer import write_kafka, write_landing
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import Event, SimulationPlan, Simulator, family, game_writings
 from pipeline.ingest.pending import approve
-from pipeline.kafka.producer import ensure_topic
+from pipeline.lake.kafka.producer import ensure_topic
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
 from pipeline.settings import Onboarding, Paths, Settings
 from pipeline.source_settings import Source, reads_several
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
 from pipeline.store.onboarding import onboarded_names
 
 PARTITIONS = 4  # of a topic the simulator creates

@@ -17,12 +17,6 @@ from pipeline.base import names
 from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused, Transient
 from pipeline.base.names import GameKey
-from pipeline.delta import lost_seqs
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.environment import require_own
-from pipeline.delta.log import exists
-from pipeline.delta.lost_seqs import LostSeqs
-from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.ingest import checkpoint, generation_numbers, identity, parting, restored, source_checks
 from pipeline.ingest.batch_attempts import give_up_open, left_behind
 from pipeline.ingest.checkpoint import Landed
@@ -41,6 +35,12 @@ from pipeline.ingest.lineage import generations_of, own_rows, same_source
 from pipeline.ingest.parting import COMMIT
 from pipeline.ingest.sources.kind import SourceKind
 from pipeline.ingest.sources.supported import configured_source
+from pipeline.lake.delta import lost_seqs
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.environment import require_own
+from pipeline.lake.delta.log import exists
+from pipeline.lake.delta.lost_seqs import LostSeqs
+from pipeline.lake.delta.table import CursorTable, TableConflict
 from pipeline.settings import Paths, Settings
 from pipeline.store import sources
 from pipeline.store.games import reset_last_seqs

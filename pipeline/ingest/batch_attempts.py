@@ -8,10 +8,10 @@ attempt are abandoned, and the batch lands above them.
 from collections.abc import Iterable, Sequence
 
 from pipeline.base.names import attempt_app_ids
-from pipeline.delta.data_files import DataFile
-from pipeline.delta.table import CursorTable
 from pipeline.ingest.source_checks import forget_refused
-from pipeline.storage.location import Location
+from pipeline.lake.delta.data_files import DataFile
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.location import Location
 
 
 class BatchAttempts:

@@ -10,15 +10,15 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.delta.bronze import whole
-from pipeline.delta.files import read_file
-from pipeline.delta.log import read_commit
-from pipeline.delta.opening import open_table
-from pipeline.delta.table import CursorTable
 from pipeline.ingest.evidence.marks import LastRecord
 from pipeline.ingest.evidence.records import RECORD_COLUMNS, records_of
 from pipeline.ingest.lineage import OwnRows, up_to
-from pipeline.storage.location import Location
+from pipeline.lake.delta.bronze import whole
+from pipeline.lake.delta.files import read_file
+from pipeline.lake.delta.log import read_commit
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.location import Location
 
 PLAN: Final = "sparkOffsets"
 """In the info of a batch's commit: Spark's file of the batch's planned offsets."""

@@ -18,16 +18,16 @@ import pyarrow.compute as pc
 
 from pipeline.base.names import MALFORMED
 from pipeline.contracts.envelopes.wrapper import open_wrappers
-from pipeline.delta.bronze import BRONZE, FRAMED, SLICE_BYTES, sliced, whole
-from pipeline.delta.data_files import write_file
-from pipeline.delta.quarantine import QUARANTINE
 from pipeline.ingest.evidence.records import RECORD_COLUMNS, records_of
 from pipeline.ingest.name_sketch import sketched
 from pipeline.ingest.profiled import NumberedProfile, ProfiledRows, needs_of, open_profiled
 from pipeline.ingest.sources.kind import IMPOSSIBLE_TIME, INPUT, SOURCE
 from pipeline.ingest.sources.landing_log import file_name
+from pipeline.lake.delta.bronze import BRONZE, FRAMED, SLICE_BYTES, sliced, whole
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.quarantine import QUARANTINE
+from pipeline.lake.storage.location import Location
 from pipeline.settings import Onboarding
-from pipeline.storage.location import Location
 
 _TIME: Final = pa.timestamp("us", "UTC")
 _UNKNOWN: Final = "unknown_game"

@@ -15,7 +15,7 @@ from typing import Any
 from pipeline import query_log
 from pipeline.base.errors import Refused
 from pipeline.base.failpoints import effect
-from pipeline.storage.location import Location
+from pipeline.lake.storage.location import Location
 
 _log = logging.getLogger("turnout")
 # A start amid batch 1 compares this number in the offsets of both batches; Spark gives batch 1 the one of batch 0.

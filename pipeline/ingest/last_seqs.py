@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.base.failpoints import effect
-from pipeline.delta.lost_seqs import LostSeqs
-from pipeline.delta.opening import open_table
-from pipeline.delta.table import CursorTable
-from pipeline.storage.location import Location
+from pipeline.lake.delta.lost_seqs import LostSeqs
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.location import Location
 
 _log = logging.getLogger("turnout")
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Engine
 
-from pipeline.delta.lost_seqs import LostSeqs
 from pipeline.ingest import identity
 from pipeline.ingest.identity import Offsets
+from pipeline.lake.delta.lost_seqs import LostSeqs
 from pipeline.store import sources
 
 

@@ -15,7 +15,6 @@ from typing import Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.delta.files import read_file
 from pipeline.ingest import bronze_progress, identity
 from pipeline.ingest.bronze_progress import newest_first
 from pipeline.ingest.evidence.marks import LastRecord
@@ -23,8 +22,9 @@ from pipeline.ingest.evidence.records import RECORD_COLUMNS, records_of
 from pipeline.ingest.identity import Commits, Offsets, Position, SourceObservation, SourceProblem, TopicObservation
 from pipeline.ingest.lineage import OwnRows
 from pipeline.ingest.sources.kind import SourceKind, Witness
+from pipeline.lake.delta.files import read_file
+from pipeline.lake.storage.location import Location
 from pipeline.source_settings import named_topic
-from pipeline.storage.location import Location
 
 COMMIT: Final = -1
 """Stands for the partition of a landing table, whose last record is the last commit that was read."""

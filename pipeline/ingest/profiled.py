@@ -15,7 +15,7 @@ from pipeline.contracts.envelopes.envelope import COLUMNS, Records
 from pipeline.contracts.envelopes.framing import FRAMINGS, Given
 from pipeline.contracts.envelopes.opening import open_records
 from pipeline.contracts.profile import SourceProfile
-from pipeline.delta.bronze import FRAMED, whole
+from pipeline.lake.delta.bronze import FRAMED, whole
 
 _MOST_NEEDS: Final = 1_000  # of one slice; the rows that wait report further ones again
 _OWN_COLUMNS: Final = [name for name in COLUMNS.names if name != "payload"]

@@ -12,10 +12,10 @@ from sqlalchemy import Engine
 from pipeline.base.errors import Refused
 from pipeline.contracts.envelopes.declared import profile_of, registry_key
 from pipeline.contracts.profile import SourceProfile, dumps, loads
-from pipeline.delta.bronze import PROFILE, profile_texts
-from pipeline.delta.metadata import set_properties
-from pipeline.delta.opening import open_table
-from pipeline.delta.table import CursorTable
+from pipeline.lake.delta.bronze import PROFILE, profile_texts
+from pipeline.lake.delta.metadata import set_properties
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.table import CursorTable
 from pipeline.settings import Settings
 from pipeline.source_settings import Source
 from pipeline.store.writers import number_of_definition

@@ -28,12 +28,6 @@ from pipeline.base.errors import Refused, Transient
 from pipeline.base.failpoints import hit
 from pipeline.base.names import GameKey
 from pipeline.contracts.registries.notes import Need
-from pipeline.delta import lost_seqs
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.data_files import DataFile
-from pipeline.delta.environment import require_own
-from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.health.latency import Start
 from pipeline.ingest import checkpoint, restored
 from pipeline.ingest.adopt import take_over
@@ -53,6 +47,12 @@ from pipeline.ingest.source_checks import record_parts, refuse_closed, verify_so
 from pipeline.ingest.sources.kind import Begin, RowsOf, as_they_come
 from pipeline.ingest.sources.supported import configured_source
 from pipeline.ingest.sources.topic_again import OVERFLOW
+from pipeline.lake.delta import lost_seqs
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.data_files import DataFile
+from pipeline.lake.delta.environment import require_own
+from pipeline.lake.delta.quarantine import QUARANTINE
+from pipeline.lake.delta.table import CursorTable, TableConflict
 from pipeline.pins import pin
 from pipeline.settings import Paths, Settings
 from pipeline.store.games import record_last_seqs, record_seen

@@ -16,16 +16,16 @@ from sqlalchemy import Engine
 from pipeline.base import names
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey
-from pipeline.delta import generation, lost_seqs
-from pipeline.delta.errors import DeltaError, TableNotFoundError
-from pipeline.delta.log import infos
-from pipeline.delta.lost_seqs import LostSeqs
-from pipeline.delta.opening import open_table
-from pipeline.delta.table import CursorTable
 from pipeline.ingest import bronze_progress
 from pipeline.ingest.last_seqs import read_snapshot
+from pipeline.lake.delta import generation, lost_seqs
+from pipeline.lake.delta.errors import DeltaError, TableNotFoundError
+from pipeline.lake.delta.log import infos
+from pipeline.lake.delta.lost_seqs import LostSeqs
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.location import Location
 from pipeline.settings import Paths
-from pipeline.storage.location import Location
 from pipeline.store.games import generations
 from pipeline.store.processes.drivers import last_commit
 

@@ -15,11 +15,6 @@ from sqlalchemy import Engine
 
 from pipeline.base import names
 from pipeline.base.errors import Refused
-from pipeline.delta import lost_seqs
-from pipeline.delta.log import exists, settle_commits
-from pipeline.delta.marks import marked
-from pipeline.delta.opening import open_table
-from pipeline.delta.table import CursorTable
 from pipeline.ingest import bronze_progress, checkpoint, identity, parting, restored
 from pipeline.ingest.bronze_progress import plan_of
 from pipeline.ingest.checkpoint import Landed
@@ -30,9 +25,14 @@ from pipeline.ingest.lineage import OwnRows, generations_of, own_rows
 from pipeline.ingest.parting import COMMIT, Last
 from pipeline.ingest.sources.kind import Begin, SourceKind
 from pipeline.ingest.sources.supported import configured_source
+from pipeline.lake.delta import lost_seqs
+from pipeline.lake.delta.log import exists, settle_commits
+from pipeline.lake.delta.marks import marked
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.location import Location
 from pipeline.settings import Paths, Settings
 from pipeline.source_settings import named_topic
-from pipeline.storage.location import Location
 from pipeline.store import sources
 
 _log = logging.getLogger("turnout")

@@ -10,19 +10,19 @@ from typing import Final
 import pyarrow as pa
 
 from pipeline.base.failpoints import effect, hit
-from pipeline.delta import parquet
-from pipeline.delta.data_files import DataFile, discard
-from pipeline.delta.log import settle_commits
-from pipeline.delta.marks import marked
-from pipeline.delta.opening import DeltaTable, open_table
-from pipeline.delta.rewrite import RewriteConflict, TableFile, replace_files, table_files
-from pipeline.delta.table import QUIET
+from pipeline.lake.delta import parquet
+from pipeline.lake.delta.data_files import DataFile, discard
+from pipeline.lake.delta.log import settle_commits
+from pipeline.lake.delta.marks import marked
+from pipeline.lake.delta.opening import DeltaTable, open_table
+from pipeline.lake.delta.rewrite import RewriteConflict, TableFile, replace_files, table_files
+from pipeline.lake.delta.table import QUIET
+from pipeline.lake.storage.location import Location
 from pipeline.maintenance import plan, removals
 from pipeline.maintenance.report import TableReport
 from pipeline.maintenance.rewrite import TooLarge, columns_of, opened, packed, queried, sorted_by_game
 from pipeline.maintenance.stats import columns_with_statistics
 from pipeline.settings import Maintenance
-from pipeline.storage.location import Location
 
 _MEGABYTE: Final = 1_000_000
 _FRESH_BYTES: Final = 1_000_000  # files below this are merged with their neighbours whatever the sizes

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-from pipeline.delta.checkpoint import checkpoint_version
-from pipeline.delta.rewrite import TableFile, replaceable
+from pipeline.lake.delta.checkpoint import checkpoint_version
+from pipeline.lake.delta.rewrite import TableFile, replaceable
 
 _VERSION: Final = re.compile(r"\.?(\d{20})\.")
 _DRAFT: Final = re.compile(r"_(?:commit|checkpoint)_.*\.tmp|\.(?:\d{20}\.|_last_checkpoint-).*\.tmp|\..*\.tmp\.crc")

@@ -13,9 +13,9 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from pipeline import query_log
-from pipeline.delta.log import Action, commits_after, read_commit
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
+from pipeline.lake.delta.log import Action, commits_after, read_commit
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
 from pipeline.store.processes.drivers import bronze_readers
 from pipeline.streams.checkpoint import reads_from
 

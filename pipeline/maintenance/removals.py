@@ -13,10 +13,10 @@ from typing import Final
 from urllib.parse import unquote
 
 from pipeline.base.failpoints import effect
-from pipeline.delta.errors import DeltaError
-from pipeline.delta.log import commits_after
-from pipeline.delta.opening import DeltaTable
-from pipeline.storage.location import Location
+from pipeline.lake.delta.errors import DeltaError
+from pipeline.lake.delta.log import commits_after
+from pipeline.lake.delta.opening import DeltaTable
+from pipeline.lake.storage.location import Location
 
 _MARKED: Final = "_maintenance.json"
 """A file beside a table's files: its log was searched for removals up to this version of this table."""

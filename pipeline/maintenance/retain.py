@@ -9,8 +9,8 @@ from typing import Final
 from urllib.parse import unquote
 
 from pipeline.base.failpoints import effect, hit
-from pipeline.delta import parquet
-from pipeline.delta.checkpoint import (
+from pipeline.lake.delta import parquet
+from pipeline.lake.delta.checkpoint import (
     checkpoint_file,
     newest_checkpoint,
     pointed_to,
@@ -18,16 +18,16 @@ from pipeline.delta.checkpoint import (
     write_by_delta_rs,
     write_checkpoint,
 )
-from pipeline.delta.log import is_plain, log_folder
-from pipeline.delta.marks import marked
-from pipeline.delta.metadata import EXPIRY, NEVER, set_properties
-from pipeline.delta.opening import open_table
-from pipeline.delta.rewrite import table_files
-from pipeline.delta.table import QUIET
+from pipeline.lake.delta.log import is_plain, log_folder
+from pipeline.lake.delta.marks import marked
+from pipeline.lake.delta.metadata import EXPIRY, NEVER, set_properties
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.rewrite import table_files
+from pipeline.lake.delta.table import QUIET
+from pipeline.lake.storage.location import Location
 from pipeline.maintenance import plan, removals
 from pipeline.maintenance.report import TableReport
 from pipeline.settings import Maintenance
-from pipeline.storage.location import Location
 
 # The hot path writes its own far more often; this is for tables that it does not write.
 _CHECKPOINT_COMMITS: Final = 100

@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.base.failpoints import effect
-from pipeline.delta import parquet
-from pipeline.delta.data_files import DataFile, discard, write_file
-from pipeline.delta.opening import DeltaTable
-from pipeline.delta.parquet import Dataset
-from pipeline.delta.rewrite import TableFile
-from pipeline.delta.scratch import OutOfMemory, scratch
+from pipeline.lake.delta import parquet
+from pipeline.lake.delta.data_files import DataFile, discard, write_file
+from pipeline.lake.delta.opening import DeltaTable
+from pipeline.lake.delta.parquet import Dataset
+from pipeline.lake.delta.rewrite import TableFile
+from pipeline.lake.delta.scratch import OutOfMemory, scratch
+from pipeline.lake.storage.location import Location
 from pipeline.maintenance.stats import stats_of
-from pipeline.storage.location import Location
 
 ROW_GROUP_ROWS: Final = 16_384  # a reader of one game reads whole row groups
 _PACKED_BYTES: Final = 256 * 1024 * 1024  # decoded; sorting and writing take about as much again each

@@ -13,9 +13,10 @@ from typing import Final
 from listeners.metrics_schema import MINUTES, PROCESS_SAMPLE, TABLES, moment
 from pipeline.base import names
 from pipeline.base.errors import first_line
-from pipeline.delta.log import exists, is_plain
-from pipeline.delta.opening import DeltaTable, open_table
-from pipeline.delta.rewrite import table_files
+from pipeline.lake.delta.log import exists, is_plain
+from pipeline.lake.delta.opening import DeltaTable, open_table
+from pipeline.lake.delta.rewrite import table_files
+from pipeline.lake.storage.location import Location
 from pipeline.maintenance import retain
 from pipeline.maintenance.compact import (
     GAME,
@@ -29,7 +30,6 @@ from pipeline.maintenance.report import Round, TableReport
 from pipeline.maintenance.unchanged import Unchanged
 from pipeline.repair import stale_quarantine
 from pipeline.settings import Maintenance, Paths, Settings
-from pipeline.storage.location import Location
 from pipeline.store.games import Game
 
 _QUIET_READER_SECONDS: Final = 3600.0  # a reader that holds bronze back for so long is reported

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.delta.opening import DeltaTable
+from pipeline.lake.delta.opening import DeltaTable
 
 _LONGEST: Final = 32  # characters of a text; more would bloat the log
 _LAST_CHARACTER: Final = "\U0010ffff"

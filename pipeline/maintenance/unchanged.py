@@ -6,9 +6,9 @@ Kept in memory: a new process visits every table.
 import math
 from typing import Final
 
-from pipeline.delta.log import commit_file
+from pipeline.lake.delta.log import commit_file
+from pipeline.lake.storage.location import Location
 from pipeline.maintenance.report import TableReport
-from pipeline.storage.location import Location
 
 _MAX_SECONDS: Final = 6 * 3600.0  # after which a table is visited anyway: files and log entries grow old
 _NEVER: Final = (-1, -math.inf, 0, 0)

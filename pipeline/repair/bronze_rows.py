@@ -10,14 +10,14 @@ import pyarrow.compute as pc
 
 from pipeline.base import names
 from pipeline.base.errors import Refused
-from pipeline.delta import parquet
-from pipeline.delta.bronze import BRONZE, text
-from pipeline.delta.environment import require_own
-from pipeline.delta.errors import TableNotFoundError
-from pipeline.delta.files import Seqs, files_with
-from pipeline.delta.opening import open_table
-from pipeline.delta.quarantine import UNKNOWN_GAME
-from pipeline.storage.location import Location
+from pipeline.lake.delta import parquet
+from pipeline.lake.delta.bronze import BRONZE, text
+from pipeline.lake.delta.environment import require_own
+from pipeline.lake.delta.errors import TableNotFoundError
+from pipeline.lake.delta.files import Seqs, files_with
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.quarantine import UNKNOWN_GAME
+from pipeline.lake.storage.location import Location
 from pipeline.store.games import Game
 from pipeline.streams.writing.split import READ
 

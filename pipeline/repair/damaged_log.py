@@ -16,16 +16,16 @@ import pyarrow as pa
 
 from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
-from pipeline.delta import parquet
-from pipeline.delta.checkpoint import checkpoint_file, pointed_to, write_checkpoint
-from pipeline.delta.columns import json_of
-from pipeline.delta.data_files import DataFile
-from pipeline.delta.errors import DeltaError
-from pipeline.delta.log import LOG, Action, exists, has_checkpoint, log_folder, publish_commit, read_commit
-from pipeline.delta.marks import ENGINE
-from pipeline.delta.opening import open_table
+from pipeline.lake.delta import parquet
+from pipeline.lake.delta.checkpoint import checkpoint_file, pointed_to, write_checkpoint
+from pipeline.lake.delta.columns import json_of
+from pipeline.lake.delta.data_files import DataFile
+from pipeline.lake.delta.errors import DeltaError
+from pipeline.lake.delta.log import LOG, Action, exists, has_checkpoint, log_folder, publish_commit, read_commit
+from pipeline.lake.delta.marks import ENGINE
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.storage.location import Location
 from pipeline.repair.refusals import unreadable
-from pipeline.storage.location import Location
 
 _BEGINS: Final = "turnoutBegins"
 """In the info of a commit that restarts a log."""

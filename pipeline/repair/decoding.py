@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 from pipeline.base.errors import Refused, Transient
 from pipeline.base.names import shown
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta.data_files import DataFile, discard
-from pipeline.delta.quarantine import QUARANTINE
-from pipeline.storage.location import Location
+from pipeline.lake.delta.data_files import DataFile, discard
+from pipeline.lake.delta.quarantine import QUARANTINE
+from pipeline.lake.storage.location import Location
 from pipeline.store.games import Game
 from pipeline.streams.needs import Need
 from pipeline.streams.writing.split import READ, Place, SplitJob, split

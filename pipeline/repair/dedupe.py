@@ -20,14 +20,14 @@ from pipeline.base import names
 from pipeline.base.errors import Refused, Transient, first_line
 from pipeline.base.failpoints import hit
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta import parquet
-from pipeline.delta.data_files import DataFile, discard, write_file
-from pipeline.delta.environment import require_own
-from pipeline.delta.errors import DeltaError, TableNotFoundError
-from pipeline.delta.files import without_views
-from pipeline.delta.opening import open_table
-from pipeline.delta.scratch import scratch
-from pipeline.delta.table import TableConflict
+from pipeline.lake.delta import parquet
+from pipeline.lake.delta.data_files import DataFile, discard, write_file
+from pipeline.lake.delta.environment import require_own
+from pipeline.lake.delta.errors import DeltaError, TableNotFoundError
+from pipeline.lake.delta.files import without_views
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.scratch import scratch
+from pipeline.lake.delta.table import TableConflict
 from pipeline.repair import removal
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.places import PLACES, within

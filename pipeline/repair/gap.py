@@ -14,8 +14,8 @@ from sqlalchemy import Engine
 from pipeline.base import names
 from pipeline.base.errors import Refused
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta import accepted_gaps, generation, remade
-from pipeline.delta.table import CursorTable, TableConflict
+from pipeline.lake.delta import accepted_gaps, generation, remade
+from pipeline.lake.delta.table import CursorTable, TableConflict
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.settings import Paths
 from pipeline.store.assignments import reported_cursors

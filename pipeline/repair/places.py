@@ -5,10 +5,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.delta import parquet
-from pipeline.delta.files import files_with
-from pipeline.delta.opening import DeltaTable
-from pipeline.storage.location import Location
+from pipeline.lake.delta import parquet
+from pipeline.lake.delta.files import files_with
+from pipeline.lake.delta.opening import DeltaTable
+from pipeline.lake.storage.location import Location
 
 PLACES: Final = pa.schema([("seq", pa.int64()), ("pos", pa.int32())])
 """The columns of a table of places."""

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from pipeline.base.errors import Refused, first_line
 from pipeline.base.names import GameKey
-from pipeline.delta.errors import DeltaError, TableNotFoundError
-from pipeline.delta.files import paths_of, readable
-from pipeline.delta.opening import open_table
-from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.scratch import Database, DatabaseError, OutOfMemory, scratch
+from pipeline.lake.delta.errors import DeltaError, TableNotFoundError
+from pipeline.lake.delta.files import paths_of, readable
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.quarantine import QUARANTINE
+from pipeline.lake.delta.scratch import Database, DatabaseError, OutOfMemory, scratch
 from pipeline.repair.places import PLACES, landed
 from pipeline.repair.refusals import unreadable
 from pipeline.settings import Paths

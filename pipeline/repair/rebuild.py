@@ -20,15 +20,15 @@ from pipeline.base import names
 from pipeline.base.errors import Conflict, Refused, Transient
 from pipeline.base.failpoints import hit
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta import accepted_gaps, generation, remade
-from pipeline.delta.data_files import DataFile, discard, write_file
-from pipeline.delta.environment import require_own
-from pipeline.delta.errors import DeltaError, TableNotFoundError
-from pipeline.delta.log import exists
-from pipeline.delta.meanings import PROPERTY, carried, joined
-from pipeline.delta.opening import DeltaTable, open_table
-from pipeline.delta.quarantine import QUARANTINE, without_present
-from pipeline.delta.table import CursorTable, TableConflict
+from pipeline.lake.delta import accepted_gaps, generation, remade
+from pipeline.lake.delta.data_files import DataFile, discard, write_file
+from pipeline.lake.delta.environment import require_own
+from pipeline.lake.delta.errors import DeltaError, TableNotFoundError
+from pipeline.lake.delta.log import exists
+from pipeline.lake.delta.meanings import PROPERTY, carried, joined
+from pipeline.lake.delta.opening import DeltaTable, open_table
+from pipeline.lake.delta.quarantine import QUARANTINE, without_present
+from pipeline.lake.delta.table import CursorTable, TableConflict
 from pipeline.repair import damaged_log, stale_quarantine, switch
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.decoding import decode

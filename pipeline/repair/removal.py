@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from pipeline.base.texts import join_limited
-from pipeline.delta.commits import exchange
-from pipeline.delta.data_files import DataFile, discard
-from pipeline.delta.errors import CommitFailedError
-from pipeline.delta.opening import DeltaTable, open_table
-from pipeline.delta.table import TableConflict
-from pipeline.storage.location import Location
+from pipeline.lake.delta.commits import exchange
+from pipeline.lake.delta.data_files import DataFile, discard
+from pipeline.lake.delta.errors import CommitFailedError
+from pipeline.lake.delta.opening import DeltaTable, open_table
+from pipeline.lake.delta.table import TableConflict
+from pipeline.lake.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,14 @@ from pipeline.base.errors import Refused, Transient, first_line
 from pipeline.base.failpoints import hit
 from pipeline.base.names import GameKey
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta import generation, remade
-from pipeline.delta.data_files import DataFile, discard
-from pipeline.delta.errors import DeltaError
-from pipeline.delta.opening import open_table
-from pipeline.delta.scratch import scratch_folder
-from pipeline.delta.table import CursorTable, TableConflict
+from pipeline.lake.delta import generation, remade
+from pipeline.lake.delta.data_files import DataFile, discard
+from pipeline.lake.delta.errors import DeltaError
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.scratch import scratch_folder
+from pipeline.lake.delta.table import CursorTable, TableConflict
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
 from pipeline.repair import stale_quarantine
 from pipeline.repair.asking import Ask, lacking
 from pipeline.repair.bronze_rows import BronzeRows
@@ -32,8 +34,6 @@ from pipeline.repair.decoding import decode
 from pipeline.repair.places import PLACES, landed, within, without
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.settings import Paths
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
 from pipeline.store.games import Game
 from pipeline.store.schema_needs import OpenNeed
 from pipeline.streams.writing.split import landing_schema

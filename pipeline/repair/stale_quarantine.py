@@ -18,16 +18,16 @@ import pyarrow.compute as pc
 
 from pipeline.base import names
 from pipeline.base.errors import Transient
-from pipeline.delta.data_files import DataFile, write_file
-from pipeline.delta.environment import require_own
-from pipeline.delta.files import files_with, read_file
-from pipeline.delta.log import exists
-from pipeline.delta.opening import DeltaTable, open_table
-from pipeline.delta.table import CursorTable, TableConflict
+from pipeline.lake.delta.data_files import DataFile, write_file
+from pipeline.lake.delta.environment import require_own
+from pipeline.lake.delta.files import files_with, read_file
+from pipeline.lake.delta.log import exists
+from pipeline.lake.delta.opening import DeltaTable, open_table
+from pipeline.lake.delta.table import CursorTable, TableConflict
+from pipeline.lake.storage.location import Location
 from pipeline.repair import removal
 from pipeline.repair.places import PLACES, distinct, landed
 from pipeline.settings import Paths
-from pipeline.storage.location import Location
 from pipeline.store.games import Game
 
 ATTEMPTS: Final = 20

@@ -7,15 +7,15 @@ import pyarrow as pa
 
 from pipeline.base import names
 from pipeline.base.errors import Refused
-from pipeline.delta.accepted_gaps import VersionOf
-from pipeline.delta.commits import overwrite
-from pipeline.delta.data_files import DataFile
-from pipeline.delta.errors import CommitFailedError, DeltaError
-from pipeline.delta.generation import RETIRED
-from pipeline.delta.opening import DeltaTable, open_table
-from pipeline.delta.table import TableConflict
+from pipeline.lake.delta.accepted_gaps import VersionOf
+from pipeline.lake.delta.commits import overwrite
+from pipeline.lake.delta.data_files import DataFile
+from pipeline.lake.delta.errors import CommitFailedError, DeltaError
+from pipeline.lake.delta.generation import RETIRED
+from pipeline.lake.delta.opening import DeltaTable, open_table
+from pipeline.lake.delta.table import TableConflict
+from pipeline.lake.storage.location import Location
 from pipeline.repair import damaged_log
-from pipeline.storage.location import Location
 from pipeline.store.games import Game
 
 

@@ -21,10 +21,10 @@ from typing import Final, Literal
 from pipeline import settings as settings_module
 from pipeline.base.errors import Refused
 from pipeline.base.terminal import say_lines
+from pipeline.lake.storage.mounts import REMEDY, RUNTIME, is_databricks, refused_place
+from pipeline.lake.storage.places import cloud_of
 from pipeline.settings import Paths, Settings
 from pipeline.setup.jars import STORES, jars_dir, java_executable, locked_jars, set_up_command
-from pipeline.storage.mounts import REMEDY, RUNTIME, is_databricks, refused_place
-from pipeline.storage.places import cloud_of
 from pipeline.storage_settings import read_link
 
 ROOT: Final = Path(__file__).resolve().parents[2]

@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
+from pipeline.lake.storage.cloud import Jars
 from pipeline.setup.shared import checkout, launcher
-from pipeline.storage.cloud import Jars
 
 Conf = Literal["spark", "kafka", "registry"] | Jars
 

@@ -11,13 +11,13 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from pipeline.base.names import GameKey
-from pipeline.delta import lost_seqs, parquet
-from pipeline.delta.files import files_with
-from pipeline.delta.log import read_commit
-from pipeline.delta.opening import open_table
-from pipeline.delta.table import CursorTable
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
+from pipeline.lake.delta import lost_seqs, parquet
+from pipeline.lake.delta.files import files_with
+from pipeline.lake.delta.log import read_commit
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
 from pipeline.streams.lanes import Failure
 
 _MAX_COMMITS: Final = 64  # of the log's end; beyond that a snapshot is cheaper

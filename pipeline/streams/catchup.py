@@ -17,7 +17,7 @@ from listeners.sample import CHUNK, Lane
 from pipeline.base import names
 from pipeline.base.failpoints import hit
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta.table import CursorTable
+from pipeline.lake.delta.table import CursorTable
 from pipeline.pins import ChunkPin, SetPin
 from pipeline.streams.bronze_files import files_of, parts_of
 from pipeline.streams.demux import POOL_OF_CATCH_UP, DemuxContext, pass_result

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from pipeline import query_log
 from pipeline.base.failpoints import effect
-from pipeline.delta.log import changes, commits_after, read_commit
-from pipeline.delta.table import CursorTable
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
+from pipeline.lake.delta.log import changes, commits_after, read_commit
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
 
 _FAR_COMMITS = 100  # a few minutes of ingest
 

@@ -13,11 +13,11 @@ from pyspark.sql.streaming import StreamingQuery
 from listeners.sample import Lane, PassResult
 from listeners.stream_id import StreamId
 from pipeline.base.failpoints import hit
-from pipeline.delta.table import CursorTable
 from pipeline.health.latency import Start
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.places import located
 from pipeline.pins import pin_set
 from pipeline.settings import Settings
-from pipeline.storage.places import located
 from pipeline.streams.checkpoint import can_resume, reads_from
 from pipeline.streams.outage import CachedRegistry, tolerate_store_outage
 from pipeline.streams.passes import Outcome, Passes

@@ -22,15 +22,15 @@ from pipeline.base.failpoints import effect
 from pipeline.base.reasons import innermost, missing_commit
 from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.environment import require_own
-from pipeline.delta.errors import DeltaError
-from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import CursorTable
 from pipeline.health.latency import BronzeCommit
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.environment import require_own
+from pipeline.lake.delta.errors import DeltaError
+from pipeline.lake.delta.quarantine import QUARANTINE
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
 from pipeline.settings import Paths, Settings
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
 from pipeline.store.processes.drivers import commits_between
 from pipeline.store.processes.leases import Lease
 from pipeline.store.sources import bronze_id

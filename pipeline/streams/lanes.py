@@ -9,9 +9,9 @@ from typing import Final
 
 from listeners.sample import Lane
 from pipeline.base.reasons import innermost
-from pipeline.delta.foreign import ForeignChange
-from pipeline.delta.meanings import OtherMeaning
-from pipeline.delta.remade import TableGone
+from pipeline.lake.delta.foreign import ForeignChange
+from pipeline.lake.delta.meanings import OtherMeaning
+from pipeline.lake.delta.remade import TableGone
 from pipeline.store.database.states import FailureClass
 from pipeline.store.stream_control import StreamControl
 

@@ -21,12 +21,12 @@ from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane
 from pipeline.base.failpoints import hit
 from pipeline.base.names import GameKey
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta import parquet
-from pipeline.delta.data_files import DataFile, discard, write_file
-from pipeline.delta.quarantine import QUARANTINE, present_between, without
-from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.health.latency import Arrival, BronzeCommit, measure
-from pipeline.storage.location import Location
+from pipeline.lake.delta import parquet
+from pipeline.lake.delta.data_files import DataFile, discard, write_file
+from pipeline.lake.delta.quarantine import QUARANTINE, present_between, without
+from pipeline.lake.delta.table import CursorTable, TableConflict
+from pipeline.lake.storage.location import Location
 from pipeline.streams.active_games import ActiveGames
 from pipeline.streams.bronze_files import BronzeSeqs
 from pipeline.streams.lanes import Failure, failure_of

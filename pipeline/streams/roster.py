@@ -16,9 +16,9 @@ from dataclasses import replace
 from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused, Transient, first_line
-from pipeline.delta.errors import DeltaError
-from pipeline.delta.foreign import ForeignChange
-from pipeline.delta.remade import require_bronze, require_cursor, warn_of_older
+from pipeline.lake.delta.errors import DeltaError
+from pipeline.lake.delta.foreign import ForeignChange
+from pipeline.lake.delta.remade import require_bronze, require_cursor, warn_of_older
 from pipeline.settings import Paths, Settings
 from pipeline.store.assignments import reported_cursors
 from pipeline.store.games import Assignment, Held, all_assigned, held, holds, let_go

@@ -16,13 +16,13 @@ from pipeline.base import names
 from pipeline.base.errors import Transient
 from pipeline.base.names import GameKey
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta import generation, remade
-from pipeline.delta.data_files import DataFile
-from pipeline.delta.errors import TableNotFoundError
-from pipeline.delta.foreign import ForeignChange
-from pipeline.delta.log import exists
-from pipeline.delta.table import TableConflict
-from pipeline.storage.location import Location
+from pipeline.lake.delta import generation, remade
+from pipeline.lake.delta.data_files import DataFile
+from pipeline.lake.delta.errors import TableNotFoundError
+from pipeline.lake.delta.foreign import ForeignChange
+from pipeline.lake.delta.log import exists
+from pipeline.lake.delta.table import TableConflict
+from pipeline.lake.storage.location import Location
 from pipeline.store.games import Assignment
 from pipeline.store.stream_control import StreamControl
 from pipeline.streams import lanes

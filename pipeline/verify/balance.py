@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from pipeline.base.names import MALFORMED
-from pipeline.delta.scratch import Database
+from pipeline.lake.delta.scratch import Database
 from pipeline.settings import Paths, Settings
 from pipeline.verify import readings, replayable, routing, rules, sources
 from pipeline.verify.held import Held, compare_held

@@ -12,9 +12,9 @@ from typing import Any, Final
 import pyarrow as pa
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from pipeline.delta.scratch import Database
-from pipeline.kafka.assigned import consumer_of, received
-from pipeline.kafka.connection import client_options, translate
+from pipeline.lake.delta.scratch import Database
+from pipeline.lake.kafka.assigned import consumer_of, received
+from pipeline.lake.kafka.connection import client_options, translate
 from pipeline.settings import Settings
 from pipeline.source_settings import Source, topic_described
 from pipeline.verify import readings

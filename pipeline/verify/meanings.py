@@ -11,7 +11,7 @@ from typing import Final
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.storage.location import Location
+from pipeline.lake.storage.location import Location
 
 PROPERTY: Final = "turnout.schemas"
 

@@ -14,15 +14,15 @@ import pyarrow as pa
 
 from pipeline.base.errors import Refused, first_line
 from pipeline.base.names import GameKey, attempt_app_ids, bronze_app_id, ingest_app_id, stream_app_id
-from pipeline.delta import accepted_gaps
-from pipeline.delta.environment import require_own
-from pipeline.delta.errors import DeltaError, TableNotFoundError
-from pipeline.delta.files import copy_of, paths_of, readable
-from pipeline.delta.opening import DeltaTable, open_table
-from pipeline.delta.scratch import Database, DatabaseError, OutOfMemory, scratch
+from pipeline.lake.delta import accepted_gaps
+from pipeline.lake.delta.environment import require_own
+from pipeline.lake.delta.errors import DeltaError, TableNotFoundError
+from pipeline.lake.delta.files import copy_of, paths_of, readable
+from pipeline.lake.delta.opening import DeltaTable, open_table
+from pipeline.lake.delta.scratch import Database, DatabaseError, OutOfMemory, scratch
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
 from pipeline.settings import Paths
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
 from pipeline.verify import meanings
 
 _MEMORY_LIMIT: Final = "1GB"  # more is spilled to a temporary folder

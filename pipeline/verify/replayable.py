@@ -9,7 +9,7 @@ from typing import Final
 
 from pipeline.base.names import GameKey
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta.scratch import Database
+from pipeline.lake.delta.scratch import Database
 from pipeline.verify import readings
 
 _LOAD: Final = "INSERT INTO registered SELECT unnest(?::VARCHAR[]), unnest(?::VARCHAR[]), unnest(?::BIGINT[])"

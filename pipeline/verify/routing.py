@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pipeline.base.names import MALFORMED
-from pipeline.delta.scratch import Database
+from pipeline.lake.delta.scratch import Database
 from pipeline.verify import readings
 
 

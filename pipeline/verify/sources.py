@@ -16,15 +16,15 @@ from sqlalchemy import Engine
 from pipeline import query_log
 from pipeline.base.errors import Refused, Transient, first_line
 from pipeline.base.texts import first_lines
-from pipeline.delta import parquet
-from pipeline.delta.errors import DeltaError
-from pipeline.delta.log import commit_file, commits_after, listed_commits
-from pipeline.delta.opening import open_table
-from pipeline.delta.scratch import Database
+from pipeline.lake.delta import parquet
+from pipeline.lake.delta.errors import DeltaError
+from pipeline.lake.delta.log import commit_file, commits_after, listed_commits
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.scratch import Database
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
 from pipeline.settings import Paths, Settings
 from pipeline.source_settings import Source, source_described, sources_described, topic_described
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
 from pipeline.store import sources as store
 from pipeline.verify import readings
 

@@ -19,8 +19,8 @@ from pipeline.base.names import MALFORMED
 from pipeline.contracts.formats.payload_format import ReferenceDecoder
 from pipeline.contracts.formats.supported import format_of
 from pipeline.contracts.schemas import Schema
-from pipeline.delta import parquet
-from pipeline.delta.files import without_views
+from pipeline.lake.delta import parquet
+from pipeline.lake.delta.files import without_views
 from pipeline.verify.cells import differences
 from pipeline.verify.opening import Contents, Sources, Unopened, contents
 from pipeline.verify.routing import key_of

@@ -24,8 +24,8 @@ from pipeline.base.names import GameKey
 from pipeline.contracts.event_types import event_type
 from pipeline.contracts.game_types import joined_types
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta import parquet
-from pipeline.delta.scratch import Database, scratch_folder
+from pipeline.lake.delta import parquet
+from pipeline.lake.delta.scratch import Database, scratch_folder
 from pipeline.verify import meanings, readings
 from pipeline.verify.opening import Sources
 from pipeline.verify.value_tasks import KnownSchema, Mismatch, Outcome, Part, Subject, damaged, place, run

@@ -13,13 +13,13 @@ from sqlalchemy import select, update
 
 from pipeline.base.failpoints import ENVIRON
 from pipeline.base.names import GameKey, bronze_app_id, game_key
-from pipeline.delta import log
-from pipeline.delta.opening import open_table
 from pipeline.demo.simulate import register_samples
 from pipeline.demo.simulator import SimulationPlan, Simulator
+from pipeline.lake.delta import log
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
 from pipeline.settings import Paths, load
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers, games, streams
 from pipeline.store.games import assigned

@@ -11,10 +11,10 @@ import pytest
 
 from pipeline.base.errors import Refused
 from pipeline.base.failpoints import hit
-from pipeline.delta.data_files import DataFile
-from pipeline.delta.table import CursorTable
 from pipeline.ingest.query import Ingest
-from pipeline.storage.location import Location
+from pipeline.lake.delta.data_files import DataFile
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.location import Location
 from pipeline.streams import passes
 from pipeline.streams.catchup import CatchUp
 from pipeline.streams.group import Group

@@ -19,7 +19,7 @@ from pipeline.contracts.policies import DEFAULTS
 from pipeline.contracts.registrations import CheckedRegistration, RegistrationBatch, unattended
 from pipeline.contracts.registries.protobuf_sources import descriptor_set
 from pipeline.contracts.schemas import Schema
-from pipeline.delta import table
+from pipeline.lake.delta import table
 from pipeline.store.database.engine import writing
 from tests.faults.faults import Faults
 from tests.faults.life import Life

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.delta import log, table
 from pipeline.ingest import checkpoint
-from pipeline.storage.folder import Folder
+from pipeline.lake.delta import log, table
+from pipeline.lake.storage.folder import Folder
 from tests.tables.power_world import ACTS, begun, problems
 
 pytestmark = pytest.mark.timeout(1_200)

@@ -9,8 +9,8 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.schema import Schema
 
-from pipeline.delta.table import CursorTable
-from pipeline.storage.places import located
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.places import located
 
 APP = "turnout/test/game/1"
 COMMITS = 25
@@ -19,9 +19,9 @@ COLUMNS = pa.schema([("_seq", pa.int64()), ("writer", pa.int64())])
 _WRITER = """
 import sys
 import pyarrow as pa
-from pipeline.storage.places import located
-from pipeline.delta.data_files import write_file
-from pipeline.delta.table import TableConflict, CursorTable
+from pipeline.lake.storage.places import located
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.table import TableConflict, CursorTable
 
 path, writer, commits = located(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 table = CursorTable.open(path, "turnout/test/game/1", checkpoint_interval=7)

@@ -21,9 +21,9 @@ from pipeline.demo import broker as broker_module
 from pipeline.demo.broker import Broker
 from pipeline.demo.producer import write_kafka, write_landing
 from pipeline.demo.simulator import Event, SimulationPlan, Simulator, game_names
-from pipeline.kafka import producer as producer_module
-from pipeline.kafka.producer import ensure_topic
-from pipeline.storage.places import located
+from pipeline.lake.kafka import producer as producer_module
+from pipeline.lake.kafka.producer import ensure_topic
+from pipeline.lake.storage.places import located
 
 Message = tuple[bytes | None, bytes]
 

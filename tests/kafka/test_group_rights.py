@@ -20,10 +20,10 @@ from confluent_kafka.admin import (
 from pipeline.demo.broker import Broker
 from pipeline.ingest.sources import topic_again
 from pipeline.ingest.sources.topic_again import Range
-from pipeline.kafka import records
-from pipeline.kafka.assigned import consumer_of
-from pipeline.kafka.producer import ensure_topic
-from pipeline.kafka.records import RecordReader
+from pipeline.lake.kafka import records
+from pipeline.lake.kafka.assigned import consumer_of
+from pipeline.lake.kafka.producer import ensure_topic
+from pipeline.lake.kafka.records import RecordReader
 from pipeline.verify import held
 
 GROUPS = ResourceType.GROUP, "turnout-", ResourcePatternType.PREFIXED, "User:ANONYMOUS", "*", AclOperation.ALL

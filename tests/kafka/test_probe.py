@@ -17,10 +17,10 @@ from pipeline.ingest.sources.kind import SampledRecord
 from pipeline.ingest.sources.supported import open_source
 from pipeline.ingest.sources.topic_probe import prober
 from pipeline.ingest.sources.topic_sample import sample_topic
-from pipeline.kafka.producer import TopicProducer, ensure_topic
+from pipeline.lake.kafka.producer import TopicProducer, ensure_topic
+from pipeline.lake.storage.places import located
 from pipeline.settings import Settings
 from pipeline.source_settings import Source
-from pipeline.storage.places import located
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from pipeline.ingest.adopt import adopt
 from pipeline.ingest.identity import Offsets, Positions
 from pipeline.ingest.query import Ingest
 from pipeline.ingest.sources.supported import open_source
-from pipeline.kafka.producer import ensure_topic
+from pipeline.lake.kafka.producer import ensure_topic
 from pipeline.settings import load
 from pipeline.source_settings import Source, topic_described
 from pipeline.store import sources

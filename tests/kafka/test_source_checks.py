@@ -29,7 +29,7 @@ from pipeline.ingest.bronze_writer import IngestJob
 from pipeline.ingest.identity import Offsets
 from pipeline.ingest.query import Ingest
 from pipeline.ingest.sources import topic_observation
-from pipeline.kafka.producer import ensure_topic
+from pipeline.lake.kafka.producer import ensure_topic
 from pipeline.settings import Settings, load
 from pipeline.source_settings import Source
 from pipeline.store import sources

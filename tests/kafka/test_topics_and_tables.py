@@ -19,7 +19,7 @@ from deltalake import DeltaTable, write_deltalake
 from pipeline.demo.broker import Broker
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.ingest.sources.supported import configured_source
-from pipeline.kafka.producer import ensure_topic
+from pipeline.lake.kafka.producer import ensure_topic
 from pipeline.settings import load
 from pipeline.store.database.engine import open_store
 from pipeline.verify import sources as verified

@@ -23,10 +23,10 @@ from pipeline.contracts.registries.notes import Need
 from pipeline.contracts.registries.patience import Patience
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.data_files import write_file
-from pipeline.delta.opening import open_table
-from pipeline.delta.table import CursorTable
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.table import CursorTable
 from pipeline.maintenance.compact import GAME, merge_by_age
 from pipeline.maintenance.report import TableReport
 from pipeline.repair import rebuild as rebuilding

@@ -10,9 +10,9 @@ import pyarrow as pa
 from pipeline.contracts.registries.answers import Absent, Answer, Away, SchemaResolver
 from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta import rewrite as delta_rewrite
-from pipeline.delta.data_files import DataFile
-from pipeline.delta.table import CursorTable, TableConflict
+from pipeline.lake.delta import rewrite as delta_rewrite
+from pipeline.lake.delta.data_files import DataFile
+from pipeline.lake.delta.table import CursorTable, TableConflict
 from pipeline.pins import ChunkPin, SetPin
 from pipeline.repair import rebuild, replay
 from pipeline.repair.places import PLACES

@@ -26,9 +26,9 @@ import pipeline
 from pipeline.base import failpoints
 from pipeline.base.names import GameKey
 from pipeline.contracts import given_ids, stored_schemas
-from pipeline.delta import checkpoint as delta_checkpoint
-from pipeline.delta import log as delta_log
-from pipeline.delta.data_files import DataFile
+from pipeline.lake.delta import checkpoint as delta_checkpoint
+from pipeline.lake.delta import log as delta_log
+from pipeline.lake.delta.data_files import DataFile
 from pipeline.store import games, schema_needs, sources, stream_control, writers
 from pipeline.streams.bronze_files import Piece
 from pipeline.streams.writing import rows

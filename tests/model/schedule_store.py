@@ -82,7 +82,7 @@ class Disk:
         log = self.logs.setdefault(str(path), {})
         return log.setdefault(version, made := list(actions)) is made
 
-    # As `pipeline.delta.log`, with the points it has.
+    # As `pipeline.lake.delta.log`, with the points it has.
 
     def read_commit(self, path: Path, version: int) -> list[dict[str, Any]] | None:
         found = self.logs.get(str(path), {}).get(version)
@@ -93,7 +93,7 @@ class Disk:
         return version in self.logs.get(str(path), {})
 
     def write_when_due(self, path: Path, version: int, _held: object = None) -> None:
-        """As in `pipeline.delta.checkpoint`; what a checkpoint holds, the log holds here."""
+        """As in `pipeline.lake.delta.checkpoint`; what a checkpoint holds, the log holds here."""
         written = self._checkpoints.setdefault(str(path), {-1})
         if self._pointed.get(str(path), -1) >= version or version in written:
             return

@@ -20,7 +20,7 @@ from pipeline.contracts.given_ids import NewIds
 from pipeline.contracts.profile import SourceProfile
 from pipeline.contracts.registry import LocalRegistry, number_of_profile
 from pipeline.contracts.stored_schemas import write_schema
-from pipeline.delta.bronze import BRONZE
+from pipeline.lake.delta.bronze import BRONZE
 from pipeline.store.assignments import reassign
 from pipeline.store.database.migrate import migrate
 from pipeline.store.games import Game, record_one, register_group

@@ -16,7 +16,7 @@ import pytest
 from pipeline.base.failpoints import EFFECTS, ENVIRON
 from pipeline.base.names import GameKey
 from pipeline.contracts.schemas import Schema, SchemaSet, Writer
-from pipeline.storage.places import located
+from pipeline.lake.storage.places import located
 from pipeline.streams.writing.split import READ, SplitJob
 from tests.model.schedule_mutants import MUTANTS
 from tests.model.schedule_patch import Splits

@@ -18,7 +18,7 @@ from app.state.services import Environment
 from grants.observing import snapshot
 from pipeline.base.errors import Refused
 from pipeline.contracts.schemas import Writer
-from pipeline.delta import newest
+from pipeline.lake.delta import newest
 from pipeline.settings import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store

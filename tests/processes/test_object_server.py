@@ -11,8 +11,8 @@ import pytest
 
 from pipeline.base.errors import Refused
 from pipeline.demo.object_server import ObjectServer
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
 
 # Prints its arguments and the key, and refuses every request, as a real one does without a signature.
 _STAND_IN = """#!{python}

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from pipeline.lake.storage.mounts import RUNTIME
 from pipeline.setup.jars import spark_jars, store_jars
-from pipeline.storage.mounts import RUNTIME
 from tests.postgres import postgres_server
 from tests.storage.served import served
 

@@ -40,8 +40,8 @@ from listeners.sample import (
 from pipeline import telemetry, wiring
 from pipeline.base.names import game_key
 from pipeline.control.incident_keeper import IncidentKeeper
+from pipeline.lake.storage.places import located
 from pipeline.settings import load
-from pipeline.storage.places import located
 from pipeline.store import assignments, games
 from pipeline.store.database import tables
 from pipeline.store.database.checked_table import metadata

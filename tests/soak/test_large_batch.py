@@ -16,9 +16,9 @@ from deltalake import DeltaTable
 
 from pipeline.base.names import GameKey
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.delta.data_files import DataFile
-from pipeline.delta.table import CursorTable
 from pipeline.ingest.sources.landing_log import LANDING
+from pipeline.lake.delta.data_files import DataFile
+from pipeline.lake.delta.table import CursorTable
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.spark.conftest import World
 from tests.tables.repair_world import CHESS, GO, Message

@@ -13,9 +13,9 @@ from typing import Final
 
 import pytest
 
-from pipeline.delta.checkpoint import pointed_to
+from pipeline.lake.delta.checkpoint import pointed_to
+from pipeline.lake.storage.places import located
 from pipeline.settings import Maintenance, Settings
-from pipeline.storage.places import located
 from tests.tables.log_growth_world import Game, Peak, bytes_of_a_checkpoint, bytes_of_a_log, simulated
 
 ROUND: Final = Maintenance().interval_minutes * 60

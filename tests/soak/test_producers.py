@@ -17,10 +17,10 @@ from deltalake import DeltaTable
 from deltalake.schema import Schema
 
 from pipeline.control.processes.child_processes import Children, turnout
-from pipeline.delta.log import commit_file
 from pipeline.ingest.sources.landing_log import LANDING
+from pipeline.lake.delta.log import commit_file
+from pipeline.lake.storage.places import located
 from pipeline.settings import load
-from pipeline.storage.places import located
 from pipeline.store.database.engine import open_store
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "10"))

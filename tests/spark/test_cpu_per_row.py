@@ -13,14 +13,14 @@ from pyspark.sql import DataFrame
 
 from bench import cpu
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.data_files import write_file
-from pipeline.delta.table import CursorTable
 from pipeline.ingest.query import Ingest
 from pipeline.ingest.sources import topic
 from pipeline.ingest.sources.landing_log import LANDING
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.places import located
 from pipeline.source_settings import Source
-from pipeline.storage.places import located
 from pipeline.streams.writing.rows import FrameRows
 from pipeline.streams.writing.split import SplitJob
 from protos.turnout.v1.wrapper_pb2 import Wrapper

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 from sqlalchemy import update
 
-from pipeline.delta.rewrite import table_files
+from pipeline.lake.delta.rewrite import table_files
 from pipeline.maintenance.run import one_round
 from pipeline.settings import Maintenance, Paths, load
 from pipeline.store.database.engine import open_store

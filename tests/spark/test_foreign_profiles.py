@@ -13,8 +13,8 @@ from sqlalchemy import delete
 from pipeline.base.names import game_key
 from pipeline.contracts.registries.supported import resolution_of
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.delta.bronze import FRAMED
 from pipeline.ingest.sources.landing_log import LANDING
+from pipeline.lake.delta.bronze import FRAMED
 from pipeline.registry_settings import RegistrySettings
 from pipeline.settings import Onboarding
 from pipeline.store.database.engine import writing

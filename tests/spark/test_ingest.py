@@ -12,14 +12,14 @@ from pyspark.errors import StreamingQueryException
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import MALFORMED, bronze_app_id
-from pipeline.delta.table import CursorTable
 from pipeline.ingest import query
 from pipeline.ingest.backlog import BacklogWatch
 from pipeline.ingest.bronze_writer import IngestJob
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.ingest.sources.supported import open_source
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.places import located
 from pipeline.source_settings import Source
-from pipeline.storage.places import located
 from pipeline.store.games import Assignment, assigned, register_group
 from pipeline.store.reports import backlog_in
 from protos.turnout.v1.wrapper_pb2 import Wrapper

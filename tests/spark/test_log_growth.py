@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.delta.checkpoint import checkpoint_file, newest_checkpoint, write_checkpoint
-from pipeline.delta.data_files import write_file
-from pipeline.delta.table import CursorTable
+from pipeline.lake.delta.checkpoint import checkpoint_file, newest_checkpoint, write_checkpoint
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.places import located
 from pipeline.maintenance import retain
 from pipeline.maintenance.report import TableReport
 from pipeline.settings import Maintenance
-from pipeline.storage.places import located
 from tests.tables.maintenance_world import APP, ROWS, game_rows
 
 SMALL = Maintenance(log_megabytes=1)

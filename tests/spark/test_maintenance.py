@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 
 from pipeline.base import failpoints
-from pipeline.delta.rewrite import table_files
+from pipeline.lake.delta.rewrite import table_files
 from pipeline.maintenance import run
 from pipeline.settings import Maintenance, Paths, Settings
 from tests.tables.maintenance_world import CHESS, DAY, LATER, contents, full_world, live, on_disk

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.base.errors import Refused
-from pipeline.delta.opening import open_table
+from pipeline.lake.delta.opening import open_table
 from pipeline.setup.managed_trial import try_managed
 
 

@@ -15,8 +15,6 @@ from deltalake.transaction import AddAction
 from pyspark.errors import StreamingQueryException
 
 from pipeline.base.errors import Refused
-from pipeline.delta.data_files import write_file
-from pipeline.delta.table import CursorTable
 from pipeline.ingest import adopt as adoption
 from pipeline.ingest.adopt import Adopted
 from pipeline.ingest.bronze_writer import IngestJob
@@ -24,6 +22,8 @@ from pipeline.ingest.identity import Commits
 from pipeline.ingest.sources.kind import Begin
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.ingest.sources.supported import open_source
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.table import CursorTable
 from pipeline.store import sources
 from tests.spark.source_world import wrappers
 

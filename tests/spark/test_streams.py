@@ -13,8 +13,8 @@ from pyspark import cloudpickle
 from sqlalchemy import update
 
 from pipeline.base.names import game_key
-from pipeline.delta.quarantine import REASONS
 from pipeline.demo.simulator import game_names
+from pipeline.lake.delta.quarantine import REASONS
 from pipeline.store.database.tables import games
 from pipeline.store.stream_control import submit_retry
 from pipeline.streams.writing import rows as sources

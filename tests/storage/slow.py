@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from pipeline.storage.folder import Folder
+from pipeline.lake.storage.folder import Folder
 
 _SECONDS: Final = 0.03
 

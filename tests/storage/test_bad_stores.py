@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from pipeline.base.errors import Refused, StorageError
-from pipeline.delta import parquet
-from pipeline.storage import cloud
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
-from pipeline.storage.trial import trials
+from pipeline.lake.delta import parquet
+from pipeline.lake.storage import cloud
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
+from pipeline.lake.storage.trial import trials
 from tests.storage.buckets import Fault, Proxy, bucket, proxied
 
 create = partial(Location.put_if_absent, drafted="draft_commit", published="publish_commit")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.delta.log import LOG
-from pipeline.delta.table import CursorTable
-from pipeline.storage.location import Location
+from pipeline.lake.delta.log import LOG
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.location import Location
 from tests.storage.buckets import bucket
 from tests.tables.repair_world import CHESS, FIRST, SECOND, Event, Message, World, good, make_world
 

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from pipeline.demo.server_process import HOST, free_ports
-from pipeline.storage.places import located
+from pipeline.lake.storage.places import located
 from tests.storage.google_server import google
 
 pytestmark = pytest.mark.long

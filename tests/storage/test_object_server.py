@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.demo.object_server import ObjectServer
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
-from pipeline.storage.trial import trials
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
+from pipeline.lake.storage.trial import trials
 
 create = partial(Location.put_if_absent, drafted="draft_commit", published="publish_commit")
 

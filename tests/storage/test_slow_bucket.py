@@ -8,10 +8,10 @@ from multiprocessing.synchronize import Event
 import pyarrow as pa
 import pytest
 
-from pipeline.delta.data_files import write_file
-from pipeline.delta.meanings import with_meanings
-from pipeline.delta.table import CursorTable
-from pipeline.storage.places import located
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.meanings import with_meanings
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.places import located
 from tests.storage.buckets import bucket, proxied_apart
 
 _SECONDS = 5.0  # until the bucket answers, whether the driver beats or not

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.base import names
-from pipeline.delta.data_files import DataFile
-from pipeline.delta.table import CursorTable
+from pipeline.lake.delta.data_files import DataFile
+from pipeline.lake.delta.table import CursorTable
 from pipeline.repair.dedupe import Deduped, dedupe
 from pipeline.store.games import Game
 from pipeline.streams.writing.split import READ, SplitJob, target_schema

@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 
 from pipeline.contracts.profile import SourceProfile
 from pipeline.contracts.schemas import SchemaSet, Writer
-from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import CursorTable
+from pipeline.lake.delta.quarantine import QUARANTINE
+from pipeline.lake.delta.table import CursorTable
 from pipeline.store.games import Game, generations, register_group
 from pipeline.streams.active_games import ActiveGames
 from pipeline.streams.catchup import CatchUp

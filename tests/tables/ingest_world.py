@@ -12,12 +12,12 @@ from deltalake import DeltaTable, write_deltalake
 from sqlalchemy import Engine
 
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.delta.bronze import BRONZE
 from pipeline.ingest import query
 from pipeline.ingest.checkpoint import Landed
 from pipeline.ingest.query import Ingest
 from pipeline.ingest.source_checks import verify_source
 from pipeline.ingest.sources.kind import Begin
+from pipeline.lake.delta.bronze import BRONZE
 from pipeline.settings import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.verify.balance import verify

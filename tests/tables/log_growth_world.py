@@ -11,16 +11,16 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.delta import checkpoint as delta_checkpoint
-from pipeline.delta import rewrite as delta_rewrite
-from pipeline.delta import table as delta_table
-from pipeline.delta.checkpoint import checkpoint_file
-from pipeline.delta.data_files import DataFile, write_file
-from pipeline.delta.log import commit_file, read_commit
-from pipeline.delta.table import CursorTable
+from pipeline.lake.delta import checkpoint as delta_checkpoint
+from pipeline.lake.delta import rewrite as delta_rewrite
+from pipeline.lake.delta import table as delta_table
+from pipeline.lake.delta.checkpoint import checkpoint_file
+from pipeline.lake.delta.data_files import DataFile, write_file
+from pipeline.lake.delta.log import commit_file, read_commit
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.places import located
 from pipeline.maintenance import plan, removals, run
 from pipeline.settings import Paths, Settings
-from pipeline.storage.places import located
 from tests.tables.maintenance_world import APP, CHESS, ROWS, game_rows
 
 BEGIN = 1_600_000_000.0  # long ago, so that a time of the real clock is seen to be one

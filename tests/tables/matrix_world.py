@@ -24,9 +24,9 @@ from pipeline.contracts.registries.answers import SchemaResolver
 from pipeline.contracts.registries.patience import Patience
 from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import CursorTable
 from pipeline.ingest.query import Ingest
+from pipeline.lake.delta.quarantine import QUARANTINE
+from pipeline.lake.delta.table import CursorTable
 from pipeline.registry_settings import RegistrySettings, split_key
 from pipeline.settings import Demux, Onboarding, Paths, PlacementSettings, Settings, load
 from pipeline.source_settings import source_problems

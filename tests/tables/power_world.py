@@ -25,19 +25,19 @@ from listeners.sample import Lane
 from pipeline import query_log
 from pipeline.base import failpoints
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import CursorTable
 from pipeline.ingest import checkpoint
 from pipeline.ingest.bronze_progress import plan_of
 from pipeline.ingest.checkpoint import Landed
 from pipeline.ingest.query import Ingest
+from pipeline.lake.delta.quarantine import QUARANTINE
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.places import located
 from pipeline.maintenance.run import one_round
 from pipeline.pins import pin
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.settings import Maintenance, Paths, Settings, load
-from pipeline.storage.places import located
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import known_games
 from pipeline.streams.active_games import ActiveGames

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.base.names import MALFORMED, game_key
-from pipeline.delta.bronze import BRONZE
 from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
 from pipeline.ingest.profiled import NumberedProfile
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.storage.places import located
 from pipeline.settings import Onboarding
-from pipeline.storage.places import located
 
 CHESS, GO = game_key("Chess"), game_key("go")
 Record = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]

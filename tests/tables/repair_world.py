@@ -17,11 +17,11 @@ from pipeline.base.failpoints import ENVIRON
 from pipeline.base.names import MALFORMED, bronze_app_id, game_key
 from pipeline.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.data_files import DataFile, write_file
-from pipeline.delta.opening import open_table
-from pipeline.delta.quarantine import QUARANTINE, without_present
-from pipeline.delta.table import CursorTable, TableConflict
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.data_files import DataFile, write_file
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.quarantine import QUARANTINE, without_present
+from pipeline.lake.delta.table import CursorTable, TableConflict
 from pipeline.settings import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import registrations

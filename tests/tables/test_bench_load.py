@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from bench.load import arrivals, landed
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.data_files import write_file
-from pipeline.delta.table import CursorTable
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.table import CursorTable
 from pipeline.settings import load
 
 

@@ -17,9 +17,9 @@ from pipeline.base.names import game_key
 from pipeline.contracts.formats.protobuf.messages import describe
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.schemas import Schema
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.rewrite import table_files
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.quarantine import QUARANTINE
+from pipeline.lake.delta.rewrite import table_files
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all

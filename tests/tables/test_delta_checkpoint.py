@@ -17,12 +17,18 @@ from deltalake.writer import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.delta import checkpoint as delta_checkpoint
-from pipeline.delta.checkpoint import MERGED_SECONDS, REMOVED_SECONDS, checkpoint_file, newest_checkpoint, pointed_to
-from pipeline.delta.data_files import write_file
-from pipeline.delta.log import Action, commit_file, publish_commit
-from pipeline.delta.table import CursorTable, TableConflict
-from pipeline.storage.places import located
+from pipeline.lake.delta import checkpoint as delta_checkpoint
+from pipeline.lake.delta.checkpoint import (
+    MERGED_SECONDS,
+    REMOVED_SECONDS,
+    checkpoint_file,
+    newest_checkpoint,
+    pointed_to,
+)
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.log import Action, commit_file, publish_commit
+from pipeline.lake.delta.table import CursorTable, TableConflict
+from pipeline.lake.storage.places import located
 from tests.tables.maintenance_world import APP, ROWS, game_rows, game_table
 
 

@@ -9,12 +9,12 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from pipeline.delta.commits import exchange, overwrite
-from pipeline.delta.data_files import DataFile, write_file
-from pipeline.delta.opening import open_table
-from pipeline.delta.table import CursorTable
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
+from pipeline.lake.delta.commits import exchange, overwrite
+from pipeline.lake.delta.data_files import DataFile, write_file
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
 
 SCHEMA = pa.schema([("_seq", pa.int64())])
 APP = "turnout/test/game/1"

@@ -12,11 +12,11 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import bronze_app_id, ingest_app_id
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.environment import require_own
-from pipeline.delta.table import CursorTable
 from pipeline.ingest.adopt import adopt
-from pipeline.storage.places import located
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.environment import require_own
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.places import located
 from pipeline.store import sources
 from pipeline.store.processes.drivers import record_commit
 from pipeline.streams.group import Group

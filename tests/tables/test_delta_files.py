@@ -7,17 +7,17 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.data_files import write_file
-from pipeline.delta.table import CursorTable
 from pipeline.ingest import bronze_progress
 from pipeline.ingest.source_checks import forget_refused
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.places import located
 from pipeline.maintenance.run import one_round
 from pipeline.repair.dedupe import dedupe
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
-from pipeline.storage.places import located
 from pipeline.store.games import generations
 from pipeline.verify.balance import verify
 from pipeline.verify.values import Wanted

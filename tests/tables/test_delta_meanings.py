@@ -9,13 +9,13 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.schema import Schema
 
-from pipeline.delta.checkpoint import write_checkpoint
-from pipeline.delta.data_files import write_file
-from pipeline.delta.log import commit_file, is_plain, read_commit
-from pipeline.delta.meanings import PROPERTY, OtherMeaning, with_meanings
-from pipeline.delta.metadata import newest_metadata, set_properties
-from pipeline.delta.table import CursorTable
-from pipeline.storage.places import located
+from pipeline.lake.delta.checkpoint import write_checkpoint
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.log import commit_file, is_plain, read_commit
+from pipeline.lake.delta.meanings import PROPERTY, OtherMeaning, with_meanings
+from pipeline.lake.delta.metadata import newest_metadata, set_properties
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.places import located
 
 APP = "turnout/test/game/1"
 COLUMNS = pa.schema([("_seq", pa.int64())])
@@ -124,8 +124,8 @@ def test_no_call_of_delta_rs_that_holds_the_interpreter_is_left() -> None:
         for found in held.finditer(file.read_text())
     )
     assert calls == [
-        "pipeline/delta/metadata.py: set_table_properties",
-        "pipeline/delta/table.py: set_table_properties",
+        "pipeline/lake/delta/metadata.py: set_table_properties",
+        "pipeline/lake/delta/table.py: set_table_properties",
     ]
 
 

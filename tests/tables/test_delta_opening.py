@@ -16,14 +16,14 @@ from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey, stream_app_id
-from pipeline.delta import opening
-from pipeline.delta.checkpoint import write_checkpoint
-from pipeline.delta.data_files import write_file
-from pipeline.delta.opening import open_table
-from pipeline.delta.table import CursorTable
+from pipeline.lake.delta import opening
+from pipeline.lake.delta.checkpoint import write_checkpoint
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.places import located
 from pipeline.maintenance import run
 from pipeline.settings import Paths, Settings, load
-from pipeline.storage.places import located
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.streams.roster import Roster
@@ -65,7 +65,7 @@ def test_only_one_place_opens_tables() -> None:
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "DeltaTable"
     ]
-    assert [place.partition(":")[0] for place in opened] == ["pipeline/delta/opening.py"]
+    assert [place.partition(":")[0] for place in opened] == ["pipeline/lake/delta/opening.py"]
 
 
 def test_what_else_ends_an_open_stays_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,9 @@ import pytest
 from deltalake import DeltaTable
 
 from pipeline.base.errors import Refused
-from pipeline.delta import usage
-from pipeline.delta.usage import SchemaRows
-from pipeline.storage.places import located
+from pipeline.lake.delta import usage
+from pipeline.lake.delta.usage import SchemaRows
+from pipeline.lake.storage.places import located
 from tests.tables.usage_world import AT, commit
 
 

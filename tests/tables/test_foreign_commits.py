@@ -22,20 +22,20 @@ from sqlalchemy.exc import OperationalError
 from listeners.sample import Lane, StreamState
 from pipeline.base import failpoints
 from pipeline.cli.doctor import look_at_logs
-from pipeline.delta.data_files import write_file
-from pipeline.delta.foreign import ForeignChange, foreign_commit
-from pipeline.delta.log import Action, commit_file, listed_commits, publish_commit, read_commit
-from pipeline.delta.marks import is_ours, marked
-from pipeline.delta.opening import open_table
-from pipeline.delta.table import CursorTable
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.foreign import ForeignChange, foreign_commit
+from pipeline.lake.delta.log import Action, commit_file, listed_commits, publish_commit, read_commit
+from pipeline.lake.delta.marks import is_ours, marked
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.folder import Folder
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
 from pipeline.maintenance import run as maintenance
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
 from pipeline.settings import Maintenance, Settings
-from pipeline.storage.folder import Folder
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
 from pipeline.store.database.tables import stream_control
 from pipeline.store.games import register_group
 from pipeline.store.processes.drivers import start_driver, write_streams
@@ -508,7 +508,7 @@ def test_a_change_at_the_moment_of_a_retry_is_not_accepted(far: World, monkeypat
             act.pop()()
         return publish_commit(*args, **more)
 
-    monkeypatch.setattr("pipeline.delta.table.publish_commit", first)
+    monkeypatch.setattr("pipeline.lake.delta.table.publish_commit", first)
     retry(far, roster)
     assert parked(far)
     assert "DELETE" in str(decided(far.engine)[CHESS.key].evidence)
@@ -539,7 +539,7 @@ def test_a_retry_waits_for_storage(far: World, monkeypatch: pytest.MonkeyPatch) 
         raise OSError("away")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipeline.delta.table.publish_commit", away)
+        patch.setattr("pipeline.lake.delta.table.publish_commit", away)
         retry(far, roster)
     assert decided(far.engine)[CHESS.key].evidence == "OSError: away"
     assert not parked(far)
@@ -602,7 +602,7 @@ def test_many_changes_are_taken_back_to_before_the_first(near: World) -> None:
 @pytest.mark.proves("G237")
 def test_where_enough_is_found_no_further_commit_is_read(near: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look that ends early knows no version to go back to, so the reason names the rebuild alone."""
-    monkeypatch.setattr("pipeline.delta.foreign._ENOUGH", 2)
+    monkeypatch.setattr("pipeline.lake.delta.foreign._ENOUGH", 2)
     commented_often(near, 3)
     for number in range(1, 4):
         table_of(near).delete(f"_seq = {number}")
@@ -658,7 +658,7 @@ def aged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A world whose last commits are eight days old, and reported."""
     now = time.time
     with monkeypatch.context() as patch:
-        patch.setattr("pipeline.delta.table.time.time", lambda: now() - 8 * 86_400)
+        patch.setattr("pipeline.lake.delta.table.time.time", lambda: now() - 8 * 86_400)
         made = filled(make_world(tmp_path))
     report(made, 3)
     return made

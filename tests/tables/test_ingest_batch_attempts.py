@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.data_files import DataFile, write_file
-from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import CursorTable, TableConflict
 from pipeline.ingest.batch_attempts import BatchAttempts, give_up_open, left_behind
 from pipeline.ingest.source_checks import forget_refused
-from pipeline.storage.places import located
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.data_files import DataFile, write_file
+from pipeline.lake.delta.quarantine import QUARANTINE
+from pipeline.lake.delta.table import CursorTable, TableConflict
+from pipeline.lake.storage.places import located
 
 APP = "turnout/test/ingest/1"
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import Refused
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.table import CursorTable
 from pipeline.ingest import checkpoint
 from pipeline.ingest.bronze_progress import PLAN, plan_of
 from pipeline.ingest.checkpoint import Landed
-from pipeline.storage.places import located
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.places import located
 
 
 def checkpoint_of(query: Path, planned: int, committed: int) -> Path:

@@ -15,18 +15,18 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.data_files import write_file
-from pipeline.delta.table import CursorTable
 from pipeline.ingest import bronze_progress, identity, parting
 from pipeline.ingest.evidence.marks import LastRecord
 from pipeline.ingest.identity import Commits, Gap, LandingObservation, Offsets, SourceRecord, TopicObservation
 from pipeline.ingest.lineage import OwnRows
 from pipeline.ingest.sources import landing_log
 from pipeline.ingest.sources.landing_log import LANDING
-from pipeline.kafka import connection
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.kafka import connection
+from pipeline.lake.storage.places import located
 from pipeline.settings import load
-from pipeline.storage.places import located
 from pipeline.store import sources
 from pipeline.store.database.engine import open_store
 

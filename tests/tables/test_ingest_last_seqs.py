@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.data_files import write_file
-from pipeline.delta.lost_seqs import LostSeqs
-from pipeline.delta.table import CursorTable
 from pipeline.ingest.last_seqs import read_last_seqs, write_snapshot
-from pipeline.storage.places import located
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.lost_seqs import LostSeqs
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.places import located
 
 APP = "turnout/test/bronze"
 HEADS = {"a": 3, "b": 2}

@@ -18,12 +18,12 @@ from pipeline.base.names import MALFORMED
 from pipeline.contracts.profile import SourceProfile, dumps
 from pipeline.contracts.registries.notes import Need
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.delta.bronze import BRONZE, FRAMED
-from pipeline.delta.table import CursorTable
 from pipeline.ingest import query
 from pipeline.ingest.profiled import NumberedProfile
 from pipeline.ingest.profiles import Profiles, configured
 from pipeline.ingest.query import Ingest
+from pipeline.lake.delta.bronze import BRONZE, FRAMED
+from pipeline.lake.delta.table import CursorTable
 from pipeline.registry_settings import RegistrySettings
 from pipeline.settings import load
 from pipeline.store.database.engine import writing

@@ -11,7 +11,6 @@ import pytest
 from pipeline.base.errors import Refused, Transient
 from pipeline.base.names import game_key
 from pipeline.contracts.profile import SourceProfile
-from pipeline.delta.bronze import BRONZE
 from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
 from pipeline.ingest.identity import (
     Commits,
@@ -28,9 +27,10 @@ from pipeline.ingest.sources.kind import SOURCE, as_they_come
 from pipeline.ingest.sources.landing import Landing
 from pipeline.ingest.sources.supported import open_source
 from pipeline.ingest.sources.union import Union
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.storage.places import located
 from pipeline.settings import Onboarding
 from pipeline.source_settings import Source
-from pipeline.storage.places import located
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 TOPIC = Source(kind="kafka", topic="t", bootstrap_servers="a:1")

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.names import MALFORMED, game_key
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.data_files import write_file
-from pipeline.delta.table import CursorTable
 from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.places import located
 from pipeline.maintenance.readers import Reader, passed_seq
 from pipeline.settings import Onboarding
-from pipeline.storage.places import located
 from pipeline.streams.bronze_files import files_of
 from pipeline.streams.stream import Link, connects, merged
 from pipeline.streams.writing.split import READ, SplitJob, split

@@ -15,16 +15,16 @@ from deltalake import DeltaTable
 from deltalake.writer import write_deltalake
 from sqlalchemy import Engine
 
-from pipeline.delta.log import commit_file
 from pipeline.health.source import SourceReading
 from pipeline.ingest.backlog import BacklogWatch, Place, backlog_watched
 from pipeline.ingest.identity import Commits
 from pipeline.ingest.sources import landing_backlog
 from pipeline.ingest.sources.landing_backlog import LandingBacklog
 from pipeline.ingest.sources.supported import configured_source
+from pipeline.lake.delta.log import commit_file
+from pipeline.lake.storage.places import located
 from pipeline.settings import Paths, Settings, load
 from pipeline.source_settings import Source
-from pipeline.storage.places import located
 from pipeline.store.database.engine import open_store
 from pipeline.store.reports import backlog_in
 

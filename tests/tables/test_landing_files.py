@@ -13,7 +13,7 @@ from deltalake.transaction import AddAction
 from pipeline.ingest.adopt import adopt
 from pipeline.ingest.identity import Commits
 from pipeline.ingest.sources.landing_log import file_name, files_by_commit, files_now
-from pipeline.storage.places import located
+from pipeline.lake.storage.places import located
 from pipeline.verify import sources
 from pipeline.verify.balance import verify
 from tests.tables.ingest_world import Rows, World, batch_of, start

@@ -14,15 +14,15 @@ from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction
 
 from pipeline.base.errors import Transient
-from pipeline.delta.log import commit_file
 from pipeline.ingest.identity import Commits
 from pipeline.ingest.sources import landing_source
 from pipeline.ingest.sources.landing_files import names_in_files, read_files
 from pipeline.ingest.sources.landing_log import LANDING, first_commit, observe_landing
 from pipeline.ingest.sources.landing_source import LandingReader, Offset, offset
-from pipeline.storage.folder import Folder
-from pipeline.storage.location import Entry
-from pipeline.storage.places import located
+from pipeline.lake.delta.log import commit_file
+from pipeline.lake.storage.folder import Folder
+from pipeline.lake.storage.location import Entry
+from pipeline.lake.storage.places import located
 
 MUCH = 1_000_000
 SAME_NAMES = {name: name for name in LANDING.names}

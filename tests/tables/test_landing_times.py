@@ -5,7 +5,7 @@ from deltalake import DeltaTable
 from deltalake.writer import write_deltalake
 
 from pipeline.ingest.sources.landing_times import LandingTimes
-from pipeline.storage.places import located
+from pipeline.lake.storage.places import located
 
 
 def _land(landing: Path) -> None:

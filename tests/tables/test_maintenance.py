@@ -27,19 +27,19 @@ from listeners.sample import (
 )
 from listeners.totals import ProcessSample, SelfCounts
 from pipeline.base.names import bronze_app_id
-from pipeline.delta import log as delta_log
-from pipeline.delta import rewrite as delta_rewrite
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.data_files import write_file
-from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.rewrite import RewriteConflict, replace_files, table_files
-from pipeline.delta.table import CursorTable
+from pipeline.lake.delta import log as delta_log
+from pipeline.lake.delta import rewrite as delta_rewrite
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.quarantine import QUARANTINE
+from pipeline.lake.delta.rewrite import RewriteConflict, replace_files, table_files
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.places import located
 from pipeline.maintenance import compact, rewrite
 from pipeline.maintenance.readers import Reader, passed_seq, readers
 from pipeline.maintenance.report import TableReport
 from pipeline.maintenance.rewrite import sorted_by_game
 from pipeline.settings import Paths
-from pipeline.storage.places import located
 from tests.tables.maintenance_world import (
     APP,
     CHESS,

@@ -9,11 +9,11 @@ from deltalake import DeltaTable
 from sqlalchemy import Engine, update
 from sqlalchemy.exc import OperationalError
 
+from pipeline.lake.storage.places import located
 from pipeline.maintenance import process
 from pipeline.maintenance.readers import readers_said
 from pipeline.maintenance.report import Round
 from pipeline.settings import Paths
-from pipeline.storage.places import located
 from pipeline.store.database.states import ProcessState
 from pipeline.store.database.tables import drivers
 from pipeline.store.processes.drivers import heartbeat, start_driver

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.base.names import MALFORMED, game_key, stream_app_id
-from pipeline.delta.data_files import write_file
-from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import CursorTable
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.quarantine import QUARANTINE
+from pipeline.lake.delta.table import CursorTable
 from pipeline.maintenance import run
 from pipeline.maintenance.report import TableReport
 from pipeline.settings import Maintenance, Paths, Settings

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, select
 from pipeline.base.errors import Refused
 from pipeline.control.processes.duties import Upkeep
 from pipeline.control.processes.local import reference_of
-from pipeline.delta.data_files import write_file
+from pipeline.lake.delta.data_files import write_file
 from pipeline.maintenance import process, run
 from pipeline.maintenance.unchanged import Unchanged
 from pipeline.settings import Maintenance, Paths, Settings

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from pipeline.contracts.formats.supported import format_of
 from pipeline.contracts.profile import SourceProfile
 from pipeline.contracts.schemas import SchemaSet, Writer
-from pipeline.delta.bronze import BRONZE
 from pipeline.ingest.profiled import NumberedProfile
-from pipeline.storage.places import located
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.storage.places import located
 from pipeline.streams.writing.split import READ, SplitJob, split
 from pipeline.verify.opening import Sources, Unopened, contents
 from tests.tables.profiled_world import CHESS, PROFILE, Record, landed

@@ -8,8 +8,8 @@ import pytest
 from pipeline.base.errors import Refused
 from pipeline.contracts.given_ids import StoreAge
 from pipeline.contracts.schemas import Schema
-from pipeline.delta.meanings import PROPERTY, OtherMeaning
-from pipeline.delta.opening import open_table
+from pipeline.lake.delta.meanings import PROPERTY, OtherMeaning
+from pipeline.lake.delta.opening import open_table
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all

@@ -17,9 +17,9 @@ from pipeline.base.names import bronze_app_id
 from pipeline.contracts.schemas import SchemaSet
 from pipeline.control.capabilities import read_all_facts, repairs
 from pipeline.control.operations import repairs as operations
-from pipeline.delta.opening import open_table
-from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import CursorTable
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.quarantine import QUARANTINE
+from pipeline.lake.delta.table import CursorTable
 from pipeline.pins import SetPin
 from pipeline.repair.gap import accept_gap
 from pipeline.repair.quarantined import Selection

@@ -21,7 +21,7 @@ from pipeline.control import repair_proposals
 from pipeline.control.controller import KINDS
 from pipeline.control.operations.definition import ControlContext as Control
 from pipeline.control.operations.executor import tick
-from pipeline.delta.table import TableConflict
+from pipeline.lake.delta.table import TableConflict
 from pipeline.repair import dedupe as module
 from pipeline.repair import removal
 from pipeline.repair.rebuild import rebuild
@@ -210,7 +210,7 @@ def test_a_compaction_beside_it_makes_it_begin_again(world: World, monkeypatch: 
 
 def test_a_compaction_that_is_later_is_given_up(world: World) -> None:
     """Files that the removal has replaced are not put back by a merge that began before."""
-    from pipeline.delta.rewrite import RewriteConflict, replace_files, table_files
+    from pipeline.lake.delta.rewrite import RewriteConflict, replace_files, table_files
     from pipeline.maintenance.rewrite import columns_of, packed
 
     wanted, folder = doubled(world), world.paths.table(CHESS.key)

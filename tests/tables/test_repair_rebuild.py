@@ -19,9 +19,9 @@ from pipeline.base.errors import Refused, Transient
 from pipeline.base.failpoints import ENVIRON, Injected
 from pipeline.base.names import GameKey, bronze_app_id, stream_app_id
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta import generation, parquet
-from pipeline.delta.data_files import write_file
-from pipeline.delta.table import CursorTable, TableConflict
+from pipeline.lake.delta import generation, parquet
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.table import CursorTable, TableConflict
 from pipeline.repair import bronze_rows, removal, stale_quarantine, switch
 from pipeline.repair import rebuild as rebuilds
 from pipeline.repair.quarantined import Selection

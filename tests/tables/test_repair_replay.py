@@ -19,7 +19,7 @@ from deltalake.writer import write_deltalake
 from pipeline.base.errors import Refused
 from pipeline.base.failpoints import ENVIRON, Injected
 from pipeline.cli.main import cli
-from pipeline.delta.table import TableConflict
+from pipeline.lake.delta.table import TableConflict
 from pipeline.repair import removal, stale_quarantine
 from pipeline.repair import replay as replays
 from pipeline.repair.quarantined import Selection, opened

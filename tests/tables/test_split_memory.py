@@ -14,8 +14,8 @@ from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES
 from pipeline.contracts.envelopes import framing
 from pipeline.contracts.profile import SourceProfile
 from pipeline.contracts.schemas import Schema, SchemaSet, Writer
-from pipeline.delta.bronze import BRONZE
-from pipeline.storage.places import located
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.storage.places import located
 from pipeline.streams.writing.portions import portions
 from pipeline.streams.writing.split import READ, SplitJob, split
 from tests.tables.profiled_world import CHESS, PROFILE

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import update
 
 from listeners.sample import Lane, StreamState
-from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import CursorTable
 from pipeline.health.status import IMPROVE_AFTER
+from pipeline.lake.delta.quarantine import QUARANTINE
+from pipeline.lake.delta.table import CursorTable
 from pipeline.settings import Settings
 from pipeline.store.database.tables import games, stream_control
 from pipeline.store.games import register_group

@@ -15,7 +15,7 @@ from listeners.sample import Lane
 from pipeline.base.errors import Transient
 from pipeline.base.names import bronze_app_id
 from pipeline.contracts.schemas import SchemaSet, Writer
-from pipeline.delta.table import CursorTable
+from pipeline.lake.delta.table import CursorTable
 from pipeline.pins import SetPin
 from pipeline.repair.asking import ask_drivers
 from pipeline.repair.quarantined import Selection

@@ -14,9 +14,9 @@ import pytest
 from deltalake import DeltaTable
 
 from listeners.sample import GameResult, Lane
-from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import CursorTable
 from pipeline.health.latency import BronzeCommit
+from pipeline.lake.delta.quarantine import QUARANTINE
+from pipeline.lake.delta.table import CursorTable
 from pipeline.store.games import register_group
 from pipeline.store.processes.drivers import commits_between, record_commit
 from pipeline.streams.active_games import ActiveGames

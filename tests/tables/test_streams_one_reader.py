@@ -16,15 +16,15 @@ from listeners.sample import Lane
 from pipeline.base import failpoints
 from pipeline.base.names import bronze_app_id
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.delta import table as delta_table
-from pipeline.delta.data_files import write_file
-from pipeline.delta.log import publish_commit
-from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import CursorTable
+from pipeline.lake.delta import table as delta_table
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.log import publish_commit
+from pipeline.lake.delta.quarantine import QUARANTINE
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.places import located
 from pipeline.pins import SetPin
 from pipeline.repair.rebuild import rebuild
 from pipeline.settings import Demux, Settings
-from pipeline.storage.places import located
 from pipeline.store.games import last_seq, record_seen, register_group
 from pipeline.store.stream_control import StreamControl, submit_control
 from pipeline.streams.active_games import ActiveGames

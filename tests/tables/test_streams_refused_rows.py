@@ -9,11 +9,11 @@ import pytest
 from deltalake import DeltaTable
 
 from listeners.sample import Lane
-from pipeline.delta.data_files import DataFile, write_file
-from pipeline.delta.quarantine import QUARANTINE, present_between
-from pipeline.delta.table import CursorTable
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
+from pipeline.lake.delta.data_files import DataFile, write_file
+from pipeline.lake.delta.quarantine import QUARANTINE, present_between
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
 from pipeline.store.games import register_group
 from pipeline.streams import passes as passing
 from pipeline.streams.active_games import ActiveGames

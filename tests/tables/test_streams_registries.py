@@ -23,9 +23,9 @@ from pipeline.contracts.registries.recording import give_up
 from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.control.registering.giving_up import propose
-from pipeline.delta.table import CursorTable
 from pipeline.health.status import IMPROVE_AFTER
 from pipeline.ingest.profiles import Profiles
+from pipeline.lake.delta.table import CursorTable
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.replay import replay_all
 from pipeline.settings import Demux, Settings

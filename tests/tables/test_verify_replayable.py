@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from pipeline.base.names import bronze_app_id
 from pipeline.cli.main import cli
 from pipeline.contracts.policies import parse_policies
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.table import CursorTable
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.table import CursorTable
 from pipeline.repair import switch
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild

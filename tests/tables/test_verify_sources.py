@@ -15,13 +15,13 @@ from sqlalchemy import update
 
 from pipeline.base.names import bronze_app_id
 from pipeline.cli.main import cli
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.table import CursorTable
 from pipeline.ingest.sources.supported import open_source
 from pipeline.ingest.sources.topic_probe import prober
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.places import located
 from pipeline.settings import Settings
 from pipeline.source_settings import Source
-from pipeline.storage.places import located
 from pipeline.store import sources as store
 from pipeline.store.database.tables import ingest_identities
 from pipeline.verify import sources

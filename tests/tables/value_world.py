@@ -15,11 +15,11 @@ from google.protobuf.message_factory import GetMessageClass
 from pipeline.base.names import bronze_app_id, game_key
 from pipeline.contracts.formats.protobuf.messages import describe
 from pipeline.contracts.policies import DEFAULTS, Policies
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.data_files import DataFile
-from pipeline.delta.quarantine import QUARANTINE
-from pipeline.delta.table import CursorTable
 from pipeline.ingest.bronze_writer import IngestJob, land
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.data_files import DataFile
+from pipeline.lake.delta.quarantine import QUARANTINE
+from pipeline.lake.delta.table import CursorTable
 from pipeline.settings import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import Game, generations, record_seen

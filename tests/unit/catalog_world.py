@@ -29,8 +29,8 @@ from grants.catalogs.unity import SCIM as UNITY_SCIM
 from grants.catalogs.unity import Unity
 from grants.catalogs.unity_key import UnityKey
 from grants.model import SELECT, USE_CATALOG, USE_SCHEMA, GameTable, Securable
-from pipeline.delta.log import exists
-from pipeline.delta.opening import create
+from pipeline.lake.delta.log import exists
+from pipeline.lake.delta.opening import create
 from pipeline.settings import Paths
 
 ROOT = Path(__file__).parents[2]

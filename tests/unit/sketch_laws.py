@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from pipeline.base.names import GameKey
-from pipeline.delta.bronze import BRONZE
 from pipeline.ingest import pending
 from pipeline.ingest.bronze_writer import IngestJob, land
 from pipeline.ingest.onboarding import Onboarding
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.storage.places import located
 from pipeline.settings import Onboarding as Limits
 from pipeline.settings import load
-from pipeline.storage.places import located
 from pipeline.store import onboarding as store
 from pipeline.store.database.engine import open_store
 from protos.turnout.v1.wrapper_pb2 import Wrapper

@@ -25,11 +25,11 @@ from pipeline.contracts.formats.protobuf.decoder import Decoder
 from pipeline.contracts.formats.protobuf.messages import canonical
 from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema, SchemaSet
-from pipeline.delta.bronze import BRONZE
 from pipeline.demo.samples.sample import FAMILIES
 from pipeline.demo.simulator import game_names
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.storage.places import located
 from pipeline.settings import load
-from pipeline.storage.places import located
 from pipeline.streams.writing.split import READ, SplitJob, split
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.delta.bronze import sliced
+from pipeline.lake.delta.bronze import sliced
 
 ROW = 128  # what a row counts beside its values
 

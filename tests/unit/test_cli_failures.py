@@ -21,8 +21,8 @@ from pipeline.base.names import game_key
 from pipeline.cli.lazy import LazyCommand
 from pipeline.cli.main import cli, main
 from pipeline.ingest import pending
+from pipeline.lake.storage import cloud
 from pipeline.settings import load
-from pipeline.storage import cloud
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState
 from pipeline.store.games import assign_waiting, record_seen

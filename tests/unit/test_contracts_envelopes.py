@@ -24,7 +24,7 @@ from pipeline.contracts.envelopes.wrapper import open_wrappers
 from pipeline.contracts.formats.protobuf.messages import describe
 from pipeline.contracts.formats.supported import format_of
 from pipeline.contracts.profile import WRAPPER, SourceProfile, dumps, loads
-from pipeline.delta.quarantine import REASONS
+from pipeline.lake.delta.quarantine import REASONS
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -16,7 +16,7 @@ from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES
 from pipeline.contracts.envelopes import framing
 from pipeline.contracts.envelopes.framing import FRAMINGS, Given
 from pipeline.contracts.envelopes.index_paths import index_path, path_bytes
-from pipeline.delta.quarantine import REASONS
+from pipeline.lake.delta.quarantine import REASONS
 
 GUID = uuid.UUID("a51160f3-fa4f-4dbb-9215-d1c183ad4a57")
 HEADER = "__value_schema_id"

@@ -9,9 +9,9 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.schema import PrimitiveType
 
 from pipeline.base import failpoints
-from pipeline.delta.data_files import write_file
-from pipeline.delta.table import CursorTable
-from pipeline.storage.places import located
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.places import located
 
 APP = "turnout/test/game/1"
 NARROW = pa.struct([("x", pa.int64())])
@@ -62,7 +62,7 @@ def test_a_killed_change_of_columns_leaves_a_whole_table(tmp_path: Path, at: int
     table.commit([write_file(pa.table({"a": [1]}), located(path))], None, 1)
     script = (
         "import sys, pyarrow as pa;"
-        "from pipeline.storage.places import located; from pipeline.delta.table import CursorTable;"
+        "from pipeline.lake.storage.places import located; from pipeline.lake.delta.table import CursorTable;"
         "table = CursorTable.open(located(sys.argv[1]), 'turnout/test/game/1');"
         "table.add_missing_columns(pa.schema([('a', pa.int64()), ('b', pa.string())]))"
     )

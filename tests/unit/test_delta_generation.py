@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.base.names import GameKey, stream_app_id
-from pipeline.delta.generation import newest
+from pipeline.lake.delta.generation import newest
 
 GO = GameKey("go")
 

@@ -22,9 +22,9 @@ from listeners import families, metrics_schema
 from listeners.bridge import families as bridge
 from pipeline import setting_values, settings
 from pipeline.control.controller import KINDS
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.quarantine import QUARANTINE, REASONS
 from pipeline.ingest.sources.landing_log import LANDING
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.quarantine import QUARANTINE, REASONS
 from pipeline.streams.writing.split import OWN_COLUMNS
 from tests.unit.listed_metrics import listed_metrics
 

@@ -20,7 +20,7 @@ DATA_PATH: Final = (
     "pins.py",
     "query_log.py",
     "contracts/registry.py",
-    "delta/*.py",
+    "lake/delta/*.py",
     "ingest/*.py",
     "maintenance/*.py",
     "repair/*.py",
@@ -52,7 +52,7 @@ IN_MEMORY: Final = {"_failed", "_files", "_held", "_noted"}
 
 WITHOUT_POINTS: Final = {
     "streams/active_games.py": "nothing depends on what it leaves: a file that is torn or gone tells nothing",
-    "delta/parquet.py": "its callers have the points, or it writes into memory",
+    "lake/delta/parquet.py": "its callers have the points, or it writes into memory",
     "base/durable_file.py:make_folder": "its callers have the point",
     "streams/writing/split.py:_ipc": "writes into memory",
     "maintenance/run.py:alone": "a lock that saves work and guards nothing",

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from pipeline.base.errors import Refused
-from pipeline.kafka.connection import client_options, translate
-from pipeline.kafka.producer import TopicProducer, ensure_topic
+from pipeline.lake.kafka.connection import client_options, translate
+from pipeline.lake.kafka.producer import TopicProducer, ensure_topic
 
 LOGIN = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="p";'
 

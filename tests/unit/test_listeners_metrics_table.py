@@ -28,7 +28,7 @@ from listeners.sample import (
     StreamMinute,
 )
 from listeners.totals import GroupTotals, ProcessSample, SelfCounts
-from pipeline.storage.places import located
+from pipeline.lake.storage.places import located
 
 NOW = 1_767_600_000.0  # 2026-01-05
 DAY = 86_400.0

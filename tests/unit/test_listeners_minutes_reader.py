@@ -19,7 +19,7 @@ from listeners.minutes.reader import Place, SeriesReader
 from listeners.minutes.window import Window
 from listeners.sample import STATUSES, IngestMinute, StreamMinute
 from listeners.series import BUCKETS, Series
-from pipeline.storage.places import located
+from pipeline.lake.storage.places import located
 
 NOW = 1_767_600_000.0  # 2026-01-05 08:00, a whole hour
 COUNTS = (0, 4, *(0,) * (BUCKETS - 2))

@@ -5,11 +5,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.delta import lost_seqs
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.lost_seqs import LostSeqs
-from pipeline.delta.table import CursorTable
-from pipeline.storage.places import located
+from pipeline.lake.delta import lost_seqs
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.lost_seqs import LostSeqs
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.places import located
 
 seqs = st.integers(0, 30)
 

@@ -21,12 +21,12 @@ from pipeline.base.errors import Refused
 from pipeline.ingest.sources import landing, landing_source
 from pipeline.ingest.sources.kind import Begin
 from pipeline.ingest.sources.landing import Landing
+from pipeline.lake.storage.mounts import RUNTIME
+from pipeline.lake.storage.places import located
 from pipeline.platform_session import driver_session, is_platforms, require_version, session_conf, spark_conf
 from pipeline.session import TUNED, waits_for_cores
 from pipeline.settings import Ingest, Paths, Settings, Spark
 from pipeline.source_settings import Source
-from pipeline.storage.mounts import RUNTIME
-from pipeline.storage.places import located
 
 
 class Conf:

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pipeline import query_log
+from pipeline.lake.storage.places import located
 from pipeline.maintenance.readers import Reader, readers
-from pipeline.storage.places import located
 
 OFFSET = {"reservoirId": "bronze", "reservoirVersion": 7, "index": -1}
 WHOLE = f"v1\n{json.dumps({'batchWatermarkMs': 0})}\n{json.dumps(OFFSET)}".encode()

@@ -15,11 +15,11 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.schema import Schema
 
-from pipeline.delta import parquet
-from pipeline.delta.log import exists
-from pipeline.storage.location import Location
-from pipeline.storage.object_store import PART
-from pipeline.storage.places import located
+from pipeline.lake.delta import parquet
+from pipeline.lake.delta.log import exists
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.object_store import PART
+from pipeline.lake.storage.places import located
 from tests.storage.azure_server import azure
 from tests.storage.buckets import bucket
 from tests.storage.google_server import google

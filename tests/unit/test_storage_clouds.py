@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.delta import parquet
-from pipeline.delta.files import readable
-from pipeline.delta.scratch import scratch
-from pipeline.storage.places import cloud_of
+from pipeline.lake.delta import parquet
+from pipeline.lake.delta.files import readable
+from pipeline.lake.delta.scratch import scratch
+from pipeline.lake.storage.places import cloud_of
 
 URLS = ("s3://bucket/prod", "gs://bucket/prod", "abfss://tables@games.dfs.core.windows.net/prod")
 SECRET = "s3cr3t"

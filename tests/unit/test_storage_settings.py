@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import Refused
+from pipeline.lake.storage import cloud, mounts
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
 from pipeline.settings import Paths, Settings, load
 from pipeline.setup import doctor
-from pipeline.storage import cloud, mounts
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
 from pipeline.storage_settings import machine_folder, require_place
 from tests.storage.buckets import bucket
 

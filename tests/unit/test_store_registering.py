@@ -17,9 +17,9 @@ from pipeline.control import gate
 from pipeline.control.registering import proposals, requests, trust
 from pipeline.control.registering.proposals import describe, propose, reject, review
 from pipeline.control.registering.requests import SchemaRequest, SchemaRequestConflict, list_requests
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
 from pipeline.settings import Roles, Schemas, Settings
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
 from pipeline.store import audit
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import registrations

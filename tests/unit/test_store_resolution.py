@@ -28,8 +28,8 @@ from pipeline.contracts.registries.recording import give_up
 from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import Writer
+from pipeline.lake.storage.places import located
 from pipeline.settings import load
-from pipeline.storage.places import located
 from pipeline.store.database.engine import open_store, writing
 from pipeline.store.database.tables import registrations, schema_needs
 from pipeline.store.processes.leases import store_time

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from pipeline.base.errors import Refused
+from pipeline.lake.storage.places import located
 from pipeline.settings import Demux, Paths, load
-from pipeline.storage.places import located
 from pipeline.streams.writing.writers import DirectWriter, writer_for
 
 

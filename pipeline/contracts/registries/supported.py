@@ -15,9 +15,9 @@ from pipeline.contracts.envelopes.declared import registry_key
 from pipeline.contracts.policies import Policies, parse_policies
 from pipeline.contracts.registries.answers import SchemaResolver
 from pipeline.contracts.registries.resolution import NotSet, Resolution
+from pipeline.lake.storage.location import Location
 from pipeline.registry_settings import RegistrySettings, generation_of, split_key
 from pipeline.settings import Settings
-from pipeline.storage.location import Location
 
 _T = TypeVar("_T")
 _Maker: TypeAlias = Callable[[RegistrySettings, str | None], SchemaResolver]

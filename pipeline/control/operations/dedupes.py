@@ -27,10 +27,10 @@ from pipeline.control.operations.definition import (
 from pipeline.control.operations.repairs import Subject, observe, obstacle_by_table, require_possible
 from pipeline.control.operations.tries import looked, worked
 from pipeline.control.roles import Role
-from pipeline.delta.errors import DeltaError
-from pipeline.delta.log import infos
-from pipeline.delta.scratch import DatabaseError
-from pipeline.delta.table import CursorTable
+from pipeline.lake.delta.errors import DeltaError
+from pipeline.lake.delta.log import infos
+from pipeline.lake.delta.scratch import DatabaseError
+from pipeline.lake.delta.table import CursorTable
 from pipeline.repair.dedupe import Deduped, dedupe
 from pipeline.repair.refusals import unreadable
 from pipeline.settings import Paths

@@ -33,10 +33,10 @@ from pipeline.control.operations.definition import (
 from pipeline.control.operations.facts import GameFacts
 from pipeline.control.operations.tries import looked, worked
 from pipeline.control.roles import Role
-from pipeline.delta import generation
-from pipeline.delta.errors import DeltaError
-from pipeline.delta.quarantine import REASONS
-from pipeline.delta.table import CursorTable
+from pipeline.lake.delta import generation
+from pipeline.lake.delta.errors import DeltaError
+from pipeline.lake.delta.quarantine import REASONS
+from pipeline.lake.delta.table import CursorTable
 from pipeline.repair import asking, damaged_log, stale_quarantine
 from pipeline.repair.quarantined import Selection, opened
 from pipeline.repair.rebuild import GenerationConflict, rebuild

@@ -14,8 +14,8 @@ from pipeline.contracts.given_ids import GivenIds, NewIds, with_ids
 from pipeline.contracts.kept_registrations import NOTHING, Kept, lost_of, stored_registrations
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
+from pipeline.lake.storage.location import Location
 from pipeline.settings import Settings
-from pipeline.storage.location import Location
 from pipeline.store.audit import Act
 
 

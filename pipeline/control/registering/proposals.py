@@ -20,8 +20,8 @@ from pipeline.control.acts import DirectAct
 from pipeline.control.registering import requests
 from pipeline.control.registering.requests import SchemaRequest
 from pipeline.control.roles import is_self
+from pipeline.lake.storage.location import Location
 from pipeline.settings import Settings
-from pipeline.storage.location import Location
 from pipeline.store.audit import Act
 from pipeline.store.database.engine import writing
 from pipeline.store.writers import lock

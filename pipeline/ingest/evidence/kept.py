@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pipeline.base.failpoints import effect
 from pipeline.ingest.evidence import marks
 from pipeline.ingest.evidence.marks import Mark
-from pipeline.storage.location import Location
+from pipeline.lake.storage.location import Location
 
 _log = logging.getLogger("turnout")
 

@@ -14,9 +14,9 @@ from pipeline.ingest.evidence.marks import LastRecord, Mark
 from pipeline.ingest.identity import Position, SourceObservation, SourceProblem, SourceRecord
 from pipeline.ingest.lineage import OwnRows
 from pipeline.ingest.sources.waiting import Waiting
+from pipeline.lake.storage.location import Location
 from pipeline.settings import Ingest
 from pipeline.source_settings import Source
-from pipeline.storage.location import Location
 from pipeline.store.sources import Identity
 
 INPUT: Final = ("key", "value", "topic", "partition", "offset", "source_time", "headers", "source_clock")

@@ -11,9 +11,6 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.base.errors import Refused
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.errors import TableNotFoundError
-from pipeline.delta.opening import create, open_table
 from pipeline.ingest import bronze_progress, identity
 from pipeline.ingest.identity import (
     Commits,
@@ -31,10 +28,13 @@ from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.ingest.sources.landing_source import LandingReader, LandingSource
 from pipeline.ingest.sources.landing_times import LandingTimes
 from pipeline.ingest.sources.landing_witness import LandingWitness
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.errors import TableNotFoundError
+from pipeline.lake.delta.opening import create, open_table
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
 from pipeline.settings import Ingest
 from pipeline.source_settings import Source, source_described
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
 from pipeline.store.sources import Identity
 
 _SIZE: Final = re.compile(r"(\d+)(?:([kmgtp])b?|b)?")

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from pipeline.delta.log import Action, appended, commit_file, commits_after, has_version
 from pipeline.ingest.identity import Commits, Position
 from pipeline.ingest.sources.landing_log import file_name
 from pipeline.ingest.sources.waiting import Waiting
-from pipeline.storage.location import Location
-from pipeline.storage.pipelined import pipelined
+from pipeline.lake.delta.log import Action, appended, commit_file, commits_after, has_version
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.pipelined import pipelined
 
 _MAX_COMMITS: Final = 2_000  # most commits of one measurement; the next one continues
 

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from pipeline.delta import parquet
-from pipeline.delta.bronze import BRONZE
-from pipeline.delta.opening import DeltaTable
 from pipeline.ingest.sources.kind import INPUT
 from pipeline.ingest.sources.landing_log import LANDING, file_name, place
-from pipeline.storage.location import Location
+from pipeline.lake.delta import parquet
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.opening import DeltaTable
+from pipeline.lake.storage.location import Location
 
 HEADERS: Final = "headers"
 """The optional column of a landing table: a map of text to bytes, or a list as in bronze."""

@@ -10,11 +10,11 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from pipeline.delta.log import Action, appended, changes, commit_file, commits_after, listed_commits
-from pipeline.delta.opening import open_table
 from pipeline.ingest.identity import Commits, LandingObservation
-from pipeline.storage.location import Location
-from pipeline.storage.pipelined import pipelined
+from pipeline.lake.delta.log import Action, appended, changes, commit_file, commits_after, listed_commits
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.pipelined import pipelined
 
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 

@@ -19,11 +19,11 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from pipeline.base.errors import Transient
-from pipeline.delta.log import Action, appended, changes, commit_file, commits_after, log_folder
-from pipeline.delta.opening import open_table
-from pipeline.storage.location import Location
-from pipeline.storage.pipelined import pipelined
-from pipeline.storage.places import located
+from pipeline.lake.delta.log import Action, appended, changes, commit_file, commits_after, log_folder
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.pipelined import pipelined
+from pipeline.lake.storage.places import located
 
 Offset = dict[str, Any]
 

@@ -5,10 +5,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from pipeline.delta.log import commits_after
-from pipeline.delta.opening import open_table
 from pipeline.ingest.sources.landing_log import file_name
-from pipeline.storage.location import Location
+from pipeline.lake.delta.log import commits_after
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.storage.location import Location
 
 _CLOCK_SLACK_SECONDS: Final = 3600.0  # by which the clocks of landing's writers may differ
 

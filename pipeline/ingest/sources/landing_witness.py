@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Mapping
 
-from pipeline.delta.log import commit_file
 from pipeline.ingest.evidence.marks import LastRecord, Mark, digest
-from pipeline.storage.location import Location
+from pipeline.lake.delta.log import commit_file
+from pipeline.lake.storage.location import Location
 
 
 class LandingWitness:

@@ -24,10 +24,10 @@ from pipeline.ingest.sources.topic_backlog import TopicBacklog
 from pipeline.ingest.sources.topic_probe import prober
 from pipeline.ingest.sources.topic_sample import sample_topic
 from pipeline.ingest.sources.topic_witness import TopicWitness, witness_of
-from pipeline.kafka.connection import CHECK_ONLY
+from pipeline.lake.kafka.connection import CHECK_ONLY
+from pipeline.lake.storage.location import Location
 from pipeline.settings import Ingest
 from pipeline.source_settings import Source, topic_described
-from pipeline.storage.location import Location
 from pipeline.store.sources import Identity
 
 _CONNECT_SECONDS: Final = 5.0

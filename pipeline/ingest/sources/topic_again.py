@@ -23,10 +23,10 @@ from confluent_kafka import (
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.base.errors import Refused, Transient
-from pipeline.delta.bronze import BRONZE
 from pipeline.ingest.sources.kind import HEADERS, IMPOSSIBLE_TIME, INPUT
-from pipeline.kafka.assigned import consumer_of, received
-from pipeline.kafka.connection import client_options, translate
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.kafka.assigned import consumer_of, received
+from pipeline.lake.kafka.connection import client_options, translate
 from pipeline.source_settings import Source
 
 OVERFLOW: Final = "ArithmeticException: long overflow"

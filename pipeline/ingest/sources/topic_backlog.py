@@ -22,9 +22,9 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from pipeline.ingest.identity import Offsets, Position, Positions
 from pipeline.ingest.sources.topic_observation import topic_names
 from pipeline.ingest.sources.waiting import Waiting
-from pipeline.kafka.admin import TopicPlace, list_offsets, partitions_of
-from pipeline.kafka.assigned import consumer_of, received
-from pipeline.kafka.connection import Connection, client_options, translate
+from pipeline.lake.kafka.admin import TopicPlace, list_offsets, partitions_of
+from pipeline.lake.kafka.assigned import consumer_of, received
+from pipeline.lake.kafka.connection import Connection, client_options, translate
 from pipeline.source_settings import Source, topic_of
 
 _ANSWER_SECONDS: Final = 5.0

@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient
 
 from pipeline.base.errors import Refused, Transient
 from pipeline.ingest.identity import TopicObservation
-from pipeline.kafka.admin import describe_topics, topics_matching
-from pipeline.kafka.connection import client_options, translate
+from pipeline.lake.kafka.admin import describe_topics, topics_matching
+from pipeline.lake.kafka.connection import client_options, translate
 from pipeline.source_settings import Source
 
 _log = logging.getLogger("turnout")

@@ -8,9 +8,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from pipeline.base.errors import Refused, Transient
 from pipeline.ingest.sources.kind import SampledRecord
-from pipeline.kafka.admin import TopicFacts, describe_topic
-from pipeline.kafka.assigned import consumer_of, received
-from pipeline.kafka.connection import client_options, translate
+from pipeline.lake.kafka.admin import TopicFacts, describe_topic
+from pipeline.lake.kafka.assigned import consumer_of, received
+from pipeline.lake.kafka.connection import client_options, translate
 from pipeline.source_settings import Source
 
 _SECONDS: Final = 10.0  # for all partitions together

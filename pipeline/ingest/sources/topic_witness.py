@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient
 
 from pipeline.base.errors import Transient
 from pipeline.ingest.evidence.marks import LastRecord, Mark, digest
-from pipeline.kafka.admin import first_records, leader_epochs, partitions_of
-from pipeline.kafka.connection import client_options, translate
-from pipeline.kafka.records import RecordReader
+from pipeline.lake.kafka.admin import first_records, leader_epochs, partitions_of
+from pipeline.lake.kafka.connection import client_options, translate
+from pipeline.lake.kafka.records import RecordReader
 from pipeline.source_settings import Source, topic_of
 
 _ANSWER_SECONDS: Final = 10.0

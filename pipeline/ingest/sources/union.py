@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.base.errors import Refused, Transient
-from pipeline.delta.bronze import BRONZE
 from pipeline.ingest import identity
 from pipeline.ingest.identity import (
     Commits,
@@ -41,9 +40,10 @@ from pipeline.ingest.sources.kind import (
     SourceKind,
 )
 from pipeline.ingest.sources.waiting import Waiting
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.storage.location import Location
 from pipeline.settings import Ingest
 from pipeline.source_settings import Source, sources_described
-from pipeline.storage.location import Location
 from pipeline.store.sources import Identity
 
 _T = TypeVar("_T")

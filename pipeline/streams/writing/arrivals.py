@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.delta.bronze import whole
 from pipeline.health.latency import Arrival
+from pipeline.lake.delta.bronze import whole
 
 _MOST_MICROS: Final = np.iinfo(np.int64).max
 _MOST_UPSTREAM_MICROS: Final = 86_400e6  # an event that is a day older was sent again, or its clock is wrong

@@ -20,7 +20,7 @@ from pipeline.contracts.envelopes.opening import payloads_of
 from pipeline.contracts.envelopes.spans import present
 from pipeline.contracts.envelopes.wrapper import open_wrappers
 from pipeline.contracts.schemas import SchemaSet, WriterId
-from pipeline.delta.bronze import whole
+from pipeline.lake.delta.bronze import whole
 from pipeline.streams.needs import Need, is_open, lowest
 
 CLOSED: Final = -1

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.delta import parquet
-from pipeline.delta.bronze import BRONZE, text
-from pipeline.delta.parquet import Scanner
+from pipeline.lake.delta import parquet
+from pipeline.lake.delta.bronze import BRONZE, text
+from pipeline.lake.delta.parquet import Scanner
 from pipeline.streams.bronze_files import Piece
 from pipeline.streams.writing.split import READ, REPORT, Place, SplitJob, split
 

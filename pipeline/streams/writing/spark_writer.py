@@ -23,10 +23,10 @@ from pipeline.base.failpoints import effect, hit
 from pipeline.base.names import GameKey
 from pipeline.base.reasons import innermost
 from pipeline.contracts.columns import merge
-from pipeline.delta.columns import arrow_of, json_of
-from pipeline.delta.data_files import DataFile
-from pipeline.delta.table import TableConflict
-from pipeline.storage.location import Location
+from pipeline.lake.delta.columns import arrow_of, json_of
+from pipeline.lake.delta.data_files import DataFile
+from pipeline.lake.delta.table import TableConflict
+from pipeline.lake.storage.location import Location
 
 Holds: TypeAlias = Callable[[GameKey], bool]
 """Returns whether this driver may start a write to a game's table now."""

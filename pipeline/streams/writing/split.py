@@ -25,11 +25,11 @@ from pipeline.contracts.formats.supported import decoder, prepare
 from pipeline.contracts.placing import pad, placed
 from pipeline.contracts.schemas import FieldPlacement, Schema, SchemaSet
 from pipeline.contracts.shape import table_schema
-from pipeline.delta.bronze import SLICE_BYTES, sliced, whole
-from pipeline.delta.data_files import DataFile, discard, write_file
-from pipeline.delta.meanings import with_meanings
-from pipeline.delta.quarantine import QUARANTINE
-from pipeline.storage.location import Location
+from pipeline.lake.delta.bronze import SLICE_BYTES, sliced, whole
+from pipeline.lake.delta.data_files import DataFile, discard, write_file
+from pipeline.lake.delta.meanings import with_meanings
+from pipeline.lake.delta.quarantine import QUARANTINE
+from pipeline.lake.storage.location import Location
 from pipeline.streams.lanes import classify
 from pipeline.streams.needs import Need, lowest
 from pipeline.streams.writing.arrivals import arrivals

@@ -13,11 +13,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from pipeline.base.failpoints import effect
-from pipeline.delta.data_files import DataFile
-from pipeline.delta.table import CursorTable
+from pipeline.lake.delta.data_files import DataFile
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
 from pipeline.settings import Demux, Paths
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
 from pipeline.streams.writing.spark_writer import Holds, SparkWriter
 
 

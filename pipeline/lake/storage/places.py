@@ -7,9 +7,9 @@ from typing import Final
 from urllib.parse import unquote
 
 from pipeline.base.errors import Refused
-from pipeline.storage.cloud import Cloud, Jars
-from pipeline.storage.folder import FOLDERS
-from pipeline.storage.location import Location
+from pipeline.lake.storage.cloud import Cloud, Jars
+from pipeline.lake.storage.folder import FOLDERS
+from pipeline.lake.storage.location import Location
 
 _CLOUDS: Final[dict[str, Jars]] = {"s3": "s3", "s3a": "s3", "abfss": "azure", "abfs": "azure", "gs": "gcs"}
 """The kind of object store of each scheme."""
@@ -39,7 +39,7 @@ def located(place: str | Path | Location) -> Location:
             f"turnout cannot keep tables at {text}: it knows folders, and addresses that begin with s3://, abfss:// or "
             f"gs://."
         )
-    from pipeline.storage.object_store import ObjectStore
+    from pipeline.lake.storage.object_store import ObjectStore
 
     return Location(ObjectStore(_cloud(_CLOUDS[scheme])), path.rstrip("/"))
 
@@ -54,13 +54,13 @@ def cloud_of(place: str) -> Cloud | None:
 def _cloud(kind: Jars) -> Cloud:
     """Return a kind of object store, whose client is imported only now: folders need none."""
     if kind == "azure":
-        from pipeline.storage.azure import Azure
+        from pipeline.lake.storage.azure import Azure
 
         return Azure()
     if kind == "gcs":
-        from pipeline.storage.gcs import Gcs
+        from pipeline.lake.storage.gcs import Gcs
 
         return Gcs()
-    from pipeline.storage.s3 import S3
+    from pipeline.lake.storage.s3 import S3
 
     return S3()

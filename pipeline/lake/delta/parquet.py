@@ -12,8 +12,8 @@ from pyarrow.dataset import Dataset, Scanner
 from pyarrow.fs import FileSystem
 from pyarrow.parquet import ParquetFile
 
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
 
 __all__ = [
     "Dataset",

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import TableNotFoundError
 
-from pipeline.delta.opening import open_table
-from pipeline.storage.location import Location
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.storage.location import Location
 
 REASONS: Final = (
     "malformed_wrapper",  # the wrapper is not valid protobuf, or is truncated

@@ -8,7 +8,7 @@ from typing import Any
 
 from obstore.store import S3Store
 
-from pipeline.storage import cloud
+from pipeline.lake.storage import cloud
 
 
 @dataclass(frozen=True, slots=True)

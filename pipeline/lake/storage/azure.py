@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from obstore.store import AzureStore
 
-from pipeline.storage import cloud
+from pipeline.lake.storage import cloud
 
 _ACCOUNT: Final = "fs.azure.account"
 _AUTHORITY: Final = "https://login.microsoftonline.com"

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.delta.opening import open_table
-from pipeline.storage.location import Location
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.storage.location import Location
 
 _TIME: Final = pa.timestamp("us", "UTC")
 

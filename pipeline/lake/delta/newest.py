@@ -11,8 +11,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from pipeline.base.errors import Refused, first_line
-from pipeline.delta.files import readable
-from pipeline.delta.scratch import Database, DatabaseError, scratch
+from pipeline.lake.delta.files import readable
+from pipeline.lake.delta.scratch import Database, DatabaseError, scratch
 
 MOST_FILES: Final = 24
 """Most files of one reading: those of a game with a row in each pass, or the neighbours' of a rare one."""

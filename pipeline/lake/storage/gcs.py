@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from obstore.store import GCSStore
 
-from pipeline.storage import cloud
+from pipeline.lake.storage import cloud
 
 _CLASSES: Final = "com.google.cloud.hadoop.fs.gcs"
 

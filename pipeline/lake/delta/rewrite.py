@@ -13,11 +13,11 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from pipeline.base.errors import Conflict
-from pipeline.delta.data_files import DataFile
-from pipeline.delta.log import Action, is_plain, publish_commit, read_commit
-from pipeline.delta.marks import ENGINE
-from pipeline.delta.opening import open_table
-from pipeline.storage.location import Location
+from pipeline.lake.delta.data_files import DataFile
+from pipeline.lake.delta.log import Action, is_plain, publish_commit, read_commit
+from pipeline.lake.delta.marks import ENGINE
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.storage.location import Location
 
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./=-]+")
 

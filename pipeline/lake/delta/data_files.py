@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.base.failpoints import effect
-from pipeline.delta import parquet
-from pipeline.delta.log import Action
-from pipeline.storage.location import Location
+from pipeline.lake.delta import parquet
+from pipeline.lake.delta.log import Action
+from pipeline.lake.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from pipeline.base.failpoints import effect
-from pipeline.delta.checkpoint import checkpoint_file, metadata_in, newest_checkpoint
-from pipeline.delta.log import Action, is_plain, publish_commit, read_commits, settle_commits
-from pipeline.delta.marks import ENGINE, marked
-from pipeline.delta.opening import open_table
-from pipeline.storage.location import Location
+from pipeline.lake.delta.checkpoint import checkpoint_file, metadata_in, newest_checkpoint
+from pipeline.lake.delta.log import Action, is_plain, publish_commit, read_commits, settle_commits
+from pipeline.lake.delta.marks import ENGINE, marked
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.storage.location import Location
 
 _AT_ONCE = 16  # commits
 

@@ -13,17 +13,17 @@ import pyarrow.compute as pc
 
 from pipeline.base.errors import Refused, Transient
 from pipeline.base.names import MALFORMED, GameKey, bronze_app_id, remade_app_id, repair_app_id
-from pipeline.delta import accepted_gaps, parquet
-from pipeline.delta.bronze import BRONZE, text
-from pipeline.delta.data_files import write_file
-from pipeline.delta.errors import DeltaError
-from pipeline.delta.files import files_with
-from pipeline.delta.foreign import cursor_lost
-from pipeline.delta.log import exists
-from pipeline.delta.opening import open_table
-from pipeline.delta.quarantine import QUARANTINE, UNKNOWN_GAME, without_present
-from pipeline.delta.table import CursorTable
-from pipeline.storage.location import Location
+from pipeline.lake.delta import accepted_gaps, parquet
+from pipeline.lake.delta.bronze import BRONZE, text
+from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.errors import DeltaError
+from pipeline.lake.delta.files import files_with
+from pipeline.lake.delta.foreign import cursor_lost
+from pipeline.lake.delta.log import exists
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.quarantine import QUARANTINE, UNKNOWN_GAME, without_present
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.location import Location
 
 _log: Final = logging.getLogger("turnout")
 

@@ -17,10 +17,10 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import Schema
 
 from pipeline.base.errors import Refused, first_line
-from pipeline.delta.log import Action, changes, commit_id, listed_commits, read_commit, read_commits
-from pipeline.delta.marks import has_judged, info_of, is_ours
-from pipeline.delta.opening import open_table
-from pipeline.storage.location import Location
+from pipeline.lake.delta.log import Action, changes, commit_id, listed_commits, read_commit, read_commits
+from pipeline.lake.delta.marks import has_judged, info_of, is_ours
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.storage.location import Location
 
 _log = logging.getLogger("turnout")
 

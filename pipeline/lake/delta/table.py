@@ -19,11 +19,11 @@ from deltalake.transaction import AddAction
 
 from pipeline.base.errors import Conflict, first_line
 from pipeline.base.failpoints import effect, hit
-from pipeline.delta.checkpoint import write_by_delta_rs, write_when_due
-from pipeline.delta.columns import covers
-from pipeline.delta.data_files import DataFile
-from pipeline.delta.foreign import Guard, cursor_expires, cursor_lost, open_own
-from pipeline.delta.log import (
+from pipeline.lake.delta.checkpoint import write_by_delta_rs, write_when_due
+from pipeline.lake.delta.columns import covers
+from pipeline.lake.delta.data_files import DataFile
+from pipeline.lake.delta.foreign import Guard, cursor_expires, cursor_lost, open_own
+from pipeline.lake.delta.log import (
     LOG,
     Action,
     commit_id,
@@ -34,11 +34,11 @@ from pipeline.delta.log import (
     publish_commit,
     settle_commits,
 )
-from pipeline.delta.marks import ACCEPTED, ENGINE, marked
-from pipeline.delta.meanings import PROPERTY, carried, joined
-from pipeline.delta.metadata import EXPIRY, NEVER, newest_metadata, with_properties
-from pipeline.delta.opening import create, open_table
-from pipeline.storage.location import Location
+from pipeline.lake.delta.marks import ACCEPTED, ENGINE, marked
+from pipeline.lake.delta.meanings import PROPERTY, carried, joined
+from pipeline.lake.delta.metadata import EXPIRY, NEVER, newest_metadata, with_properties
+from pipeline.lake.delta.opening import create, open_table
+from pipeline.lake.storage.location import Location
 
 _log: Final = logging.getLogger("turnout")
 

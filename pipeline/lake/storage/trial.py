@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from pipeline.storage.location import Location
+from pipeline.lake.storage.location import Location
 
 _WRITERS: Final = 8
 _CLOCK_SECONDS: Final = 300.0  # leases and the ages of files bear so much

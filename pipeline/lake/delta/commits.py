@@ -16,11 +16,11 @@ from deltalake.schema import Schema
 from deltalake.transaction import AddAction, RemoveAction
 
 from pipeline.base.failpoints import effect
-from pipeline.delta.data_files import DataFile
-from pipeline.delta.log import commits_after, settle_commits
-from pipeline.delta.marks import marked
-from pipeline.delta.table import QUIET
-from pipeline.storage.location import Location
+from pipeline.lake.delta.data_files import DataFile
+from pipeline.lake.delta.log import commits_after, settle_commits
+from pipeline.lake.delta.marks import marked
+from pipeline.lake.delta.table import QUIET
+from pipeline.lake.storage.location import Location
 
 _ONCE: Final = 0  # retries: the commit follows the version that was read, or fails
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipeline.base import durable_file
-from pipeline.storage.location import Entry
+from pipeline.lake.storage.location import Entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from pipeline.base.failpoints import effect
-from pipeline.delta.marks import info_of
-from pipeline.storage.location import Location
+from pipeline.lake.delta.marks import info_of
+from pipeline.lake.storage.location import Location
 
 Action = dict[str, Any]
 

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from pipeline.base.errors import Refused, Transient, first_line
-from pipeline.kafka.connection import Connection, client_options, translate
+from pipeline.lake.kafka.connection import Connection, client_options, translate
 
 _METADATA_SECONDS: Final = 8.0
 _DELIVERY_SECONDS: Final = 30.0  # how long one message may stay undelivered

@@ -12,9 +12,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from pipeline.base.errors import Refused, first_line
-from pipeline.delta.files import readable, require_no_deletion_vectors
-from pipeline.delta.scratch import DatabaseError, scratch
-from pipeline.storage.location import Location
+from pipeline.lake.delta.files import readable, require_no_deletion_vectors
+from pipeline.lake.delta.scratch import DatabaseError, scratch
+from pipeline.lake.storage.location import Location
 
 MOST_FILES: Final = 24
 """Most files of one reading; each has its rows' schemas and times read, nothing else of them."""

@@ -10,10 +10,10 @@ from pyarrow.fs import FileSystem, SubTreeFileSystem
 
 from pipeline.base.errors import is_panic
 from pipeline.base.failpoints import effect
-from pipeline.delta.marks import marked
-from pipeline.delta.meanings import PROPERTY, carried
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
+from pipeline.lake.delta.marks import marked
+from pipeline.lake.delta.meanings import PROPERTY, carried
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
 
 __all__ = ["DeltaTable", "create", "files_below", "open_table"]
 

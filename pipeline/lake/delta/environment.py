@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from pipeline.base.errors import Refused, first_line
 from pipeline.base.names import environment_of_bronze
-from pipeline.delta import parquet
-from pipeline.delta.log import commits_after, log_folder
-from pipeline.storage.location import Location
+from pipeline.lake.delta import parquet
+from pipeline.lake.delta.log import commits_after, log_folder
+from pipeline.lake.storage.location import Location
 
 _VERSION_DIGITS: Final = 20
 _PART: Final = re.compile(r"\.\d{10}\.(\d{10})\.parquet$")  # a checkpoint in parts: the number of this part, and of all

@@ -19,8 +19,8 @@ from obstore.exceptions import (
 
 from pipeline.base.errors import StorageError
 from pipeline.base.failpoints import effect
-from pipeline.storage.cloud import Cloud
-from pipeline.storage.location import Entry
+from pipeline.lake.storage.cloud import Cloud
+from pipeline.lake.storage.location import Entry
 
 PART: Final = 8 << 20
 """Bytes of a request's body, at most: a line of 0.3 MB/s sends them within a request's time."""

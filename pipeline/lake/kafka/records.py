@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from pipeline.kafka.admin import TopicPlace
-from pipeline.kafka.assigned import consumer_of, received
+from pipeline.lake.kafka.admin import TopicPlace
+from pipeline.lake.kafka.assigned import consumer_of, received
 
 _SECONDS: Final = 10.0  # without any answer
 # The client has sent the next fetch ahead, and a look elsewhere waits for it.

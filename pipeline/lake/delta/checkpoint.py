@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.base.failpoints import effect
-from pipeline.delta import parquet
-from pipeline.delta.log import Action, commit_file, has_checkpoint, log_folder, read_commits
-from pipeline.delta.opening import open_table
-from pipeline.storage.location import Location
+from pipeline.lake.delta import parquet
+from pipeline.lake.delta.log import Action, commit_file, has_checkpoint, log_folder, read_commits
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.storage.location import Location
 
 Held: TypeAlias = Mapping[int, Sequence[Action]]
 """Actions of commits by their versions."""

@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from pipeline.base.errors import Refused
-from pipeline.delta import parquet
-from pipeline.delta.scratch import Database
-from pipeline.storage.location import Location
-from pipeline.storage.places import located
+from pipeline.lake.delta import parquet
+from pipeline.lake.delta.scratch import Database
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
 
 _AT_ONCE: Final = 16  # copies of files from a store
 
