@@ -23,7 +23,7 @@ from bench.access import observed
 from bench.command import keep
 from bench.text import milliseconds
 from grants.observing import snapshot
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import entitlements, managed_grants
 from pipeline.store.games import record_seen

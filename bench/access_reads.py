@@ -27,7 +27,7 @@ from grants.model import Securable
 from grants.observing import snapshot
 from grants.reconciler import AccessReconciler
 from pipeline.control.operations.definition import ControlContext
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 
 _ROOT: Final = Path(__file__).parents[1]

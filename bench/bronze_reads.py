@@ -34,7 +34,7 @@ from pipeline.lake.delta.rewrite import table_files
 from pipeline.lake.delta.table import CursorTable
 from pipeline.maintenance.run import one_round
 from pipeline.session import spark_session
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings.tree import Paths, Settings, load
 
 _LAST_SEQS: Final = 100
 _REPEATS: Final = 3

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 from listeners.callbacks import start_callbacks
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.setup.jars import spark_jars
 
 COLUMNS: Final = ("seq", "pos", "schema_id", "event_time", "event_id", "source_time", "raw")

@@ -25,7 +25,7 @@ from bench.command import carry_out
 from bench.load import Arrivals, Ended, Load, Wanted, arrivals, books, prepared, write_settings
 from bench.log import Commit, follow
 from bench.numbers import Spread
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 
 _LOOK_SECONDS = 1.0
 _PAUSE_SECONDS = 600.0  # a contender's queries end their micro-batches first

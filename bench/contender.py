@@ -18,7 +18,7 @@ from bench.load import GROUP
 from pipeline import wiring
 from pipeline.control.processes.signals import stop_on_signals
 from pipeline.session import TUNED, spark_session
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings.tree import Paths, Settings, load
 
 KINDS: Final = ("shared", "tuned", "stock")
 STOPPED: Final = "contender stopped"

@@ -24,7 +24,7 @@ from bench.text import number, table
 from pipeline.base.names import game_key
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.demo.simulator import SimulationPlan, game_names
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 
 _TARGET_MS: Final = 0.05  # of CPU per idle game and second
 _EVENTS_EACH: Final = 20  # of each game, before the windows

@@ -21,7 +21,7 @@ from bench.log import Commit, Follower
 from bench.numbers import Floats, Ints, applied_at
 from pipeline.control.processes.child_processes import Child, Children, turnout
 from pipeline.lake.delta.log import json_lines
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import assigned, known_games, register_group
 

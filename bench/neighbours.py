@@ -35,7 +35,7 @@ from pipeline.control.operations import moves
 from pipeline.demo.producer import write_landing
 from pipeline.demo.simulate import register_samples
 from pipeline.demo.simulator import Event, SimulationPlan, Simulator, game_names
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store import operations
 from pipeline.store.assignments import read_assignments, read_group_liveness
 from pipeline.store.database.engine import open_store

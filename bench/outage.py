@@ -29,7 +29,7 @@ from bench.log import Follower, follow
 from bench.numbers import backlog_age, quantile
 from bench.text import number, table
 from pipeline.control.processes.child_processes import Children, turnout
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 
 _TARGET_SECONDS: Final = 60.0
 _MAX_SECONDS: Final = 900.0  # a catch-up that takes longer is given up

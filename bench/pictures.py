@@ -21,7 +21,7 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from pipeline.base.names import game_key
 from pipeline.demo.breaking import channel
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from tests.browser.served import CHROMIUM, ROOT, free_port, origin_of, printed_url, sign_in, started
 
 CHESS: Final = game_key("Chess")

@@ -25,7 +25,7 @@ from bench.text import table
 from pipeline.contracts.formats.supported import decoder, prepare
 from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 
 _WORKER_GOAL: Final = 300  # MiB a worker's memory grows to, also before it decodes

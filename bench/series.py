@@ -24,7 +24,7 @@ from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.rewrite import table_files
 from pipeline.lake.storage.location import Location
 from pipeline.maintenance.run import one_round
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 
 _BEGIN: Final = 1_767_571_200.0  # 2026-01-05, a midnight
 _UNMERGED: Final = 15  # minutes since the last round of maintenance

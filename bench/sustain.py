@@ -28,7 +28,7 @@ from bench.numbers import backlog_age, block_means, held, quantile, theil_sen
 from bench.text import number, table
 from listeners.quantile import quantile as bucket_quantile
 from pipeline.demo.object_server import ObjectServer
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 
 _DRAIN_SECONDS = 180.0
 _BLOCKS = 3  # of a window, at least: with fewer there is no slope

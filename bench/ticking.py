@@ -16,7 +16,7 @@ from sqlalchemy import insert, update
 from listeners.metrics_table import MetricsTables
 from listeners.sample import LATENCY_EDGES_SECONDS, IngestMinute, StreamMinute
 from pipeline.base.names import game_key
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.reports import source_backlog

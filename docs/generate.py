@@ -20,8 +20,8 @@ import click
 
 from pipeline.cli.lazy import LazyCommand
 from pipeline.cli.main import cli
-from pipeline.setting_values import named_tables, ranges_of
-from pipeline.settings import Settings
+from pipeline.settings.parsing import named_tables, ranges_of
+from pipeline.settings.tree import Settings
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
 _LINE: Final = "\n<!-- generated -->\n"

@@ -13,7 +13,7 @@ from grants.model import GameTable, Securable
 from grants.observing.external import judged
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.setup.catalog_checks import CatalogCheck
 
 _FEW: Final = 3  # games that are looked up one by one; for more the whole schema is listed

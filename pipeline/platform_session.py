@@ -26,7 +26,7 @@ from pipeline.lake.storage.cloud import Jars
 from pipeline.lake.storage.mounts import is_databricks
 from pipeline.lake.storage.places import cloud_of
 from pipeline.session import TUNED, is_ours, spark_session
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 
 OLDEST: Final = (4, 0)
 """The oldest Spark whose Python and classes a driver can work with: Databricks Runtime 17.3.

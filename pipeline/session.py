@@ -23,7 +23,7 @@ from pipeline.base.private_files import make_folder
 from pipeline.lake.storage.cloud import Cloud
 from pipeline.lake.storage.places import cloud_of
 from pipeline.session_folder import session_folder, takes_sockets
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.setup.archive import archives, own_folders
 from pipeline.setup.jars import spark_jars, store_jars
 

@@ -24,7 +24,7 @@ from listeners.prometheus import Exposition, Pusher, push, serve
 from listeners.sample import GroupSample, PassResult, StatusEvent, StreamState, progress_from_json
 from pipeline.base.errors import Refused
 from pipeline.base.private_files import PUBLIC, write_file
-from pipeline.settings import Metrics, Paths
+from pipeline.settings.tree import Metrics, Paths
 
 _CAPACITY = 10_000
 _PATIENCE_SECONDS = 30.0  # a pass waits so long for Spark's progress of it

@@ -34,7 +34,7 @@ from pipeline.ingest.query import Ingest, Landed
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.platform_session import driver_session, stop_queries
 from pipeline.session import waits_for_cores
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.engine import DRIVER_CONNECTIONS, open_store
 from pipeline.store.database.states import ProcessKind, ProcessState

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, event, inspect
 from xdist.scheduler import LoadFileScheduling
 
 from pipeline.base.failpoints import ENVIRON
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database import engine, migrate
 from tests.dead_workers import pytest_testnodedown  # noqa: F401 - a hook
 

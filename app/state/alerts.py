@@ -16,9 +16,9 @@ from typing import Any, Final
 import streamlit as st
 
 from app.state.services import BY_STORE, Environment
-from pipeline.alert_settings import AlertSettings
 from pipeline.base.errors import first_line
 from pipeline.health.alerting.alerts import alerts as rules
+from pipeline.settings.alerts import AlertSettings
 
 _PATIENCE_SECONDS: Final = 2.0
 _MAX_BYTES: Final = 8_000_000  # 2,000 games with two alerts each are about 4 MB

@@ -11,7 +11,7 @@ from app.gate import Person
 from pipeline.base.errors import Refused
 from pipeline.control.roles import roles_of
 from pipeline.demo.breaking import channel
-from pipeline.settings import Paths, Roles, Settings
+from pipeline.settings.tree import Paths, Roles, Settings
 
 _CHOSEN, _KNOWN = "demo_person", "demo_people"
 

@@ -21,7 +21,7 @@ from pipeline.base.names import is_group_name
 from pipeline.control.processes.duties import log_name
 from pipeline.control.roles import Role, may
 from pipeline.health.liveness import Driver
-from pipeline.settings import Settings
+from pipeline.settings.tree import Settings
 
 TAIL_BYTES: Final = 65_536
 """So much is read of a log, however large it is."""

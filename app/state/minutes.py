@@ -9,7 +9,7 @@ from listeners.minutes.reader import Place, SeriesReader
 from pipeline.lake.delta.log import exists
 from pipeline.lake.delta.opening import DeltaTable, files_below, open_table
 from pipeline.lake.storage.location import Location
-from pipeline.settings import Metrics, Paths
+from pipeline.settings.tree import Metrics, Paths
 
 RANGES: Final = {900: (60, 15), 3600: (60, 60), 21_600: (360, 60), 86_400: (1440, 60)}
 """Seconds of a range → the width of its slots in seconds, and their number."""

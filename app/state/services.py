@@ -27,7 +27,6 @@ from app.state.trends import Trend, trend
 from grants.catalog import Catalog, CatalogUnavailable
 from listeners import history
 from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable
-from pipeline import settings as settings_of
 from pipeline.base.errors import Refused, first_line
 from pipeline.control.gate import role_of
 from pipeline.control.roles import current, may, require, roles_of
@@ -35,7 +34,8 @@ from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.log import exists
 from pipeline.lake.delta.scratch import DatabaseError
 from pipeline.lake.storage.location import Location
-from pipeline.settings import Paths, Roles, Settings
+from pipeline.settings import tree as settings_of
+from pipeline.settings.tree import Paths, Roles, Settings
 from pipeline.store.database.engine import open_store, require_store
 from pipeline.store.fleet import Fleet, SchemaVersion, read_fleet, read_schemas
 

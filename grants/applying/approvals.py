@@ -12,7 +12,7 @@ from pipeline.base.errors import Refused, Transient
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
 from pipeline.control.roles import same_person
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store import operations
 
 _REQUEST: Final = "request_id"

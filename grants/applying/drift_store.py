@@ -13,12 +13,12 @@ from grants.catalog import Catalog
 from grants.model import Observed
 from grants.observing import snapshot
 from grants.planning.drift import Drift, Finding, drift
-from pipeline.access_settings import Access
 from pipeline.base.errors import Refused
 from pipeline.base.names import is_said
 from pipeline.control.acts import DirectAct
 from pipeline.control.roles import CONTROLLER, require_current
-from pipeline.settings import Paths, Settings
+from pipeline.settings.access import Access
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.database.id_prefix import only_one
 from pipeline.store.database.tables import ignored_drift

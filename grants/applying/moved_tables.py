@@ -15,7 +15,7 @@ from grants.model import GameTable, Securable
 from grants.observing.left_places import beside, is_empty
 from pipeline.base.errors import Refused
 from pipeline.lake.delta.log import exists
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 
 
 class OtherTables(NamedTuple):

@@ -15,7 +15,7 @@ from grants.observing.left_places import beside
 from pipeline.base.errors import Refused, Transient, first_line
 from pipeline.lake.delta.errors import DeltaError, TableNotFoundError
 from pipeline.lake.delta.opening import open_table
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.store.games import known_games
 
 _AT_ONCE: Final = 16  # each is a few requests where tables lie in a bucket

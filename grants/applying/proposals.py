@@ -21,10 +21,10 @@ from grants.planning.entitlements import NO_GAME, AccessIntent, ManagedAccess
 from grants.planning.guardrails import Case, Person
 from grants.planning.plan import AccessPlan, plan
 from grants.planning.undo import undo
-from pipeline.access_settings import Access
 from pipeline.base.errors import Refused
 from pipeline.control.roles import Role, current, may, same_person
-from pipeline.settings import Paths, Settings
+from pipeline.settings.access import Access
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store import audit, operations
 from pipeline.store.audit import AccessChange
 from pipeline.store.database.states import OperationKind

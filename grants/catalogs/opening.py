@@ -12,10 +12,10 @@ from grants.catalogs.rest import Rest
 from grants.catalogs.unity import Unity
 from grants.catalogs.unity_key import UnityKey
 from grants.catalogs.warehouse import Warehouse
-from pipeline.access_settings import Access
 from pipeline.base.errors import Refused
 from pipeline.lake.storage.mounts import is_databricks
-from pipeline.settings import Paths
+from pipeline.settings.access import Access
+from pipeline.settings.tree import Paths
 from pipeline.workspace.client import host_of_run
 
 PORT_FILE: Final = "port"

@@ -13,7 +13,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.terminal import say, say_json
 from pipeline.cli.options import Finite, keys_of
 from pipeline.control.acts import DirectAct
-from pipeline.settings import load
+from pipeline.settings.tree import load
 
 _LOOK_SECONDS: Final = 0.2
 

@@ -6,12 +6,12 @@ from urllib.parse import unquote, urlsplit
 from grants.applying import proposals
 from grants.catalogs.opening import embedded
 from grants.observing.left_places import beside
-from pipeline.access_settings import Access
 from pipeline.base.errors import Refused
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.opening import files_below, open_table
 from pipeline.lake.storage.places import located
-from pipeline.settings import Paths
+from pipeline.settings.access import Access
+from pipeline.settings.tree import Paths
 
 Rows = list[tuple[object, ...]]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from grants.model import GameTable, is_far
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 
 
 def beside(table: GameTable, own: str, is_local: bool) -> GameTable:

@@ -36,7 +36,7 @@ from pipeline.health.liveness import heartbeat_limit
 from pipeline.lake.delta.log import exists
 from pipeline.lake.delta.opening import DeltaTable, files_below, open_table
 from pipeline.lake.storage.location import Location
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.engine import open_store, require_store
 from pipeline.store.fleet import Fleet, GameRow, read_fleet

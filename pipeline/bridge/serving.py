@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
 from listeners.otlp.sender import OtlpSender
 from pipeline.base.errors import Refused
 from pipeline.bridge.bridge import WAIT_SECONDS, Bridge
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.telemetry import otlp_headers, remove_target, write_target
 
 KIND = "bridge"

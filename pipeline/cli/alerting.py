@@ -7,7 +7,7 @@ import click
 from pipeline.base.errors import Refused
 from pipeline.base.terminal import say
 from pipeline.cli.options import Finite
-from pipeline.settings import load
+from pipeline.settings.tree import load
 
 
 @click.command("write")

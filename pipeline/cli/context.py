@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeline.base.actor import current_user
 from pipeline.control.acts import DirectAct
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings.tree import Paths, Settings, load
 
 
 class CommandContext:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 if TYPE_CHECKING:
-    from pipeline.settings import Paths, Settings
+    from pipeline.settings.tree import Paths, Settings
     from pipeline.setup.doctor import Finding
 
 _NOBODYS: Final = b"turnout-doctor"  # a writer that is a name, whose schema no registry has
@@ -131,7 +131,7 @@ def ask_registries(settings: "Settings") -> "list[Finding]":
     from pipeline.base.errors import Refused
     from pipeline.contracts.registries.answers import Away
     from pipeline.contracts.registries.supported import resolvers
-    from pipeline.registry_settings import generation_of
+    from pipeline.settings.registries import generation_of
     from pipeline.setup.doctor import Finding
 
     try:

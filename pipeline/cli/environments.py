@@ -47,7 +47,7 @@ class _Folder(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the folder."""
         if isinstance(value, str) and "://" in value:
-            from pipeline.storage_settings import machine_folder
+            from pipeline.settings.storage import machine_folder
 
             return machine_folder(value)
         return super().convert(value, param, ctx)
@@ -130,7 +130,7 @@ def _is_environment(folder: Path) -> bool:
 
 def _require_store(folder: Path) -> None:
     """Go on only where the control store is there, in the folder or where the settings name one."""
-    from pipeline.settings import load
+    from pipeline.settings.tree import load
     from pipeline.store.database.engine import require_store
 
     require_store(*load(folder))

@@ -34,8 +34,8 @@ def build(env_dir: Path, out: Path, as_json: bool) -> None:
     wheel, and `files` with their sizes in bytes.
     """
     from pipeline.fleet.build import build_app_source
+    from pipeline.settings.storage import read_link
     from pipeline.setup.shared import require_checkout
-    from pipeline.storage_settings import read_link
 
     made = build_app_source(require_checkout("an app is built from sources"), out, read_link(env_dir))
     if as_json:

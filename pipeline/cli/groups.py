@@ -27,7 +27,7 @@ from pipeline.cli.options import (
 from pipeline.control.acts import DirectAct
 from pipeline.placement.capacity import PRIORITIES, GroupLoad
 from pipeline.placement.planner import MAX_REBALANCING_MOVES, GamePlacement, Placed, catch_up_seconds, lines_of
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.states import BACKENDS, OperationKind
 from pipeline.store.groups import Group
 

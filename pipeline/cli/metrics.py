@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from pipeline.base.terminal import say
-from pipeline.settings import load
+from pipeline.settings.tree import load
 
 
 @click.command("serve")

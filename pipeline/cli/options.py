@@ -16,7 +16,7 @@ from pipeline.base.names import is_said, plain
 from pipeline.base.terminal import say, say_json
 from pipeline.base.texts import first_lines, in_utc
 from pipeline.cli.context import CommandContext
-from pipeline.source_settings import Source
+from pipeline.settings.source import Source
 from pipeline.store.database.states import OperationKind, OperationState
 from pipeline.store.games import find
 from pipeline.store.operations import Operation, Step

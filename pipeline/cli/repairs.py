@@ -15,7 +15,7 @@ from pipeline.cli.options import SubmitOptions, keys_of, submit_and_wait, submit
 from pipeline.cli.quarantine import moment
 from pipeline.cli.steering import on_games
 from pipeline.control.capabilities import Capability
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.store.database.states import OperationKind
 
 

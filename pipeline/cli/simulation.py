@@ -13,7 +13,7 @@ from pipeline.base.terminal import say, say_json
 from pipeline.base.texts import in_utc
 from pipeline.cli.context import CommandContext, load_with_source
 from pipeline.cli.options import Finite, Words, combine_options, source_option
-from pipeline.settings import load
+from pipeline.settings.tree import load
 
 _VERSION_SECONDS: Final = 60.0  # between versions of a live demo with other formats or framings
 _FARTHEST: Final = 9e12  # Unix seconds whose microseconds are a number of 64 bits

@@ -14,7 +14,7 @@ from pipeline.cli import incidents
 from pipeline.cli.context import CommandContext
 from pipeline.health.judgement import DriverState, Judgement
 from pipeline.health.reported import ReportedStream
-from pipeline.settings import Settings
+from pipeline.settings.tree import Settings
 from pipeline.store.fleet import Fleet, GameRow, read_fleet
 
 

@@ -26,7 +26,7 @@ from pipeline.cli.options import (
     unchanged,
 )
 from pipeline.control.acts import DirectAct
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.states import OperationKind
 from pipeline.store.operations import Operation
 

@@ -10,7 +10,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.terminal import say, say_json
 from pipeline.cli.options import run_id_option
 from pipeline.lake.delta.log import exists
-from pipeline.settings import load
+from pipeline.settings.tree import load
 
 _NICE = 10  # maintenance yields to drivers: it runs beside them always
 

@@ -20,7 +20,7 @@ from pipeline.control.operations.repairs import selection
 from pipeline.health.liveness import HEARTBEAT_SECONDS
 from pipeline.lake.delta.log import exists
 from pipeline.repair.quarantined import opened
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.store.assignments import read_assignments, read_group_liveness
 from pipeline.store.database.states import OperationKind
 from pipeline.store.games import known_names, registered_keys

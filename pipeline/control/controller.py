@@ -29,7 +29,7 @@ from pipeline.control.processes.signals import stop_on_signals
 from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.lake.storage.mounts import is_databricks
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import assign_waiting
 from pipeline.store.processes.drivers import heartbeat, start_driver

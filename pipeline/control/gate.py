@@ -16,7 +16,7 @@ from pipeline.control.acts import DirectAct
 from pipeline.control.operations import registry
 from pipeline.control.operations.definition import Level, of_one_game
 from pipeline.control.roles import Role, require_current
-from pipeline.settings import Settings
+from pipeline.settings.tree import Settings
 from pipeline.store import audit, operations
 from pipeline.store.operations import Intent, Operation
 

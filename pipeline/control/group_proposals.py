@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from pipeline.base.errors import Refused
 from pipeline.control import gate, group_changes
 from pipeline.control.acts import DirectAct
-from pipeline.settings import Settings
+from pipeline.settings.tree import Settings
 from pipeline.store import groups
 from pipeline.store.assignments import read_assignments
 from pipeline.store.groups import Group, read_groups, require_possible, require_sense

@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.base.errors import Refused
 from pipeline.health.liveness import heartbeat_limit
-from pipeline.settings import Settings
+from pipeline.settings.tree import Settings
 from pipeline.signals import away
 from pipeline.signals.access import keep_access
 from pipeline.signals.causes import Cause

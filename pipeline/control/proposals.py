@@ -15,7 +15,7 @@ from pipeline.control.operations.moves import MovePlan
 from pipeline.health.condition import GroupCondition
 from pipeline.placement.capacity import Loads
 from pipeline.placement.planner import MAX_REBALANCING_MOVES, Placed, proposed
-from pipeline.settings import Settings
+from pipeline.settings.tree import Settings
 from pipeline.store.assignments import GameAssignment, read_assignments, read_group_liveness
 from pipeline.store.database.states import OperationKind
 from pipeline.store.loads import read_loads

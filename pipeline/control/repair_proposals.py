@@ -22,7 +22,7 @@ from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.opening import open_table
 from pipeline.repair.refusals import unreadable
 from pipeline.repair.removal import file_sizes
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.states import OperationKind
 from pipeline.store.games import Game
 from pipeline.store.processes.leases import store_time

@@ -6,9 +6,9 @@ from typing import Final
 
 from sqlalchemy import Engine
 
-from pipeline.access_settings import Access
 from pipeline.base.errors import Refused
-from pipeline.settings import Roles, Settings
+from pipeline.settings.access import Access
+from pipeline.settings.tree import Roles, Settings
 from pipeline.store.members import members
 
 CONTROLLER: Final = "(controller)"

@@ -29,7 +29,7 @@ from pipeline.control.processes.present import (
 )
 from pipeline.control.processes.signals import STOP_SECONDS
 from pipeline.health.liveness import heartbeat_limit
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.store.operations import Operation, OperationConflict
 from pipeline.store.processes.leases import Process, expire_dead, leased
 from pipeline.store.processes.liveness import read_drivers

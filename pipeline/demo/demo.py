@@ -25,7 +25,7 @@ from pipeline.demo.registry import Registry
 from pipeline.demo.simulate import PARTITIONS, send
 from pipeline.demo.simulator import Event
 from pipeline.lake.kafka.producer import ensure_topic
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import generations, register_group, retired_games
 from pipeline.store.groups import change, read_groups

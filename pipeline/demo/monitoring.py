@@ -11,7 +11,7 @@ from pipeline.base.errors import Refused
 from pipeline.control.processes.child_processes import Children
 from pipeline.demo.server_process import HOST, free_ports
 from pipeline.health.alerting.files import write
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 
 _SCRAPE_SECONDS: Final = 5.0
 _PORTS: Final = {"prometheus": 9090, "alertmanager": 9093, "receiver": 9095}

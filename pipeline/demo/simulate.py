@@ -24,8 +24,8 @@ from pipeline.ingest.pending import approve
 from pipeline.lake.kafka.producer import ensure_topic
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
-from pipeline.settings import Onboarding, Paths, Settings
-from pipeline.source_settings import Source, reads_several
+from pipeline.settings.source import Source, reads_several
+from pipeline.settings.tree import Onboarding, Paths, Settings
 from pipeline.store.onboarding import onboarded_names
 
 PARTITIONS = 4  # of a topic the simulator creates

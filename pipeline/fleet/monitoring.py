@@ -18,7 +18,7 @@ from listeners.metrics_schema import INGEST_MINUTE, STREAM_MINUTE
 from listeners.sample import LATENCY_EDGES_SECONDS
 from pipeline.fleet.kinds.kind import mark
 from pipeline.health.alerting.objectives import Objective, default
-from pipeline.settings import Settings
+from pipeline.settings.tree import Settings
 
 ALERTS: Final = Path("resources/alerts.yml")
 DASHBOARD: Final = Path("resources/turnout.lvdash.json")

@@ -30,10 +30,10 @@ from pipeline.fleet.kinds.lakebase import Databases, Projects, Roles
 from pipeline.fleet.kinds.secret_scopes import SecretScopes
 from pipeline.fleet.kinds.store_roles import StoreRoles
 from pipeline.fleet.rules import Parses, require_rules
-from pipeline.setting_values import quoted
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings.parsing import quoted
+from pipeline.settings.storage import read_link
+from pipeline.settings.tree import Paths, Settings, load
 from pipeline.setup.catalog_checks import require_writable
-from pipeline.storage_settings import read_link
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import open_store, require_store
 from pipeline.store.games import known_games

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from pipeline.health.liveness import Liveness
-from pipeline.setting_values import hours_of
-from pipeline.settings import Maintenance
+from pipeline.settings.parsing import hours_of
+from pipeline.settings.tree import Maintenance
 
 _LEAST_SECONDS: Final = 2 * 3600.0  # so long a round may take, however short the time between two is
 _INTERVALS: Final = 4

@@ -41,7 +41,7 @@ from pipeline.lake.delta.environment import require_own
 from pipeline.lake.delta.log import exists
 from pipeline.lake.delta.lost_seqs import LostSeqs
 from pipeline.lake.delta.table import CursorTable, TableConflict
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store import sources
 from pipeline.store.games import reset_last_seqs
 from pipeline.store.processes.drivers import forget_commits

@@ -19,7 +19,7 @@ from pipeline.health.source import NamedBacklog
 from pipeline.ingest.identity import Position
 from pipeline.ingest.sources.supported import configured_source
 from pipeline.ingest.sources.waiting import Waiting
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.reports import write_backlog
 
 _log = logging.getLogger("turnout")

@@ -19,7 +19,7 @@ from pipeline.ingest.parting import COMMIT
 from pipeline.ingest.source_checks import refusal
 from pipeline.ingest.sources.kind import Begin, SourceKind, Witness
 from pipeline.lake.storage.location import Location
-from pipeline.source_settings import named_topic
+from pipeline.settings.source import named_topic
 from pipeline.store.sources import Identity
 
 _log = logging.getLogger("turnout")

@@ -27,7 +27,7 @@ from pipeline.lake.delta.bronze import BRONZE, FRAMED, SLICE_BYTES, sliced, whol
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.storage.location import Location
-from pipeline.settings import Onboarding
+from pipeline.settings.tree import Onboarding
 
 _TIME: Final = pa.timestamp("us", "UTC")
 _UNKNOWN: Final = "unknown_game"

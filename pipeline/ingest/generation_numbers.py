@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from pipeline.base.errors import Transient
 from pipeline.base.failpoints import effect
 from pipeline.lake.storage.location import Location
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.store import sources
 
 _FOLDER: Final = "registrations"

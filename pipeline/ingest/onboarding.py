@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from sqlalchemy import Engine
 
-from pipeline import settings
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey, game_key
+from pipeline.settings import tree as settings
 from pipeline.store import onboarding as store
 from pipeline.store.onboarding import Onboarded, OnboardingCandidate, RefusedName
 

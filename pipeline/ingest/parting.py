@@ -24,7 +24,7 @@ from pipeline.ingest.lineage import OwnRows
 from pipeline.ingest.sources.kind import SourceKind, Witness
 from pipeline.lake.delta.files import read_file
 from pipeline.lake.storage.location import Location
-from pipeline.source_settings import named_topic
+from pipeline.settings.source import named_topic
 
 COMMIT: Final = -1
 """Stands for the partition of a landing table, whose last record is the last commit that was read."""

@@ -10,11 +10,11 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from pipeline import settings
 from pipeline.base.errors import Refused
 from pipeline.base.names import MAX_NAME_BYTES, GameKey, game_key, is_game_name, plain
 from pipeline.base.texts import first_lines, in_utc
 from pipeline.ingest.onboarding import OnboardingRules, confusable_form, onboarding_candidate
+from pipeline.settings import tree as settings
 from pipeline.store import onboarding as store
 from pipeline.store.games import known_groups, known_priorities
 from pipeline.store.onboarding import Onboarded, OnboardingCandidate, RefusedName

@@ -16,8 +16,8 @@ from pipeline.lake.delta.bronze import PROFILE, profile_texts
 from pipeline.lake.delta.metadata import set_properties
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.table import CursorTable
-from pipeline.settings import Settings
-from pipeline.source_settings import Source
+from pipeline.settings.source import Source
+from pipeline.settings.tree import Settings
 from pipeline.store.writers import number_of_definition
 
 DEFAULT: Final = 0

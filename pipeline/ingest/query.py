@@ -54,7 +54,7 @@ from pipeline.lake.delta.environment import require_own
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable, TableConflict
 from pipeline.pins import pin
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.games import record_last_seqs, record_seen
 from pipeline.store.processes.drivers import record_commit
 from pipeline.store.sources import generations, identity

@@ -25,7 +25,7 @@ from pipeline.lake.delta.lost_seqs import LostSeqs
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.location import Location
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.store.games import generations
 from pipeline.store.processes.drivers import last_commit
 

@@ -31,8 +31,8 @@ from pipeline.lake.delta.marks import marked
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.location import Location
-from pipeline.settings import Paths, Settings
-from pipeline.source_settings import named_topic
+from pipeline.settings.source import named_topic
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store import sources
 
 _log = logging.getLogger("turnout")

@@ -22,7 +22,7 @@ from pipeline.maintenance import plan, removals
 from pipeline.maintenance.report import TableReport
 from pipeline.maintenance.rewrite import TooLarge, columns_of, opened, packed, queried, sorted_by_game
 from pipeline.maintenance.stats import columns_with_statistics
-from pipeline.settings import Maintenance
+from pipeline.settings.tree import Maintenance
 
 _MEGABYTE: Final = 1_000_000
 _FRESH_BYTES: Final = 1_000_000  # files below this are merged with their neighbours whatever the sizes

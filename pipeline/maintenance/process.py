@@ -20,8 +20,8 @@ from pipeline.maintenance.readers import Reader, readers_said
 from pipeline.maintenance.report import Round, as_json, render_round
 from pipeline.maintenance.run import one_round
 from pipeline.maintenance.unchanged import Unchanged
-from pipeline.setting_values import hours_of
-from pipeline.settings import Paths, Settings, Store
+from pipeline.settings.parsing import hours_of
+from pipeline.settings.tree import Paths, Settings, Store
 from pipeline.store.database.engine import DRIVER_CONNECTIONS, open_store
 from pipeline.store.database.states import ProcessState
 from pipeline.store.processes.drivers import heartbeat, start_driver

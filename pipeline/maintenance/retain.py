@@ -27,7 +27,7 @@ from pipeline.lake.delta.table import QUIET
 from pipeline.lake.storage.location import Location
 from pipeline.maintenance import plan, removals
 from pipeline.maintenance.report import TableReport
-from pipeline.settings import Maintenance
+from pipeline.settings.tree import Maintenance
 
 # The hot path writes its own far more often; this is for tables that it does not write.
 _CHECKPOINT_COMMITS: Final = 100

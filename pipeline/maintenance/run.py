@@ -29,7 +29,7 @@ from pipeline.maintenance.readers import Reader, passed_seq, readers
 from pipeline.maintenance.report import Round, TableReport
 from pipeline.maintenance.unchanged import Unchanged
 from pipeline.repair import stale_quarantine
-from pipeline.settings import Maintenance, Paths, Settings
+from pipeline.settings.tree import Maintenance, Paths, Settings
 from pipeline.store.games import Game
 
 _QUIET_READER_SECONDS: Final = 3600.0  # a reader that holds bronze back for so long is reported

@@ -32,7 +32,7 @@ from pipeline.repair import removal
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.places import PLACES, within
 from pipeline.repair.refusals import unreadable
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.store.games import Game
 from pipeline.streams.writing.split import Place
 from pipeline.verify.cells import differences

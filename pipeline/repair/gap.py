@@ -17,7 +17,7 @@ from pipeline.contracts.schemas import SchemaSet
 from pipeline.lake.delta import accepted_gaps, generation, remade
 from pipeline.lake.delta.table import CursorTable, TableConflict
 from pipeline.repair.bronze_rows import BronzeRows
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.store.assignments import reported_cursors
 from pipeline.store.games import Game, last_seq
 from pipeline.store.stream_control import submit_retry

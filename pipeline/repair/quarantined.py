@@ -17,7 +17,7 @@ from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.scratch import Database, DatabaseError, OutOfMemory, scratch
 from pipeline.repair.places import PLACES, landed
 from pipeline.repair.refusals import unreadable
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.store.games import Game
 
 SCHEMA_IDS_SHOWN: Final = 10

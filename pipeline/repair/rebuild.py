@@ -33,7 +33,7 @@ from pipeline.repair import damaged_log, stale_quarantine, switch
 from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.decoding import decode
 from pipeline.repair.refusals import unreadable
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.store.assignments import reported_cursors
 from pipeline.store.games import Game, generations, record_generation, retired_games
 from pipeline.streams.writing.split import landing_schema, target_schema

@@ -33,7 +33,7 @@ from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.repair.decoding import decode
 from pipeline.repair.places import PLACES, landed, within, without
 from pipeline.repair.quarantined import Selection, opened
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.store.games import Game
 from pipeline.store.schema_needs import OpenNeed
 from pipeline.streams.writing.split import landing_schema

@@ -27,7 +27,7 @@ from pipeline.lake.delta.table import CursorTable, TableConflict
 from pipeline.lake.storage.location import Location
 from pipeline.repair import removal
 from pipeline.repair.places import PLACES, distinct, landed
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.store.games import Game
 
 ATTEMPTS: Final = 20

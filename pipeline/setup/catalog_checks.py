@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from pipeline.base.errors import Refused
 from pipeline.base.extensions import CHECKS, registered
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 
 Outcome = Literal["ok", "refused", "untried", "unknown"]
 """`refused`: the writer of the settings cannot write to that table. `untried`: it may, and nobody has seen it do so.

@@ -18,14 +18,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final, Literal
 
-from pipeline import settings as settings_module
 from pipeline.base.errors import Refused
 from pipeline.base.terminal import say_lines
 from pipeline.lake.storage.mounts import REMEDY, RUNTIME, is_databricks, refused_place
 from pipeline.lake.storage.places import cloud_of
-from pipeline.settings import Paths, Settings
+from pipeline.settings import tree as settings_module
+from pipeline.settings.storage import read_link
+from pipeline.settings.tree import Paths, Settings
 from pipeline.setup.jars import STORES, jars_dir, java_executable, locked_jars, set_up_command
-from pipeline.storage_settings import read_link
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 

@@ -20,7 +20,7 @@ from pipeline.health.liveness import HEARTBEAT_SECONDS, Driver
 from pipeline.health.reported import AssignedGame, ReportedStream
 from pipeline.health.silence import is_silent
 from pipeline.health.upkeep import UNKNOWN, UpkeepFacts, limit_seconds
-from pipeline.settings import Maintenance
+from pipeline.settings.tree import Maintenance
 from pipeline.store.database.engine import refused_write
 from pipeline.store.database.tables import (
     bronze_commits,

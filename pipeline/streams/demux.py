@@ -17,7 +17,7 @@ from pipeline.health.latency import Start
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
 from pipeline.pins import pin_set
-from pipeline.settings import Settings
+from pipeline.settings.tree import Settings
 from pipeline.streams.checkpoint import can_resume, reads_from
 from pipeline.streams.outage import CachedRegistry, tolerate_store_outage
 from pipeline.streams.passes import Outcome, Passes

@@ -30,7 +30,7 @@ from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.processes.drivers import commits_between
 from pipeline.store.processes.leases import Lease
 from pipeline.store.sources import bronze_id

@@ -19,7 +19,7 @@ from pipeline.base.errors import Refused, Transient, first_line
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.foreign import ForeignChange
 from pipeline.lake.delta.remade import require_bronze, require_cursor, warn_of_older
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.assignments import reported_cursors
 from pipeline.store.games import Assignment, Held, all_assigned, held, holds, let_go
 from pipeline.store.processes.leases import Lease

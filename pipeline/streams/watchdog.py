@@ -10,7 +10,7 @@ from listeners.sample import GroupSample, Lane, PassResult, StatusEvent, StreamS
 from pipeline.health.lag import backlog_age
 from pipeline.health.status import StreamFacts
 from pipeline.health.watch import Reading, Watch
-from pipeline.settings import Settings
+from pipeline.settings.tree import Settings
 from pipeline.store.processes.drivers import commits_since, write_streams
 from pipeline.streams.group import Group
 from pipeline.streams.stream import Stream

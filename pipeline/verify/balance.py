@@ -9,7 +9,7 @@ from typing import Final
 
 from pipeline.base.names import MALFORMED
 from pipeline.lake.delta.scratch import Database
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.verify import readings, replayable, routing, rules, sources
 from pipeline.verify.held import Held, compare_held
 from pipeline.verify.routing import key_of

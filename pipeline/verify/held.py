@@ -15,8 +15,8 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 from pipeline.lake.delta.scratch import Database
 from pipeline.lake.kafka.assigned import consumer_of, received
 from pipeline.lake.kafka.connection import client_options, translate
-from pipeline.settings import Settings
-from pipeline.source_settings import Source, topic_described
+from pipeline.settings.source import Source, topic_described
+from pipeline.settings.tree import Settings
 from pipeline.verify import readings
 from pipeline.verify.sources import PassedOffsets, Sources
 

@@ -22,7 +22,7 @@ from pipeline.lake.delta.opening import DeltaTable, open_table
 from pipeline.lake.delta.scratch import Database, DatabaseError, OutOfMemory, scratch
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.verify import meanings
 
 _MEMORY_LIMIT: Final = "1GB"  # more is spilled to a temporary folder

@@ -23,8 +23,8 @@ from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.scratch import Database
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
-from pipeline.settings import Paths, Settings
-from pipeline.source_settings import Source, source_described, sources_described, topic_described
+from pipeline.settings.source import Source, source_described, sources_described, topic_described
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store import sources as store
 from pipeline.verify import readings
 

@@ -16,7 +16,7 @@ from grants.catalogs.rest import Rest
 from grants.model import Securable
 from grants.observing import snapshot
 from pipeline.base.names import game_key
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from tests.browser.seed import Seeded, heartbeats, seed
 from tests.unit.catalog_world import SCIM, Server, register_own, served

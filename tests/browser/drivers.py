@@ -16,7 +16,7 @@ from sqlalchemy import Engine, update
 
 from pipeline.control import controller
 from pipeline.control.processes.duties import Duty
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import streams
 from pipeline.store.games import carried, let_go

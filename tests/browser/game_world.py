@@ -13,7 +13,7 @@ from sqlalchemy import insert, update
 
 from listeners.metrics_table import MetricsTables
 from listeners.sample import LATENCY_EDGES_SECONDS, StreamMinute
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.signals.causes import Action, Cause, Finding
 from pipeline.signals.incidents import Incident
 from pipeline.store.database import tables

@@ -21,7 +21,7 @@ from sqlalchemy import Engine, insert, update
 from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable
 from listeners.sample import LATENCY_EDGES_SECONDS
 from pipeline.base.names import game_key
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.reports import source_backlog

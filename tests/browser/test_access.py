@@ -14,7 +14,7 @@ from grants.applying import expiries, ledger, proposals, requests
 from grants.planning.entitlements import AccessIntent
 from pipeline.base.actor import current_user
 from pipeline.base.names import game_key
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.store import audit
 from pipeline.store.database.tables import entitlements
 from pipeline.store.operations import Operation, list_operations, submit

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from pipeline.base.names import game_key
 from pipeline.demo.breaking.channel import Active, offered
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from tests.browser.lists import settled
 from tests.browser.oncall_world import BOB, LATE, OnCall
 from tests.browser.served import CHROMIUM, opened

@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 from pipeline.base.names import game_key
 from pipeline.contracts.catalogue.versions import read_versions
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store, writing
 from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, write_state
 from pipeline.store.writers import lock

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from sqlalchemy import Engine
 
 from pipeline.base.names import game_key
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.assignments import read_assignments, read_group_liveness
 from pipeline.store.database.engine import open_store
 from pipeline.store.groups import read_groups

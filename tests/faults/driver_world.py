@@ -19,7 +19,7 @@ from pipeline.lake.delta import log
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
-from pipeline.settings import Paths, load
+from pipeline.settings.tree import Paths, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers, games, streams
 from pipeline.store.games import assigned

@@ -21,7 +21,7 @@ from pipeline.maintenance.run import one_round
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
-from pipeline.settings import Maintenance
+from pipeline.settings.tree import Maintenance
 from pipeline.store.games import Game
 from pipeline.store.stream_control import submit_control, submit_retry
 from tests.faults.faults import Faults

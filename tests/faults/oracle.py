@@ -25,7 +25,7 @@ from pipeline.demo.producer import write_landing
 from pipeline.demo.simulator import GOOD, Event, Simulator
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from tests.faults import figures
 
 _VERIFY_SECONDS = 3600.0  # an hour of traffic is millions of rows, each decoded again

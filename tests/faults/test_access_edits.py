@@ -27,7 +27,7 @@ from grants.planning.entitlements import AccessIntent
 from pipeline.base.names import game_key
 from pipeline.control.operations.definition import CHANGED
 from pipeline.control.processes.child_processes import turnout
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers
 from pipeline.store.games import assigned, register_group

@@ -22,7 +22,7 @@ from pipeline.base.names import game_key
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.demo.registry import Registry
 from pipeline.ingest.sources.landing_log import LANDING
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import streams
 from pipeline.store.games import generations, register_group

@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 from pipeline.control.operations import moves
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.control.processes.local import process_of
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.assignments import read_assignments, read_group_liveness
 from pipeline.store.database.engine import open_store
 from pipeline.store.groups import Group, create

@@ -19,8 +19,8 @@ from pipeline.ingest.sources.topic_probe import prober
 from pipeline.ingest.sources.topic_sample import sample_topic
 from pipeline.lake.kafka.producer import TopicProducer, ensure_topic
 from pipeline.lake.storage.places import located
-from pipeline.settings import Settings
-from pipeline.source_settings import Source
+from pipeline.settings.source import Source
+from pipeline.settings.tree import Settings
 
 
 @pytest.fixture

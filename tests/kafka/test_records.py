@@ -24,7 +24,7 @@ from pipeline.lake.delta.bronze import BRONZE, FRAMED
 from pipeline.lake.delta.data_files import DataFile, write_file
 from pipeline.maintenance import run
 from pipeline.repair.bronze_rows import BronzeRows
-from pipeline.settings import Maintenance, Settings
+from pipeline.settings.tree import Maintenance, Settings
 from pipeline.store.fleet import read_fleet
 from pipeline.store.games import Game
 from tests.kafka.topic_world import Record, TopicWorld, topic_world

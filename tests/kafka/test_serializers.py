@@ -29,8 +29,8 @@ from pipeline.contracts.registry import LocalRegistry
 from pipeline.demo.broker import Broker
 from pipeline.demo.registry import Registry
 from pipeline.ingest.query import Ingest
-from pipeline.registry_settings import RegistrySettings
-from pipeline.settings import Onboarding
+from pipeline.settings.registries import RegistrySettings
+from pipeline.settings.tree import Onboarding
 from pipeline.store.games import generations, register_group
 from pipeline.streams.group import Group
 from pipeline.verify.balance import verify

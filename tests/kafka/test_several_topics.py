@@ -22,8 +22,8 @@ from pipeline.ingest.identity import Offsets, Positions
 from pipeline.ingest.query import Ingest
 from pipeline.ingest.sources.supported import open_source
 from pipeline.lake.kafka.producer import ensure_topic
-from pipeline.settings import load
-from pipeline.source_settings import Source, topic_described
+from pipeline.settings.source import Source, topic_described
+from pipeline.settings.tree import load
 from pipeline.store import sources
 from pipeline.store.database.engine import open_store
 from pipeline.verify import sources as verified

@@ -30,8 +30,8 @@ from pipeline.ingest.identity import Offsets
 from pipeline.ingest.query import Ingest
 from pipeline.ingest.sources import topic_observation
 from pipeline.lake.kafka.producer import ensure_topic
-from pipeline.settings import Settings, load
-from pipeline.source_settings import Source
+from pipeline.settings.source import Source
+from pipeline.settings.tree import Settings, load
 from pipeline.store import sources
 from pipeline.store.database.engine import open_store
 

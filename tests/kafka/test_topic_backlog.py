@@ -15,7 +15,7 @@ from pipeline.ingest.sources import topic_backlog
 from pipeline.ingest.sources.topic_backlog import TopicBacklog
 from pipeline.ingest.sources.topic_observation import observe_topic
 from pipeline.lake.kafka.producer import ensure_topic
-from pipeline.source_settings import Source
+from pipeline.settings.source import Source
 
 FIRST_MS, SECOND_MS, ABORTED_MS = 1_700_000_000_000, 1_700_000_060_000, 1_700_000_090_000
 

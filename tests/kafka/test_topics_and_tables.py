@@ -20,7 +20,7 @@ from pipeline.demo.broker import Broker
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.ingest.sources.supported import configured_source
 from pipeline.lake.kafka.producer import ensure_topic
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.verify import sources as verified
 from pipeline.verify.balance import verify

@@ -23,8 +23,8 @@ from pipeline.demo.simulator import Event, SimulationPlan, Simulator
 from pipeline.ingest import adopt as adoption
 from pipeline.ingest.adopt import Adopted
 from pipeline.ingest.sources import topic_observation
-from pipeline.settings import load
-from pipeline.source_settings import Source
+from pipeline.settings.source import Source
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from tests.spark.conftest import World
 

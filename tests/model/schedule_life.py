@@ -32,7 +32,7 @@ from pipeline.maintenance.report import TableReport
 from pipeline.repair import rebuild as rebuilding
 from pipeline.repair import replay as replaying
 from pipeline.repair import stale_quarantine
-from pipeline.settings import Demux, Maintenance, Paths, Settings, Store
+from pipeline.settings.tree import Demux, Maintenance, Paths, Settings, Store
 from pipeline.store import assignments, games, stream_control
 from pipeline.store.database.tables import leases as leases_table
 from pipeline.store.games import Game

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from pipeline.base.names import stream_app_id
 from pipeline.contracts.schemas import SchemaSet
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.store.games import Game
 from pipeline.streams.needs import Need, is_open
 from tests.model.schedule_store import Disk, State

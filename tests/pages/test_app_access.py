@@ -19,7 +19,7 @@ from grants.planning.entitlements import AccessIntent
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.demo.breaking.channel import offered
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.store import members
 from pipeline.store.database.tables import managed_grants
 from pipeline.store.operations import list_operations

@@ -18,7 +18,7 @@ from pipeline.base.names import game_key
 from pipeline.control.capabilities import read_facts
 from pipeline.control.operations import pauses
 from pipeline.health.condition import WINDOW_SECONDS
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store import stream_control
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.state import alerts
-from pipeline.alert_settings import AlertSettings
+from pipeline.settings.alerts import AlertSettings
 
 SINCE = "2026-11-25T14:32:48.123456789Z"
 HOSTILE = '<img src=x onerror=alert(1)>"\n'

@@ -13,7 +13,7 @@ from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
 from pipeline.demo.breaking.channel import offered
 from pipeline.demo.breaking.faults import FAULTS
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from tests.pages.demo_world import Fake
 from tests.unit.app_world import KEY, ROOT, again, four_games, links, name_roles, pages_of, sign_in, texts
 

@@ -11,7 +11,7 @@ from app.state import demo_people, identity, services
 from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
 from pipeline.demo.breaking.channel import offered
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.store.operations import list_operations
 from tests.pages.demo_world import Fake
 from tests.unit.app_world import Opening, again, choose, fill, four_games, name_roles, pages_of, sign_in, texts

@@ -23,7 +23,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.ingest import name_sketch
 from pipeline.ingest.name_sketch import NameCount, Sketch
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.onboarding import write_sketch
 from pipeline.store.operations import Intent, submit

@@ -17,7 +17,7 @@ from app.fleet import gathering, readers
 from listeners.series import Series
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.processes.drivers import heartbeat, start_driver

@@ -19,7 +19,7 @@ from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.contracts.catalogue.versions import Version
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.signals.causes import Action, Cause, Finding
 from pipeline.signals.incidents import Incident
 from pipeline.store.database.engine import open_store

@@ -19,7 +19,7 @@ from grants.observing import snapshot
 from pipeline.base.errors import Refused
 from pipeline.contracts.schemas import Writer
 from pipeline.lake.delta import newest
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store
 from pipeline.store.processes.leases import store_time

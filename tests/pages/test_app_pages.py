@@ -18,7 +18,7 @@ from listeners.metrics_schema import STREAM_BATCH
 from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.reports import source_backlog

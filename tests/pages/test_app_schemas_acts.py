@@ -19,7 +19,7 @@ from pipeline.contracts.policies import DEFAULTS, landing, parse_policies
 from pipeline.contracts.registrations import RegistrationBatch, unattended
 from pipeline.contracts.schemas import Schema
 from pipeline.control.registering.requests import list_requests
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store, writing
 from pipeline.store.schema_needs import RegistryHealth, read_states, write_state

@@ -19,7 +19,7 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations import pauses
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store import audit, stream_control
 from pipeline.store.assignments import read_assignments
 from pipeline.store.audit import AccessChange, kept

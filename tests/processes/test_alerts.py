@@ -8,7 +8,7 @@ import yaml
 
 from pipeline.base.errors import Refused
 from pipeline.health.alerting import alerts, files
-from pipeline.settings import Metrics, Settings
+from pipeline.settings.tree import Metrics, Settings
 from tests.processes.alert_world import (
     HOUR,
     STEP_SECONDS,

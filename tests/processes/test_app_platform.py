@@ -16,7 +16,7 @@ from app.gate import PERSON_HEADER, Person, platform, seal
 from app.state import identity
 from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
-from pipeline.storage_settings import read_link
+from pipeline.settings.storage import read_link
 from tests.browser.seed import Seeded, seed
 from tests.browser.served import free_port, started
 from tests.unit.raw_client import Sent, request, shake_hands, tab

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.health.alerting import files
 from pipeline.health.alerting.objectives import parse
-from pipeline.settings import Settings
+from pipeline.settings.tree import Settings
 from tests.processes.alert_world import (
     HOUR,
     Scenario,

@@ -27,9 +27,9 @@ from grants.catalogs.unity import Unity
 from grants.catalogs.unity_key import UnityKey
 from grants.catalogs.warehouse import Warehouse, statements
 from grants.model import SELECT, USE_CATALOG, USE_SCHEMA, GameTable, Principal, Securable
-from pipeline.access_settings import Access
 from pipeline.base.errors import Refused
-from pipeline.settings import Paths
+from pipeline.settings.access import Access
+from pipeline.settings.tree import Paths
 from tests.unit.catalog_world import (
     SCIM,
     UC,

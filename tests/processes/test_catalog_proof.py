@@ -15,7 +15,7 @@ from grants.catalogs.embedded import Embedded
 from grants.catalogs.opening import embedded
 from grants.catalogs.rest import Rest
 from grants.proof import proof
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings.tree import Paths, Settings, load
 from tests.unit.catalog_world import FakeClock, Server, served
 
 Answer = Callable[[bytes], bytes]

@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.cli.lazy import LazyCommand
 from pipeline.cli.main import cli
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from tests.processes.heavy_modules import HEAVY
 

@@ -22,7 +22,7 @@ from pipeline.control.processes.local import Local, process_of
 from pipeline.control.supervision.evacuation import Dead, dead
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.health.condition import judge_groups
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import group_runs
@@ -40,7 +40,7 @@ from pipeline.streams.active_games import read_leftover
 DRIVER = """
 import pathlib, signal, sys, threading
 from pipeline.health.condition import judge_groups
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.database.engine import open_store
 from pipeline.store.processes.leases import leased
@@ -61,7 +61,7 @@ with leased(engine, settings.store, "group", name, run_id):
 CARRIER = """
 import os, pathlib, signal, sys, time
 from pipeline.health.condition import judge_groups
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.processes.drivers import heartbeat, start_driver, write_streams
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import carried, let_go

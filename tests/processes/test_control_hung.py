@@ -15,7 +15,7 @@ from pipeline.control.processes.child_processes import turnout
 from pipeline.control.processes.duties import Duty, upkeep
 from pipeline.control.processes.local import Local, process_of
 from pipeline.control.supervision.supervisor import Supervisor
-from pipeline.settings import Maintenance, load
+from pipeline.settings.tree import Maintenance, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers
 from pipeline.store.groups import Group, create
@@ -24,7 +24,7 @@ from pipeline.store.processes.runs import active_drivers, ended_runs, open_runs
 
 DRIVER = """
 import pathlib, sys, time
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.database.engine import open_store
 from pipeline.store.processes.leases import leased

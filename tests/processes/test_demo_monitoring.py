@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.alert_settings import AlertSettings
 from pipeline.control.processes.child_processes import Children
 from pipeline.demo import monitoring
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings.alerts import AlertSettings
+from pipeline.settings.tree import Paths, Settings, load
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ from pipeline.contracts.registries.protobuf_sources import descriptor_set
 from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.demo.registry import Registry
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.schema_needs import OpenNeed, write_needs
 from tests.unit.protobuf_world import class_of

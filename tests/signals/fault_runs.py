@@ -41,7 +41,7 @@ from pipeline.base.private_files import write_file
 from pipeline.cli.main import cli
 from pipeline.demo.breaking import channel
 from pipeline.demo.server_process import free_ports
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from tests.signals.fault_signs import SLOW_SINK, Metrics, Opened, Sample, Signs, View, is_about, signs_of
 
 GROUPS: Final = ("a", "b")

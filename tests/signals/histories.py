@@ -41,7 +41,7 @@ from pipeline import telemetry, wiring
 from pipeline.base.names import game_key
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.lake.storage.places import located
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store import assignments, games
 from pipeline.store.database import tables
 from pipeline.store.database.checked_table import metadata

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.alert_settings import AlertSettings
 from pipeline.demo.server_process import free_ports
 from pipeline.demo.webhook import Receiver
 from pipeline.health.alerting import files
-from pipeline.settings import Paths, Settings
+from pipeline.settings.alerts import AlertSettings
+from pipeline.settings.tree import Paths, Settings
 from tests.signals.scaling import FACTOR, HOUR_SECONDS, scaled
 
 PATIENCE_SECONDS = 10.0 * HOUR_SECONDS

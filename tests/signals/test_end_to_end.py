@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from app.state import alerts as page
-from pipeline.alert_settings import AlertSettings
 from pipeline.health.alerting import files
 from pipeline.health.alerting.alertmanager import alertmanager_config
 from pipeline.health.alerting.alerts import alerts
+from pipeline.settings.alerts import AlertSettings
 from tests.signals.fleet import GROUP, Fleet
 from tests.signals.scaling import FACTOR, durations, rest, scaled
 from tests.signals.servers import PATIENCE_SECONDS, Servers

@@ -15,7 +15,7 @@ from pathlib import Path
 from pipeline.demo.producer import write_landing
 from pipeline.demo.simulate import register_samples
 from pipeline.demo.simulator import Event, SimulationPlan, Simulator, game_names
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from tests.faults.oracle import ProducerLog
 

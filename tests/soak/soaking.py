@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from pipeline.cli.main import cli
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.control.processes.local import process_of
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.assignments import GameAssignment, read_assignments
 from pipeline.store.database.engine import open_store
 from pipeline.store.groups import Group, create

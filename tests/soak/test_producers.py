@@ -20,7 +20,7 @@ from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.lake.delta.log import commit_file
 from pipeline.lake.storage.places import located
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "10"))

@@ -14,7 +14,7 @@ from listeners.sample import PassResult
 from pipeline.demo.simulate import Simulated, simulate
 from pipeline.demo.simulator import SimulationPlan
 from pipeline.ingest.query import Ingest, Landed
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import generations, register_group
 from pipeline.streams.group import Group

@@ -20,7 +20,7 @@ from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
-from pipeline.source_settings import Source
+from pipeline.settings.source import Source
 from pipeline.streams.writing.rows import FrameRows
 from pipeline.streams.writing.split import SplitJob
 from protos.turnout.v1.wrapper_pb2 import Wrapper

@@ -19,7 +19,7 @@ from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.demo.breaking import channel
 from pipeline.demo.breaking.faults import FAULTS, QUARANTINE_ROWS
 from pipeline.demo.server_process import free_ports
-from pipeline.settings import Paths, load
+from pipeline.settings.tree import Paths, load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import group_runs

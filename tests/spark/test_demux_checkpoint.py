@@ -13,7 +13,7 @@ from sqlalchemy import update
 
 from pipeline.lake.delta.rewrite import table_files
 from pipeline.maintenance.run import one_round
-from pipeline.settings import Maintenance, Paths, load
+from pipeline.settings.tree import Maintenance, Paths, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import games
 from pipeline.verify.balance import Counts

@@ -15,8 +15,8 @@ from pipeline.contracts.registries.supported import resolution_of
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.lake.delta.bronze import FRAMED
-from pipeline.registry_settings import RegistrySettings
-from pipeline.settings import Onboarding
+from pipeline.settings.registries import RegistrySettings
+from pipeline.settings.tree import Onboarding
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import profiles
 from pipeline.store.games import generations, register_group

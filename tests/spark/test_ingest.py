@@ -19,7 +19,7 @@ from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.ingest.sources.supported import open_source
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
-from pipeline.source_settings import Source
+from pipeline.settings.source import Source
 from pipeline.store.games import Assignment, assigned, register_group
 from pipeline.store.reports import backlog_in
 from protos.turnout.v1.wrapper_pb2 import Wrapper

@@ -15,7 +15,7 @@ from sqlalchemy import Engine, select, update
 
 from pipeline.base.names import game_key
 from pipeline.demo.simulator import game_names
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers, games, leases
 from pipeline.store.games import register_group

@@ -13,7 +13,7 @@ from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
 from pipeline.maintenance import retain
 from pipeline.maintenance.report import TableReport
-from pipeline.settings import Maintenance
+from pipeline.settings.tree import Maintenance
 from tests.tables.maintenance_world import APP, ROWS, game_rows
 
 SMALL = Maintenance(log_megabytes=1)

@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pipeline.base import failpoints
 from pipeline.lake.delta.rewrite import table_files
 from pipeline.maintenance import run
-from pipeline.settings import Maintenance, Paths, Settings
+from pipeline.settings.tree import Maintenance, Paths, Settings
 from tests.tables.maintenance_world import CHESS, DAY, LATER, contents, full_world, live, on_disk
 
 WANTED = Maintenance(small_files=3, bronze_commits=2, bronze_age_minutes=0.0)
@@ -116,7 +116,7 @@ _ROUND = """
 import sys, time
 from pathlib import Path
 from pipeline.maintenance import run
-from pipeline.settings import Maintenance, Paths, Settings
+from pipeline.settings.tree import Maintenance, Paths, Settings
 wanted = Maintenance(small_files=3, bronze_commits=4, bronze_age_minutes=0.0)
 done = run.one_round(Settings("test", maintenance=wanted), Paths(Path(sys.argv[1])), float(sys.argv[2]), thorough=True)
 sys.exit(0 if done.ok else 1)

@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 
 from pipeline.cli.main import cli
 from pipeline.control.processes.child_processes import Children, turnout
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.assignments import read_assignments, read_group_liveness
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import register_group

@@ -17,8 +17,8 @@ from pipeline.ingest import query
 from pipeline.ingest.identity import Commits, Positions
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.ingest.sources.supported import configured_source
-from pipeline.registry_settings import RegistrySettings
-from pipeline.source_settings import Source
+from pipeline.settings.registries import RegistrySettings
+from pipeline.settings.source import Source
 from pipeline.store import sources
 from pipeline.verify import sources as verified
 from pipeline.verify.balance import verify

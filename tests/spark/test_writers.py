@@ -31,7 +31,7 @@ from pipeline.maintenance import run
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
-from pipeline.settings import Demux, Maintenance
+from pipeline.settings.tree import Demux, Maintenance
 from pipeline.store.games import Assignment, Game, known_games
 from pipeline.streams.stream import stream_of
 from pipeline.streams.writing.spark_writer import SparkTable

@@ -13,7 +13,7 @@ from pipeline.maintenance import run as maintenance
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
-from pipeline.settings import Maintenance, Settings
+from pipeline.settings.tree import Maintenance, Settings
 from tests.storage.buckets import FAULTS, Fault, bucket, proxied_apart
 from tests.tables.repair_world import CHESS, GO, SECOND, World, broken, early, good, make_world
 

@@ -18,7 +18,7 @@ from pipeline.ingest.query import Ingest
 from pipeline.ingest.source_checks import verify_source
 from pipeline.ingest.sources.kind import Begin
 from pipeline.lake.delta.bronze import BRONZE
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.verify.balance import verify
 from protos.turnout.v1.wrapper_pb2 import Wrapper

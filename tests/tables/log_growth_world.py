@@ -20,7 +20,7 @@ from pipeline.lake.delta.log import commit_file, read_commit
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
 from pipeline.maintenance import plan, removals, run
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from tests.tables.maintenance_world import APP, CHESS, ROWS, game_rows
 
 BEGIN = 1_600_000_000.0  # long ago, so that a time of the real clock is seen to be one

@@ -18,7 +18,7 @@ from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
 from pipeline.maintenance import run
 from pipeline.maintenance.report import Round
-from pipeline.settings import Maintenance, Paths, Settings
+from pipeline.settings.tree import Maintenance, Paths, Settings
 
 DAY = 86_400.0
 LATER = 8 * DAY

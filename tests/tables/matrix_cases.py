@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from pipeline.source_settings import Source
+from pipeline.settings.source import Source
 
 Row = dict[str, Any]
 BOTH = ("protobuf", "avro")

@@ -27,9 +27,9 @@ from pipeline.contracts.registry import LocalRegistry
 from pipeline.ingest.query import Ingest
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
-from pipeline.registry_settings import RegistrySettings, split_key
-from pipeline.settings import Demux, Onboarding, Paths, PlacementSettings, Settings, load
-from pipeline.source_settings import source_problems
+from pipeline.settings.registries import RegistrySettings, split_key
+from pipeline.settings.source import source_problems
+from pipeline.settings.tree import Demux, Onboarding, Paths, PlacementSettings, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import generations, register_group
 from pipeline.streams.active_games import ActiveGames

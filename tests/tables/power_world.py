@@ -37,7 +37,7 @@ from pipeline.pins import pin
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
-from pipeline.settings import Maintenance, Paths, Settings, load
+from pipeline.settings.tree import Maintenance, Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import known_games
 from pipeline.streams.active_games import ActiveGames

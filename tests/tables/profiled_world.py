@@ -13,7 +13,7 @@ from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
 from pipeline.ingest.profiled import NumberedProfile
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.storage.places import located
-from pipeline.settings import Onboarding
+from pipeline.settings.tree import Onboarding
 
 CHESS, GO = game_key("Chess"), game_key("go")
 Record = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]

@@ -22,7 +22,7 @@ from pipeline.lake.delta.data_files import DataFile, write_file
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.quarantine import QUARANTINE, without_present
 from pipeline.lake.delta.table import CursorTable, TableConflict
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import registrations
 from pipeline.store.games import Assignment, Game, generations, known_games, record_seen

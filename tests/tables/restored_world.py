@@ -15,7 +15,7 @@ from pipeline.contracts.registries.protobuf_sources import descriptor_set
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import Schema
 from pipeline.lake.delta.opening import open_table
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import generations
 from pipeline.verify.balance import Balance, verify

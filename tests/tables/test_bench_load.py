@@ -10,7 +10,7 @@ from bench.load import arrivals, landed
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.table import CursorTable
-from pipeline.settings import load
+from pipeline.settings.tree import load
 
 
 def rows(seq: int, keys: list[str]) -> pa.Table:

@@ -23,7 +23,7 @@ from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
 from pipeline.maintenance import run
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.streams.roster import Roster

@@ -35,7 +35,7 @@ from pipeline.maintenance import run as maintenance
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
-from pipeline.settings import Maintenance, Settings
+from pipeline.settings.tree import Maintenance, Settings
 from pipeline.store.database.tables import stream_control
 from pipeline.store.games import register_group
 from pipeline.store.processes.drivers import start_driver, write_streams

@@ -26,7 +26,7 @@ from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.kafka import connection
 from pipeline.lake.storage.places import located
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store import sources
 from pipeline.store.database.engine import open_store
 

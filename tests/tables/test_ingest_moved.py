@@ -17,7 +17,7 @@ from pipeline.ingest.evidence.marks import Mark
 from pipeline.ingest.identity import Commits, Offsets, TopicObservation
 from pipeline.ingest.sources import landing_source, topic_observation
 from pipeline.ingest.sources.landing_witness import LandingWitness
-from pipeline.source_settings import Source
+from pipeline.settings.source import Source
 from pipeline.store import sources
 from pipeline.verify import sources as verified
 from tests.tables.ingest_world import Rows, World, batch_of, landing_world, start

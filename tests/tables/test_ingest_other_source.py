@@ -13,7 +13,7 @@ from pipeline.ingest.adopt import adopt
 from pipeline.ingest.bronze_writer import IngestJob
 from pipeline.ingest.identity import TopicObservation
 from pipeline.ingest.sources import topic_observation
-from pipeline.source_settings import Source
+from pipeline.settings.source import Source
 from pipeline.verify.balance import verify
 from tests.tables.ingest_world import Killed, Rows, World, arm, batch_of, killing, rows_of, start
 

@@ -24,8 +24,8 @@ from pipeline.ingest.profiles import Profiles, configured
 from pipeline.ingest.query import Ingest
 from pipeline.lake.delta.bronze import BRONZE, FRAMED
 from pipeline.lake.delta.table import CursorTable
-from pipeline.registry_settings import RegistrySettings
-from pipeline.settings import load
+from pipeline.settings.registries import RegistrySettings
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import profiles
 from protos.turnout.v1.wrapper_pb2 import Wrapper

@@ -29,8 +29,8 @@ from pipeline.ingest.sources.supported import open_source
 from pipeline.ingest.sources.union import Union
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.storage.places import located
-from pipeline.settings import Onboarding
-from pipeline.source_settings import Source
+from pipeline.settings.source import Source
+from pipeline.settings.tree import Onboarding
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 TOPIC = Source(kind="kafka", topic="t", bootstrap_servers="a:1")

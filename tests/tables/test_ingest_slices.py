@@ -18,7 +18,7 @@ from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
 from pipeline.maintenance.readers import Reader, passed_seq
-from pipeline.settings import Onboarding
+from pipeline.settings.tree import Onboarding
 from pipeline.streams.bronze_files import files_of
 from pipeline.streams.stream import Link, connects, merged
 from pipeline.streams.writing.split import READ, SplitJob, split

@@ -23,8 +23,8 @@ from pipeline.ingest.sources.landing_backlog import LandingBacklog
 from pipeline.ingest.sources.supported import configured_source
 from pipeline.lake.delta.log import commit_file
 from pipeline.lake.storage.places import located
-from pipeline.settings import Paths, Settings, load
-from pipeline.source_settings import Source
+from pipeline.settings.source import Source
+from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.reports import backlog_in
 

@@ -20,8 +20,8 @@ from pipeline.ingest.sources.landing_files import names_in_files, read_files
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.storage.places import located
-from pipeline.settings import Onboarding
-from pipeline.source_settings import Source
+from pipeline.settings.source import Source
+from pipeline.settings.tree import Onboarding
 
 GUID = b"\x01" + bytes(range(16))
 PAIRS: list[list[tuple[str, bytes | None]] | None] = [

@@ -39,7 +39,7 @@ from pipeline.maintenance import compact, rewrite
 from pipeline.maintenance.readers import Reader, passed_seq, readers
 from pipeline.maintenance.report import TableReport
 from pipeline.maintenance.rewrite import sorted_by_game
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from tests.tables.maintenance_world import (
     APP,
     CHESS,

@@ -13,7 +13,7 @@ from pipeline.lake.storage.places import located
 from pipeline.maintenance import process
 from pipeline.maintenance.readers import readers_said
 from pipeline.maintenance.report import Round
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.store.database.states import ProcessState
 from pipeline.store.database.tables import drivers
 from pipeline.store.processes.drivers import heartbeat, start_driver

@@ -15,7 +15,7 @@ from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
 from pipeline.maintenance import run
 from pipeline.maintenance.report import TableReport
-from pipeline.settings import Maintenance, Paths, Settings
+from pipeline.settings.tree import Maintenance, Paths, Settings
 from tests.tables.maintenance_world import ROWS, content, game_rows
 
 SETTINGS = Settings(environment="test", maintenance=Maintenance(small_files=10_000))

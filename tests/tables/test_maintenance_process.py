@@ -16,7 +16,7 @@ from pipeline.control.processes.local import reference_of
 from pipeline.lake.delta.data_files import write_file
 from pipeline.maintenance import process, run
 from pipeline.maintenance.unchanged import Unchanged
-from pipeline.settings import Maintenance, Paths, Settings
+from pipeline.settings.tree import Maintenance, Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers
 from pipeline.store.processes.leases import Lease, Process

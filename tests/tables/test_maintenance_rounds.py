@@ -14,7 +14,7 @@ from pipeline.lake.storage.places import located
 from pipeline.maintenance import plan, retain, run
 from pipeline.maintenance.compact import GAME, merge_by_age
 from pipeline.maintenance.report import TableReport, as_json, render_round
-from pipeline.settings import Maintenance, Paths, Settings
+from pipeline.settings.tree import Maintenance, Paths, Settings
 from tests.tables.maintenance_world import (
     APP,
     CHESS,

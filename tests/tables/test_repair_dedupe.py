@@ -25,7 +25,7 @@ from pipeline.lake.delta.table import TableConflict
 from pipeline.repair import dedupe as module
 from pipeline.repair import removal
 from pipeline.repair.rebuild import rebuild
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import games
 from pipeline.store.operations import list_operations, operation, submit

@@ -14,7 +14,7 @@ from pipeline.lake.delta.rewrite import replace_files, table_files
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
 from pipeline.maintenance.rewrite import sorted_by_game
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.streams import checkpoint
 from pipeline.streams.checkpoint import can_resume, reads_from
 from tests.tables.maintenance_world import bronze_table

@@ -13,7 +13,7 @@ from listeners.sample import Lane, StreamState
 from pipeline.health.status import IMPROVE_AFTER
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
-from pipeline.settings import Settings
+from pipeline.settings.tree import Settings
 from pipeline.store.database.tables import games, stream_control
 from pipeline.store.games import register_group
 from pipeline.store.stream_control import StreamControl, decided, submit_retry

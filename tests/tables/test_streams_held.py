@@ -21,7 +21,7 @@ from pipeline.repair.asking import ask_drivers
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.rebuild import rebuild
 from pipeline.repair.replay import replay_all
-from pipeline.settings import Demux, Settings
+from pipeline.settings.tree import Demux, Settings
 from pipeline.store.database.engine import writing
 from pipeline.store.schema_needs import OpenNeed, end_needs, read_needs
 from pipeline.store.stream_control import decided

@@ -24,7 +24,7 @@ from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
 from pipeline.pins import SetPin
 from pipeline.repair.rebuild import rebuild
-from pipeline.settings import Demux, Settings
+from pipeline.settings.tree import Demux, Settings
 from pipeline.store.games import last_seq, record_seen, register_group
 from pipeline.store.stream_control import StreamControl, submit_control
 from pipeline.streams.active_games import ActiveGames

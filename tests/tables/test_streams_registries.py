@@ -28,7 +28,7 @@ from pipeline.ingest.profiles import Profiles
 from pipeline.lake.delta.table import CursorTable
 from pipeline.repair.quarantined import Selection
 from pipeline.repair.replay import replay_all
-from pipeline.settings import Demux, Settings
+from pipeline.settings.tree import Demux, Settings
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.fleet import read_fleet
 from pipeline.store.games import Game, generations

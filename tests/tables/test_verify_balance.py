@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import MALFORMED, game_key
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.verify import readings
 from pipeline.verify.balance import FAULTS, Balance, Counts, verify
 from pipeline.verify.routing import key_of

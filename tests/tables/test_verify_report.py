@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import Refused
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.verify.balance import Balance, Counts, GameBalance, Problem, verify
 from pipeline.verify.report import as_dict, render_balance, run
 from pipeline.verify.values import Values

@@ -20,8 +20,8 @@ from pipeline.ingest.sources.topic_probe import prober
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
-from pipeline.settings import Settings
-from pipeline.source_settings import Source
+from pipeline.settings.source import Source
+from pipeline.settings.tree import Settings
 from pipeline.store import sources as store
 from pipeline.store.database.tables import ingest_identities
 from pipeline.verify import sources

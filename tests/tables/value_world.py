@@ -20,7 +20,7 @@ from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import DataFile
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import Game, generations, record_seen
 from pipeline.verify.balance import Balance, verify

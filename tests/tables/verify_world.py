@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from pipeline.base.names import MALFORMED, GameKey, game_key, stream_app_id
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 
 ENVIRONMENT = "test"
 NAMES = {str(game_key(name)): name for name in ("Chess", "碁 Go!", "chess")}

@@ -21,7 +21,7 @@ from grants.reconciler import AccessReconciler
 from pipeline.base.names import game_key
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.games import record_seen
 from pipeline.store.operations import Operation, list_operations, submit
 from tests.unit.catalog_world import Server, served

@@ -22,7 +22,7 @@ from app.schemas import queries as schema_queries
 from app.state import alerts, control_queries, identity, services
 from pipeline.base.actor import current_user
 from pipeline.base.names import game_key
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store import stream_control
 from pipeline.store.database.engine import open_store
 from tests.browser.seed import Seeded, seed

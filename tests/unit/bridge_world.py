@@ -13,7 +13,7 @@ from sqlalchemy import insert, update
 
 from listeners.events import Progressed
 from listeners.sample import CHUNK, LATENCY_EDGES_SECONDS, GameResult, GroupSample, Lane, PassResult, StreamState
-from pipeline.settings import Metrics, Paths, Settings
+from pipeline.settings.tree import Metrics, Paths, Settings
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.processes.drivers import heartbeat, record_commit, start_driver, write_streams

@@ -31,7 +31,7 @@ from grants.catalogs.unity_key import UnityKey
 from grants.model import SELECT, USE_CATALOG, USE_SCHEMA, GameTable, Securable
 from pipeline.lake.delta.log import exists
 from pipeline.lake.delta.opening import create
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 
 ROOT = Path(__file__).parents[2]
 SCIM = "/api/2.0/preview/scim/v2"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import Engine
 
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from tests.lakebase import Answering, Lakebase, lakebase_on
 from tests.postgres import Postgres, postgres_server

@@ -21,7 +21,7 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations import groups, moves, pauses, retirement
 from pipeline.control.operations.executor import advance, cancel, close, resume
 from pipeline.control.proposals import undo
-from pipeline.settings import Settings
+from pipeline.settings.tree import Settings
 from pipeline.store import assignments, stream_control
 from pipeline.store.database.states import OPEN
 from pipeline.store.database.tables import games

@@ -29,7 +29,7 @@ from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.control.processes.local import reference_of
 from pipeline.health.liveness import HEARTBEAT_SECONDS
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store import groups as store
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import groups

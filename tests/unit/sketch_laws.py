@@ -16,8 +16,8 @@ from pipeline.ingest.bronze_writer import IngestJob, land
 from pipeline.ingest.onboarding import Onboarding
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.storage.places import located
-from pipeline.settings import Onboarding as Limits
-from pipeline.settings import load
+from pipeline.settings.tree import Onboarding as Limits
+from pipeline.settings.tree import load
 from pipeline.store import onboarding as store
 from pipeline.store.database.engine import open_store
 from protos.turnout.v1.wrapper_pb2 import Wrapper

@@ -15,9 +15,9 @@ from app.state.driver_logs import doubt, masked, tail
 from app.state.services import Environment
 from pipeline.base.errors import Refused
 from pipeline.health.liveness import Driver
-from pipeline.registry_settings import RegistrySettings
-from pipeline.settings import Settings, load
-from pipeline.source_settings import Source
+from pipeline.settings.registries import RegistrySettings
+from pipeline.settings.source import Source
+from pipeline.settings.tree import Settings, load
 from pipeline.store.database.engine import open_store
 from tests.unit.app_world import name_roles
 

@@ -15,7 +15,7 @@ from listeners.metrics_schema import STREAM_MINUTE
 from listeners.metrics_table import MetricsTables
 from listeners.sample import StreamMinute
 from pipeline.base.errors import Refused
-from pipeline.settings import Metrics, Paths, Settings
+from pipeline.settings.tree import Metrics, Paths, Settings
 
 NOW = 1_767_600_000.0  # 2026-01-05 08:00, a whole hour
 MINUTE = StreamMinute(NOW, "chess_a", "eu-1", 4, 0, 1, 1, (), 2.0, "RUNNING")

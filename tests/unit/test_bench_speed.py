@@ -29,7 +29,7 @@ from pipeline.demo.samples.sample import FAMILIES
 from pipeline.demo.simulator import game_names
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.storage.places import located
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.streams.writing.split import READ, SplitJob, split
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 

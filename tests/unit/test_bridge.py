@@ -21,7 +21,7 @@ from pipeline.base.errors import Refused
 from pipeline.bridge.bridge import Bridge
 from pipeline.bridge.serving import _patience, serve
 from pipeline.health.liveness import heartbeat_limit
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database import tables
 from tests.unit.bridge_world import GROUP, HOSTILE, BridgeWorld, Scrape, parsed, scrape, until
 

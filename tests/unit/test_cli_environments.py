@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from docs.generate import commands
 from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from tests.unit.role_commands import READS
 

@@ -22,7 +22,7 @@ from pipeline.cli.lazy import LazyCommand
 from pipeline.cli.main import cli, main
 from pipeline.ingest import pending
 from pipeline.lake.storage import cloud
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState
 from pipeline.store.games import assign_waiting, record_seen

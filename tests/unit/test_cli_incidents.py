@@ -12,7 +12,7 @@ from sqlalchemy import Engine, update
 
 from pipeline.cli.incidents import next_step
 from pipeline.cli.main import cli
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.signals.incidents import Incident
 from pipeline.store.database.engine import open_store
 from pipeline.store.incidents import incident_looks, keep_look

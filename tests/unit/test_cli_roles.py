@@ -15,7 +15,7 @@ from pipeline.cli.main import cli
 from pipeline.contracts.given_ids import GivenIds
 from pipeline.contracts.kept_registrations import Kept
 from pipeline.contracts.schemas import PLAIN
-from pipeline.settings import Paths, load
+from pipeline.settings.tree import Paths, load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store, writing
 from pipeline.store.database.states import OperationState

@@ -13,7 +13,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.cli.main import cli
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen
 from tests.unit.catalogue_world import avro, register

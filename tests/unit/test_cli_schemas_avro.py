@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from pipeline.cli.main import cli
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store
 

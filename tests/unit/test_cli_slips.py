@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState
 from pipeline.store.games import record_seen, register_group

@@ -20,7 +20,7 @@ from pipeline.base.names import game_key
 from pipeline.base.terminal import PlainFormatter, say_json
 from pipeline.cli.main import cli, main
 from pipeline.ingest import name_sketch
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store import onboarding, sources, stream_control
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState

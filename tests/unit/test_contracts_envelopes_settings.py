@@ -14,9 +14,9 @@ from pipeline.contracts.envelopes.framing import FRAMINGS
 from pipeline.contracts.envelopes.opening import ENVELOPES
 from pipeline.contracts.profile import SourceProfile
 from pipeline.contracts.registries.supported import resolvers
-from pipeline.registry_settings import RegistrySettings, split_key
-from pipeline.settings import Settings, load
-from pipeline.source_settings import ENVELOPE_FIELDS, Source, source_problems
+from pipeline.settings.registries import RegistrySettings, split_key
+from pipeline.settings.source import ENVELOPE_FIELDS, Source, source_problems
+from pipeline.settings.tree import Settings, load
 from pipeline.verify import opening
 from protos.turnout.v1 import wrapper_pb2
 

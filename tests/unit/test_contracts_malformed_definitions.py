@@ -17,7 +17,7 @@ from pipeline.cli.main import cli
 from pipeline.contracts.formats.avro.columns import suffix
 from pipeline.contracts.formats.supported import FORMATS, format_of
 from pipeline.contracts.registries.answers import Found
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from tests.unit.definition_world import Fields, bundle, define
 from tests.unit.resolution_world import CHESS, World

@@ -5,7 +5,7 @@ import pytest
 from pipeline.contracts.formats.protobuf.decoder import Decoder
 from pipeline.contracts.registrations import Registration
 from pipeline.contracts.registry import LocalRegistry
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from tests.unit.definition_world import Fields, bundle, define
 from tests.unit.event_world import message_class, payloads, schema

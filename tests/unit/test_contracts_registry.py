@@ -13,7 +13,7 @@ from pipeline.contracts.policies import parse_policies
 from pipeline.contracts.registry import LocalRegistry, Registered, Registration, SchemaSet
 from pipeline.contracts.schemas import PLAIN, FieldPlacement
 from pipeline.lake.storage.places import located
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import placements, registrations, schemas
 from tests.unit.definition_world import Fields, bundle, define

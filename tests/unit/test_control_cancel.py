@@ -10,7 +10,7 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import cancel, close, require_undoable, tick
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.states import OperationState

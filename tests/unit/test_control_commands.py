@@ -13,7 +13,7 @@ from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS, run
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import cancel, close, tick
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState

@@ -13,7 +13,7 @@ from pipeline.control.operations.executor import tick
 from pipeline.control.operations.moves import drain
 from pipeline.control.proposals import undo
 from pipeline.placement.capacity import GroupLoad, Load, Loads, tallied
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.assignments import read_assignments, read_group_liveness
 from pipeline.store.database.tables import groups
 from pipeline.store.games import assigned, record_seen

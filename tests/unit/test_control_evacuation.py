@@ -23,7 +23,7 @@ from pipeline.control.supervision.evacuation import Dead, EvacuationPlan, Evacua
 from pipeline.health.condition import GroupCondition, judge_groups
 from pipeline.health.liveness import Liveness
 from pipeline.placement.capacity import GroupLoad, Load, Loads, Priority, tallied
-from pipeline.settings import Paths, PlacementSettings, Settings, load
+from pipeline.settings.tree import Paths, PlacementSettings, Settings, load
 from pipeline.store.assignments import GameAssignment
 from pipeline.store.database.states import OperationState
 from pipeline.store.database.tables import drivers as drivers_table

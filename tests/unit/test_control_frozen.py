@@ -17,7 +17,7 @@ from pipeline.control.processes.duties import Duty
 from pipeline.control.processes.local import Local, process_of, reference_of
 from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
-from pipeline.settings import PlacementSettings, Settings, load
+from pipeline.settings.tree import PlacementSettings, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import assigned, record_seen
 from pipeline.store.groups import Group, create

@@ -9,7 +9,7 @@ from app.state import previews, services
 from pipeline.base.errors import Refused
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store
 from pipeline.store.operations import Intent, list_operations

@@ -12,7 +12,7 @@ from pipeline.base.errors import Refused
 from pipeline.control import group_changes, group_proposals
 from pipeline.control.group_changes import apply_options, effects, render_changes
 from pipeline.placement.capacity import GroupLoad
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.groups import Group, create, read_groups
 
 SEEN = Group("c", "local", capacity_cores=2.0, spark_master="local[4]")

@@ -17,7 +17,7 @@ from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.control.processes.local import reference_of
 from pipeline.control.proposals import undo
-from pipeline.settings import Settings, load
+from pipeline.settings.tree import Settings, load
 from pipeline.store import audit
 from pipeline.store.database.states import OperationState
 from pipeline.store.database.tables import operation_steps

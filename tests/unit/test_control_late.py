@@ -13,7 +13,7 @@ from pipeline.control.operations import groups, moves, pauses, retirement
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.control.roles import CONTROLLER
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.states import OperationState

@@ -20,7 +20,7 @@ from pipeline.control.proposals import undo
 from pipeline.health.condition import GroupCondition
 from pipeline.health.liveness import Liveness
 from pipeline.placement.capacity import GroupLoad, Load, tallied
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store import audit, stream_control
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.tables import games, operations

@@ -12,7 +12,7 @@ from app.state import previews
 from app.state.previews import Preview
 from app.state.services import Environment
 from pipeline.cli.main import cli
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store import stream_control
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState

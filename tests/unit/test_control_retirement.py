@@ -15,7 +15,7 @@ from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.control.proposals import undo
 from pipeline.health.judgement import TROUBLE
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.assignments import AssignmentConflict, read_assignments, reassign, restore, retire
 from pipeline.store.fleet import read_fleet
 from pipeline.store.games import assigned, record_last_seqs, record_seen, register_group, retired_games

@@ -15,7 +15,7 @@ from pipeline.control.operations import pauses
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.control.roles import CONTROLLER, Role, current, require, same_person
-from pipeline.settings import Roles, load
+from pipeline.settings.tree import Roles, load
 from pipeline.store import members
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.states import OperationKind

@@ -15,7 +15,7 @@ from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import close, tick
 from pipeline.health.condition import GroupCondition
 from pipeline.health.liveness import Liveness
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.assignments import AssignmentConflict, read_assignments, reassign, retire
 from pipeline.store.database.states import OperationState

@@ -21,7 +21,7 @@ from pipeline.control.controller import run
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.processes.local import reference_of
 from pipeline.control.processes.present import STOP, folder, goes_on, noted_without_leases
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.audit import entries
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState, ProcessKind

@@ -12,7 +12,7 @@ from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.health.condition import GroupCondition
 from pipeline.health.liveness import Liveness
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.assignments import read_assignments
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.operations import Operation, end_step, list_operations, operation, steps, submit

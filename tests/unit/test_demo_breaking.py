@@ -28,7 +28,7 @@ from pipeline.demo.breaking.faults import FAULTS
 from pipeline.demo.demo import not_own
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import Event, family
-from pipeline.settings import Paths, load
+from pipeline.settings.tree import Paths, load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen, register_group

@@ -15,7 +15,7 @@ from pipeline.cli.main import cli
 from pipeline.demo.breaking import channel
 from pipeline.demo.breaking.channel import Active, offered
 from pipeline.demo.breaking.faults import FAULTS
-from pipeline.settings import Paths, load
+from pipeline.settings.tree import Paths, load
 from pipeline.store.database.engine import open_store
 
 LASTING = Active("freeze", "a", 1.0, 2.0, "frozen")

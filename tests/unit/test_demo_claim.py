@@ -11,7 +11,7 @@ from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
 from pipeline.control.processes.present import DEMO, note
 from pipeline.demo import claim
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.processes.leases import Lease
 from tests.unit.leases_world import elsewhere

@@ -20,11 +20,12 @@ from docs.generate import commands
 from grants.applying.executor import Executor
 from listeners import families, metrics_schema
 from listeners.bridge import families as bridge
-from pipeline import setting_values, settings
 from pipeline.control.controller import KINDS
 from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.quarantine import QUARANTINE, REASONS
+from pipeline.settings import parsing as setting_values
+from pipeline.settings import tree as settings
 from pipeline.streams.writing.split import OWN_COLUMNS
 from tests.unit.listed_metrics import listed_metrics
 

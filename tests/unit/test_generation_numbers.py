@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import delete, insert
 
 from pipeline.ingest.generation_numbers import open_generation, take
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store, writing
 from pipeline.store.database.tables import ingest_generations
 from pipeline.store.sources import generations

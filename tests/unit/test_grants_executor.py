@@ -24,7 +24,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store import audit
 from pipeline.store.audit import changes_of
 from pipeline.store.games import record_seen

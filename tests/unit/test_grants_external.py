@@ -20,7 +20,7 @@ from pipeline.base.names import game_key
 from pipeline.cli.doctor import ask_catalog, look_at_logs
 from pipeline.cli.main import cli
 from pipeline.control.operations.definition import ControlContext
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings.tree import Paths, Settings, load
 from pipeline.setup.catalog_checks import catalog_checks, managed_refusals, require_writable
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen

@@ -20,7 +20,7 @@ from grants.observing.left_places import beside
 from grants.planning.entitlements import AccessIntent
 from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store
 from tests.unit.access_world import ANN, BOB, CHESS, GO, House, house_at

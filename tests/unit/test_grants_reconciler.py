@@ -30,7 +30,7 @@ from pipeline.base.errors import Refused
 from pipeline.control.acts import DirectAct
 from pipeline.control.operations.executor import advance, tick
 from pipeline.control.roles import CONTROLLER
-from pipeline.settings import Roles
+from pipeline.settings.tree import Roles
 from pipeline.store import audit
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.tables import entitlements, ignored_drift

@@ -12,7 +12,7 @@ from pipeline.health.judgement import FleetFacts, Judgement, judge_fleet
 from pipeline.health.liveness import Driver, HeldLease
 from pipeline.health.source import SourceReading
 from pipeline.health.upkeep import RoundFacts, UpkeepFacts, in_hours, limit_seconds
-from pipeline.settings import Maintenance, load
+from pipeline.settings.tree import Maintenance, load
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import ingest_generations

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, QueuePool, delete, select, text
 from sqlalchemy.exc import OperationalError
 
 from pipeline.base.errors import Refused
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database import lakebase as lakebase_store
 from pipeline.store.database.engine import DRIVER_CONNECTIONS, open_store, require_store, writing
 from pipeline.store.database.tables import drivers, groups

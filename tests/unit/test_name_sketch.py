@@ -12,7 +12,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.ingest import name_sketch
 from pipeline.ingest.name_sketch import EMPTY, merged, sketched
-from pipeline.settings import Onboarding as Limits
+from pipeline.settings.tree import Onboarding as Limits
 from tests.unit.sketch_laws import NOW, _task, require_names_cost_next_to_nothing
 
 _BATCHES = st.lists(st.dictionaries(st.sampled_from("abcdefghij"), st.integers(1, 9), min_size=1), max_size=8)

@@ -15,7 +15,7 @@ from pipeline.cli.main import cli
 from pipeline.health.alerting import burn, files
 from pipeline.health.alerting.alertmanager import alertmanager_config
 from pipeline.health.alerting.objectives import Objective, default, parse, read
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings.tree import Paths, Settings, load
 
 GOOD = """\
 classes:

@@ -20,8 +20,8 @@ from pipeline.cli.main import cli
 from pipeline.ingest import pending
 from pipeline.ingest.name_sketch import sketched
 from pipeline.ingest.onboarding import Onboarding, OnboardingRules, confusable_form, onboarding_candidate
-from pipeline.settings import Onboarding as Limits
-from pipeline.settings import load
+from pipeline.settings.tree import Onboarding as Limits
+from pipeline.settings.tree import load
 from pipeline.store import onboarding as store
 from pipeline.store.database.states import OnboardedBy
 from pipeline.store.database.tables import registrations, schemas

@@ -19,7 +19,7 @@ from listeners.otlp.encoding import requests_of
 from listeners.otlp.sender import HEADERS_VARIABLE, OtlpSender, read_headers
 from listeners.prometheus import Exposition
 from pipeline.base.errors import Refused
-from pipeline.settings import Metrics, Paths, load
+from pipeline.settings.tree import Metrics, Paths, load
 from pipeline.telemetry import Telemetry
 from tests.unit.bridge_world import GROUP, HOSTILE, BridgeWorld, Scrape, parsed, until
 

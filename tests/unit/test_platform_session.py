@@ -25,8 +25,8 @@ from pipeline.lake.storage.mounts import RUNTIME
 from pipeline.lake.storage.places import located
 from pipeline.platform_session import driver_session, is_platforms, require_version, session_conf, spark_conf
 from pipeline.session import TUNED, waits_for_cores
-from pipeline.settings import Ingest, Paths, Settings, Spark
-from pipeline.source_settings import Source
+from pipeline.settings.source import Source
+from pipeline.settings.tree import Ingest, Paths, Settings, Spark
 
 
 class Conf:

@@ -7,7 +7,7 @@ import pytest
 from pyspark import java_gateway
 
 from pipeline.session import properties, spark_session
-from pipeline.settings import load
+from pipeline.settings.tree import load
 
 
 class Stopped(Exception):

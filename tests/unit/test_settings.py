@@ -8,11 +8,11 @@ import pytest
 
 from pipeline.base.errors import Refused
 from pipeline.ingest.sources.supported import configured_source
-from pipeline.registry_settings import generation_of
-from pipeline.setting_values import may_be_secret, quoted
-from pipeline.settings import Settings, load
-from pipeline.source_settings import Source, sources_problems, topics_described
-from pipeline.storage_settings import machine_folder
+from pipeline.settings.parsing import may_be_secret, quoted
+from pipeline.settings.registries import generation_of
+from pipeline.settings.source import Source, sources_problems, topics_described
+from pipeline.settings.storage import machine_folder
+from pipeline.settings.tree import Settings, load
 from pipeline.store.database.engine import open_store
 
 CANARY = "hunter2-canary"

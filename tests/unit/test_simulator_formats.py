@@ -23,7 +23,7 @@ from pipeline.demo.samples.protobuf import message_class
 from pipeline.demo.samples.sample import FAMILIES, VERSIONS
 from pipeline.demo.samples.supported import SAMPLES, payload_schema, sample
 from pipeline.demo.simulator import BAD_KINDS, GOOD, Event, SimulationPlan, Simulator, family, game_writings
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 BOTH = ("protobuf", "avro")

@@ -19,7 +19,7 @@ from pipeline.ingest.source_probe import describe, judge, toml_of
 from pipeline.ingest.sources.kind import SampledRecord
 from pipeline.ingest.sources.supported import SOURCES, open_source
 from pipeline.lake.storage.places import located
-from pipeline.source_settings import Source
+from pipeline.settings.source import Source
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 GUID = bytes(range(16))

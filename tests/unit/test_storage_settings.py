@@ -9,9 +9,9 @@ from pipeline.base.errors import Refused
 from pipeline.lake.storage import cloud, mounts
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings.storage import machine_folder, require_place
+from pipeline.settings.tree import Paths, Settings, load
 from pipeline.setup import doctor
-from pipeline.storage_settings import machine_folder, require_place
 from tests.storage.buckets import bucket
 
 
@@ -54,7 +54,7 @@ def test_an_environment_at_a_url_has_a_folder_of_this_machine(tmp_path: Path, mo
         read.append(str(file))
         return b""
 
-    monkeypatch.setattr("pipeline.settings.read_settings", nothing)
+    monkeypatch.setattr("pipeline.settings.tree.read_settings", nothing)
     with pytest.raises(Refused, match=r"store.url: expected the address of a PostgreSQL database for s3://bucket/prod"):
         load(folder, {})
     assert read == ["s3://bucket/prod/turnout.toml"]
@@ -171,7 +171,7 @@ def test_the_folder_of_a_driver_on_databricks_is_on_its_disk(tmp_path: Path, mon
 @pytest.mark.parametrize("folder", MOUNTS)
 def test_doctor_refuses_file_systems_that_cannot_link(folder: str) -> None:
     """Law: a volume of Databricks takes no environment, with the reason and the way."""
-    from pipeline.settings import Settings
+    from pipeline.settings.tree import Settings
 
     found = {each.subject: each for each in doctor.findings(Settings(), Path(folder), doctor.ROOT)}
     assert found["environment's folder"].state == "missing"

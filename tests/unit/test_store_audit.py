@@ -12,7 +12,7 @@ from sqlalchemy import Engine, delete, event, insert, update
 from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
 from pipeline.control.operations.executor import resume
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.audit import Act, begin, end, entries, verify
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState

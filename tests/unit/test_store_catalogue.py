@@ -19,7 +19,7 @@ from pipeline.contracts.registries.notes import Need
 from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.contracts.schemas import Schema
-from pipeline.registry_settings import RegistrySettings
+from pipeline.settings.registries import RegistrySettings
 from pipeline.store.database.engine import writing
 from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, write_state
 from pipeline.store.writers import lock

@@ -18,7 +18,7 @@ from pipeline.base.names import game_key
 from pipeline.cli.main import cli
 from pipeline.health.judgement import StreamVerdict
 from pipeline.health.source import NamedBacklog
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store

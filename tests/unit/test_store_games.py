@@ -7,7 +7,7 @@ from listeners.sample import Lane, StreamState
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey
 from pipeline.placement.capacity import Load
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store import games, onboarding
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store

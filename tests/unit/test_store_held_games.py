@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, event, update
 
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store import games
 from pipeline.store.database.tables import games as games_table
 from pipeline.store.processes.leases import Lease

@@ -19,7 +19,7 @@ from pipeline.contracts.registry import LocalRegistry
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.health.status import StreamFacts
 from pipeline.health.watch import Reading, Watch
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.signals.causes import Action, Cause
 from pipeline.signals.incidents import Incident
 from pipeline.store.controller_metrics import read_controller_metrics

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from sqlalchemy import Engine, Row, StaticPool, create_engine, delete, func, select, text, update
 
 from pipeline.base.errors import Refused
-from pipeline.settings import Store, load
+from pipeline.settings.tree import Store, load
 from pipeline.store.database.states import ProcessKind
 from pipeline.store.database.tables import drivers, leases
 from pipeline.store.games import register_group
@@ -238,7 +238,7 @@ def _holder(engine: Engine) -> "subprocess.Popen[str]":
     program = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from pipeline.settings import load\n"
+        "from pipeline.settings.tree import load\n"
         "from pipeline.store.database.engine import open_store\n"
         "from pipeline.store.processes.leases import Lease\n"
         "store = open_store(*load(Path('.'), {'TURNOUT_STORE__URL': sys.argv[1]}))\n"

@@ -17,7 +17,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, inspect, select, text
 
 from pipeline.base.errors import Refused
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database import migrate
 from pipeline.store.database.checked_table import metadata
 from pipeline.store.database.engine import open_store, require_store

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, create_engine, select, text, update
 from sqlalchemy.exc import ProgrammingError
 
 from pipeline.base.errors import Refused
-from pipeline.settings import Store, load
+from pipeline.settings.tree import Store, load
 from pipeline.store.database import migrate
 from pipeline.store.database.engine import STORE_AWAY, open_store, refused_write, writing
 from pipeline.store.database.tables import drivers, groups

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, select
 
-from pipeline.access_settings import Access
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.contracts.policies import parse_policies
@@ -19,7 +18,8 @@ from pipeline.control.registering.proposals import describe, propose, reject, re
 from pipeline.control.registering.requests import SchemaRequest, SchemaRequestConflict, list_requests
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
-from pipeline.settings import Roles, Schemas, Settings
+from pipeline.settings.access import Access
+from pipeline.settings.tree import Roles, Schemas, Settings
 from pipeline.store import audit
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import registrations

@@ -29,7 +29,7 @@ from pipeline.contracts.registries.resolution import Resolution
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.contracts.schemas import Writer
 from pipeline.lake.storage.places import located
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store, writing
 from pipeline.store.database.tables import registrations, schema_needs
 from pipeline.store.processes.leases import store_time

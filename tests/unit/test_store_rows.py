@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.operations import Intent, submit

@@ -17,7 +17,7 @@ from pipeline.base.names import game_key
 from pipeline.cli import incidents as incidents_command
 from pipeline.cli import status
 from pipeline.control.incident_keeper import IncidentKeeper
-from pipeline.settings import Settings, load
+from pipeline.settings.tree import Settings, load
 from pipeline.signals.away import with_computed
 from pipeline.signals.causes import Cause
 from pipeline.store.controller_metrics import read_controller_metrics

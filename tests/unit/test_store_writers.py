@@ -12,7 +12,7 @@ from pipeline.base.names import game_key
 from pipeline.contracts.profile import SourceProfile
 from pipeline.contracts.registry import LocalRegistry, number_of_profile
 from pipeline.contracts.schemas import Writer
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store, writing
 from pipeline.store.writers import WriterRow, lock, write_writers
 from tests.lakebase import store_url

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.processes.runs import begin_run, end_run, ended_runs, open_runs
 from pipeline.streams.active_games import ActiveGames, read_leftover, stored_games

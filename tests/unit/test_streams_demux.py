@@ -11,7 +11,7 @@ from sqlalchemy import update
 from listeners.stream_id import StreamId
 from pipeline.health.status import PASS_LIMIT_SECONDS
 from pipeline.pins import SetPin
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import games
 from pipeline.store.games import record_seen, register_group

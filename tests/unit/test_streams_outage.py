@@ -11,7 +11,7 @@ from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from pipeline.base.names import game_key
 from pipeline.contracts.registry import LocalRegistry
 from pipeline.pins import SetPin
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.streams.outage import CachedRegistry, tolerate_store_outage
 from tests.unit.definition_world import bundle, define

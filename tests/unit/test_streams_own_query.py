@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.stream_control import submit_control

@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 
 from pipeline.base.names import GameKey, stream_app_id
 from pipeline.lake.delta.table import CursorTable
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_generation, record_seen, register_group
 from pipeline.streams.roster import Roster

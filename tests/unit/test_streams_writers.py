@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.base.errors import Refused
 from pipeline.lake.storage.places import located
-from pipeline.settings import Demux, Paths, load
+from pipeline.settings.tree import Demux, Paths, load
 from pipeline.streams.writing.writers import DirectWriter, writer_for
 
 

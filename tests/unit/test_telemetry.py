@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from listeners.metrics_schema import INGEST_MINUTE, STREAM_MINUTE
 from listeners.sample import CHUNK, GameResult, GroupSample, Lane, PassResult, StreamState
 from listeners.series import BUCKETS
-from pipeline.settings import Metrics, Paths
+from pipeline.settings.tree import Metrics, Paths
 from pipeline.telemetry import Telemetry
 
 

@@ -25,7 +25,7 @@ from pipeline.health.judgement import PROBLEM_KINDS
 from pipeline.ingest.query import Landed
 from pipeline.lake.storage import cloud
 from pipeline.session import waits_for_cores
-from pipeline.settings import Paths, load
+from pipeline.settings.tree import Paths, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers, group_runs
 from pipeline.store.incidents import read_last_look

@@ -19,7 +19,7 @@ from pipeline.control.processes.duties import Duty
 from pipeline.control.processes.local import Local
 from pipeline.control.supervision.restart_policy import Action
 from pipeline.control.supervision.supervisor import Supervisor
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store import groups as store
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers, group_runs

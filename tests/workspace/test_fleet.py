@@ -20,7 +20,7 @@ from pipeline.base import failpoints
 from pipeline.base.errors import Refused, Transient
 from pipeline.fleet import limits
 from pipeline.fleet.kinds.store_roles import StoreRoles
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from tests.postgres import Postgres, postgres_server
 from tests.workspace.drifts import DRIFTS

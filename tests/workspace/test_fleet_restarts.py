@@ -19,7 +19,7 @@ from pipeline.fleet.kinds.kind import Scope
 from pipeline.fleet.opening import StoredGroups
 from pipeline.fleet.plan import Step
 from pipeline.fleet.restarts import Groups, Restarts
-from pipeline.settings import load
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import groups as group_rows
 from pipeline.store.groups import Group, create

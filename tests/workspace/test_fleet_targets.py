@@ -18,7 +18,7 @@ from pipeline.fleet.build import AppSource, Wheel
 from pipeline.fleet.journal import Journal
 from pipeline.fleet.plan import in_order, removals
 from pipeline.fleet.rules import require_rules
-from pipeline.storage_settings import machine_folder
+from pipeline.settings.storage import machine_folder
 from tests.workspace.drifts import UNMARKED, Change
 from tests.workspace.fixtures import client, until
 from tests.workspace.fleets import SENTINEL, Target, copy_bundle, prepare, sign_in

@@ -3,9 +3,9 @@
 import pytest
 
 from grants.catalogs.opening import open_catalog
-from pipeline.access_settings import Access
 from pipeline.base.errors import Refused
-from pipeline.settings import Paths
+from pipeline.settings.access import Access
+from pipeline.settings.tree import Paths
 from tests.workspace.running import StandIn
 
 

@@ -14,7 +14,7 @@ from pipeline.base.names import GameKey, plain
 from pipeline.base.texts import in_utc, join_limited
 from pipeline.contracts.catalogue.versions import GameVersions, read_versions
 from pipeline.contracts.writer_ids import shown_writer
-from pipeline.registry_settings import RegistrySettings, generation_of, split_key
+from pipeline.settings.registries import RegistrySettings, generation_of, split_key
 from pipeline.store.games import known_names
 from pipeline.store.schema_needs import (
     NeedCount,

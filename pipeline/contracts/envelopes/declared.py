@@ -8,8 +8,8 @@ from pipeline.base.names import shown
 from pipeline.contracts.envelopes.message import problems
 from pipeline.contracts.formats.supported import format_of
 from pipeline.contracts.profile import WRAPPER, SourceProfile
-from pipeline.registry_settings import RegistrySettings, generation_of, key_of
-from pipeline.source_settings import INDEXED, Source
+from pipeline.settings.registries import RegistrySettings, generation_of, key_of
+from pipeline.settings.source import INDEXED, Source
 
 _MAX_BYTES = 1024 * 1024
 

@@ -34,7 +34,7 @@ from pipeline.contracts.registries.patience import DEFAULT_PATIENCE, Patience, i
 from pipeline.contracts.registries.recording import record, settle, understood
 from pipeline.contracts.writer_ids import id_length, shown_writer
 from pipeline.lake.storage.location import Location
-from pipeline.registry_settings import split_key
+from pipeline.settings.registries import split_key
 from pipeline.store.database.engine import STORE_AWAY, writing
 from pipeline.store.database.states import RegistryState
 from pipeline.store.processes.leases import store_time

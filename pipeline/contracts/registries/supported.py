@@ -16,8 +16,8 @@ from pipeline.contracts.policies import Policies, parse_policies
 from pipeline.contracts.registries.answers import SchemaResolver
 from pipeline.contracts.registries.resolution import NotSet, Resolution
 from pipeline.lake.storage.location import Location
-from pipeline.registry_settings import RegistrySettings, generation_of, split_key
-from pipeline.settings import Settings
+from pipeline.settings.registries import RegistrySettings, generation_of, split_key
+from pipeline.settings.tree import Settings
 
 _T = TypeVar("_T")
 _Maker: TypeAlias = Callable[[RegistrySettings, str | None], SchemaResolver]

@@ -33,7 +33,7 @@ from pipeline.lake.delta.scratch import DatabaseError
 from pipeline.lake.delta.table import CursorTable
 from pipeline.repair.dedupe import Deduped, dedupe
 from pipeline.repair.refusals import unreadable
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.store.database.states import OperationKind
 from pipeline.store.games import Game, known_names
 from pipeline.store.operations import Intent, Operation

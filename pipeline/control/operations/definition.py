@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from pipeline.control.operations.background_tasks import BackgroundTasks
 from pipeline.control.operations.facts import GameFacts, GroupFacts
 from pipeline.control.roles import Role
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.states import OperationKind
 from pipeline.store.operations import Intent, Operation
 

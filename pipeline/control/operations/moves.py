@@ -27,7 +27,7 @@ from pipeline.health.condition import GroupCondition
 from pipeline.health.lag import seconds_left
 from pipeline.placement.capacity import GroupLoad, Loads
 from pipeline.placement.planner import catch_up_seconds, full, leaving, room_left
-from pipeline.settings import Demux
+from pipeline.settings.tree import Demux
 from pipeline.store.assignments import (
     AssignmentConflict,
     GameAssignment,

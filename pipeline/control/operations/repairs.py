@@ -43,7 +43,7 @@ from pipeline.repair.rebuild import GenerationConflict, rebuild
 from pipeline.repair.refusals import unreadable
 from pipeline.repair.replay import KILLS_WORKER, Replayed, replay_all
 from pipeline.repair.report import render_rebuilt
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 from pipeline.store.assignments import (
     GameAssignment,
     read_assignments,

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from sqlalchemy import Engine
 
-from pipeline.settings import Maintenance
+from pipeline.settings.tree import Maintenance
 from pipeline.store.processes.runs import RunsAs, open_runs
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 from pipeline.base import private_files
 from pipeline.control.processes.duties import described
 from pipeline.control.processes.local import process_of, reference_of
-from pipeline.settings import Paths, Store
+from pipeline.settings.tree import Paths, Store
 from pipeline.store.database.states import ProcessKind
 from pipeline.store.processes.leases import Process
 from pipeline.store.processes.runs import active_drivers, open_runs

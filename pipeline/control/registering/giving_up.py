@@ -15,7 +15,7 @@ from pipeline.contracts.registries.recording import give_up as refuse_all
 from pipeline.contracts.writer_ids import shown_writer
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
-from pipeline.settings import Settings
+from pipeline.settings.tree import Settings
 from pipeline.store.audit import Act
 from pipeline.store.schema_needs import read_needs
 

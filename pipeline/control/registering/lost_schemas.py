@@ -15,7 +15,7 @@ from pipeline.contracts.kept_registrations import NOTHING, Kept, lost_of, stored
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
 from pipeline.lake.storage.location import Location
-from pipeline.settings import Settings
+from pipeline.settings.tree import Settings
 from pipeline.store.audit import Act
 
 

@@ -21,7 +21,7 @@ from pipeline.control.registering import requests
 from pipeline.control.registering.requests import SchemaRequest
 from pipeline.control.roles import is_self
 from pipeline.lake.storage.location import Location
-from pipeline.settings import Settings
+from pipeline.settings.tree import Settings
 from pipeline.store.audit import Act
 from pipeline.store.database.engine import writing
 from pipeline.store.writers import lock

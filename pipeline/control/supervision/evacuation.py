@@ -18,7 +18,7 @@ from pipeline.control.roles import CONTROLLER
 from pipeline.health.condition import Conditions, GroupCondition
 from pipeline.placement.capacity import Loads
 from pipeline.placement.planner import Placed, leaving, room_left
-from pipeline.settings import PlacementSettings
+from pipeline.settings.tree import PlacementSettings
 from pipeline.store.assignments import GameAssignment, read_assignments
 from pipeline.store.loads import read_loads
 from pipeline.store.operations import Intent, Operation, open_by_target, submit, submitted_under

@@ -38,7 +38,7 @@ from pipeline.demo.breaking.rows import batches, garbage
 from pipeline.demo.breaking.sessions import find_driver, signal_session
 from pipeline.demo.samples.conflicts import Conflict, conflicts
 from pipeline.demo.simulator import family
-from pipeline.settings import Paths, Settings, load
+from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store import audit
 from pipeline.store.audit import Act
 from pipeline.store.database.engine import open_store

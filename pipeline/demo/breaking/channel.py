@@ -27,7 +27,7 @@ from typing import Any, Final, Protocol
 
 from pipeline.base import private_files
 from pipeline.base.errors import Refused, Transient
-from pipeline.settings import Paths
+from pipeline.settings.tree import Paths
 
 _log = logging.getLogger("turnout")
 _MAX_OFFER: Final = 4_096  # bytes

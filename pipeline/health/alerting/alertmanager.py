@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pipeline.alert_settings import AlertSettings
+from pipeline.settings.alerts import AlertSettings
 
 _NOBODY: Final = "nobody"
 _LATE: Final = 'alertname=~"TurnoutLatencyOverObjective|TurnoutFreshness.*"'

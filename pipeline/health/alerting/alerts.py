@@ -7,7 +7,7 @@ from pipeline.health.alerting.alert import Alert, source_alerts
 from pipeline.health.alerting.burn import burn_alerts
 from pipeline.health.alerting.expressions import GROUP_SILENT, INGEST_SILENT, late, owned
 from pipeline.health.alerting.objectives import Objective, default
-from pipeline.settings import Settings
+from pipeline.settings.tree import Settings
 
 _DEFAULTS: Final = Settings()
 

@@ -16,7 +16,7 @@ from pipeline.health.alerting.alertmanager import alertmanager_config
 from pipeline.health.alerting.alerts import alerts
 from pipeline.health.alerting.burn import record_groups
 from pipeline.health.alerting.objectives import Objective, default, read
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 
 RULES_FILE: Final = Path(__file__).with_name("rules.yml")
 JOB: Final = "turnout"

@@ -15,8 +15,8 @@ from pipeline.ingest.identity import Position, SourceObservation, SourceProblem,
 from pipeline.ingest.lineage import OwnRows
 from pipeline.ingest.sources.waiting import Waiting
 from pipeline.lake.storage.location import Location
-from pipeline.settings import Ingest
-from pipeline.source_settings import Source
+from pipeline.settings.source import Source
+from pipeline.settings.tree import Ingest
 from pipeline.store.sources import Identity
 
 INPUT: Final = ("key", "value", "topic", "partition", "offset", "source_time", "headers", "source_clock")

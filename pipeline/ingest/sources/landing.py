@@ -33,8 +33,8 @@ from pipeline.lake.delta.errors import TableNotFoundError
 from pipeline.lake.delta.opening import create, open_table
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
-from pipeline.settings import Ingest
-from pipeline.source_settings import Source, source_described
+from pipeline.settings.source import Source, source_described
+from pipeline.settings.tree import Ingest
 from pipeline.store.sources import Identity
 
 _SIZE: Final = re.compile(r"(\d+)(?:([kmgtp])b?|b)?")

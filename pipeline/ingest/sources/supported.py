@@ -10,8 +10,8 @@ from pipeline.ingest.sources.topic import Topic
 from pipeline.ingest.sources.topics import Topics
 from pipeline.ingest.sources.union import Union
 from pipeline.lake.storage.location import Location
-from pipeline.settings import Paths, Settings
-from pipeline.source_settings import Source, reads_several
+from pipeline.settings.source import Source, reads_several
+from pipeline.settings.tree import Paths, Settings
 
 
 def _kafka(source: Source, landing: Location) -> SourceKind:

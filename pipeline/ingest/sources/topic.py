@@ -26,8 +26,8 @@ from pipeline.ingest.sources.topic_sample import sample_topic
 from pipeline.ingest.sources.topic_witness import TopicWitness, witness_of
 from pipeline.lake.kafka.connection import CHECK_ONLY
 from pipeline.lake.storage.location import Location
-from pipeline.settings import Ingest
-from pipeline.source_settings import Source, topic_described
+from pipeline.settings.source import Source, topic_described
+from pipeline.settings.tree import Ingest
 from pipeline.store.sources import Identity
 
 _CONNECT_SECONDS: Final = 5.0

@@ -27,7 +27,7 @@ from pipeline.ingest.sources.kind import HEADERS, IMPOSSIBLE_TIME, INPUT
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.kafka.assigned import consumer_of, received
 from pipeline.lake.kafka.connection import client_options, translate
-from pipeline.source_settings import Source
+from pipeline.settings.source import Source
 
 OVERFLOW: Final = "ArithmeticException: long overflow"
 """In Spark's failure where a record has such a time."""

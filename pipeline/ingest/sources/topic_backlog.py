@@ -25,7 +25,7 @@ from pipeline.ingest.sources.waiting import Waiting
 from pipeline.lake.kafka.admin import TopicPlace, list_offsets, partitions_of
 from pipeline.lake.kafka.assigned import consumer_of, received
 from pipeline.lake.kafka.connection import Connection, client_options, translate
-from pipeline.source_settings import Source, topic_of
+from pipeline.settings.source import Source, topic_of
 
 _ANSWER_SECONDS: Final = 5.0
 _OLDEST_SECONDS: Final = 5.0  # for the oldest records of all partitions together

@@ -15,7 +15,7 @@ from pipeline.base.errors import Refused, Transient
 from pipeline.ingest.identity import TopicObservation
 from pipeline.lake.kafka.admin import describe_topics, topics_matching
 from pipeline.lake.kafka.connection import client_options, translate
-from pipeline.source_settings import Source
+from pipeline.settings.source import Source
 
 _log = logging.getLogger("turnout")
 

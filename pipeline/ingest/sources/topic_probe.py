@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from pipeline.ingest.sources.kind import Probe
 from pipeline.lake.kafka.assigned import consumer_of, received
 from pipeline.lake.kafka.connection import client_options, translate
-from pipeline.source_settings import Source
+from pipeline.settings.source import Source
 
 _SECONDS: Final = 10.0  # for an answer about one range
 

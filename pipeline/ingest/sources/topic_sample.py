@@ -11,7 +11,7 @@ from pipeline.ingest.sources.kind import SampledRecord
 from pipeline.lake.kafka.admin import TopicFacts, describe_topic
 from pipeline.lake.kafka.assigned import consumer_of, received
 from pipeline.lake.kafka.connection import client_options, translate
-from pipeline.source_settings import Source
+from pipeline.settings.source import Source
 
 _SECONDS: Final = 10.0  # for all partitions together
 

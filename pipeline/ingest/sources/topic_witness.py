@@ -14,7 +14,7 @@ from pipeline.ingest.evidence.marks import LastRecord, Mark, digest
 from pipeline.lake.kafka.admin import first_records, leader_epochs, partitions_of
 from pipeline.lake.kafka.connection import client_options, translate
 from pipeline.lake.kafka.records import RecordReader
-from pipeline.source_settings import Source, topic_of
+from pipeline.settings.source import Source, topic_of
 
 _ANSWER_SECONDS: Final = 10.0
 _LAST_MS: Final = 253_402_300_800_000  # the year 10000: bronze has no later time

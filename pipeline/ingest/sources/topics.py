@@ -29,8 +29,8 @@ from pipeline.ingest.sources.topic_again import ranges, read_again
 from pipeline.ingest.sources.topic_backlog import TopicBacklog
 from pipeline.ingest.sources.topic_witness import TopicWitness, witness_of
 from pipeline.lake.storage.location import Location
-from pipeline.settings import Ingest
-from pipeline.source_settings import Source, topic_described, topic_of, topics_described
+from pipeline.settings.source import Source, topic_described, topic_of, topics_described
+from pipeline.settings.tree import Ingest
 from pipeline.store.sources import Identity
 
 

@@ -42,8 +42,8 @@ from pipeline.ingest.sources.kind import (
 from pipeline.ingest.sources.waiting import Waiting
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.storage.location import Location
-from pipeline.settings import Ingest
-from pipeline.source_settings import Source, sources_described
+from pipeline.settings.source import Source, sources_described
+from pipeline.settings.tree import Ingest
 from pipeline.store.sources import Identity
 
 _T = TypeVar("_T")

@@ -23,7 +23,7 @@ from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from pipeline.base import private_files
 from pipeline.base.errors import Refused, Transient
 from pipeline.base.failpoints import effect
-from pipeline.settings import Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.lakebase import is_lakebase, lakebase_engine
 from pipeline.store.database.migrate import migrate
 from pipeline.store.database.ownership import MISSING_RIGHT

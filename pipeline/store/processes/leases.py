@@ -22,7 +22,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from pipeline.base.errors import Refused
 from pipeline.base.texts import in_utc
-from pipeline.settings import Store
+from pipeline.settings.tree import Store
 from pipeline.store.database.engine import writing
 from pipeline.store.database.states import ProcessKind
 from pipeline.store.database.tables import groups, leases

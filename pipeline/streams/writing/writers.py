@@ -17,7 +17,7 @@ from pipeline.lake.delta.data_files import DataFile
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
-from pipeline.settings import Demux, Paths
+from pipeline.settings.tree import Demux, Paths
 from pipeline.streams.writing.spark_writer import Holds, SparkWriter
 
 

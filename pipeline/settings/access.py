@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from pipeline.setting_values import Range
+from pipeline.settings.parsing import Range
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pipeline.base import durable_file, private_files
 from pipeline.base.errors import Refused, StorageError
 from pipeline.lake.storage import mounts
 from pipeline.lake.storage.location import Location
-from pipeline.setting_values import quoted
+from pipeline.settings.parsing import quoted
 
 _LINK: Final = "turnout.url"
 _COPY: Final = "turnout.toml.read"

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from pipeline.base.names import MAX_NAME_BYTES, is_game_name
 from pipeline.lake.storage.places import is_url
-from pipeline.setting_values import ISOLATION_LEVELS, names_more, quoted
+from pipeline.settings.parsing import ISOLATION_LEVELS, names_more, quoted
 
 ENVELOPE_FIELDS: Final = ("game", "schema_id", "payload", "event_time", "event_id", "producer_id", "sequence")
 """What a field of an envelope may hold."""

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
-from pipeline.setting_values import Range
+from pipeline.settings.parsing import Range
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _OPTIONAL: Final[Mapping[str, tuple[str, ...]]] = {

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pipeline.access_settings import Access
-from pipeline.alert_settings import AlertSettings, alert_problems
 from pipeline.base.errors import Refused, StorageError
 from pipeline.base.names import MAX_NAME_BYTES, Backend, is_game_name, is_securable_part
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import is_url, located
-from pipeline.registry_settings import RegistrySettings, registry_problems
-from pipeline.setting_values import (
+from pipeline.settings.access import Access
+from pipeline.settings.alerts import AlertSettings, alert_problems
+from pipeline.settings.parsing import (
     Range,
     hours_of,
     may_be_secret,
@@ -33,8 +32,9 @@ from pipeline.setting_values import (
     typed,
     unknown_names,
 )
-from pipeline.source_settings import Source, sources_problems
-from pipeline.storage_settings import Storage, read_link, read_settings, require_place, storage_problems
+from pipeline.settings.registries import RegistrySettings, registry_problems
+from pipeline.settings.source import Source, sources_problems
+from pipeline.settings.storage import Storage, read_link, read_settings, require_place, storage_problems
 
 _T = typing.TypeVar("_T")
 _ADDRESS: typing.Final = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?")
