@@ -28,11 +28,11 @@ from bench.command import keep
 from bench.numbers import Ints
 from bench.text import number, table
 from pipeline.base.names import bronze_app_id, game_key
+from pipeline.data.maintenance.run import one_round
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.rewrite import table_files
 from pipeline.lake.delta.table import CursorTable
-from pipeline.maintenance.run import one_round
 from pipeline.session import spark_session
 from pipeline.settings.tree import Paths, Settings, load
 

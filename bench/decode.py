@@ -27,9 +27,9 @@ from bench import machine
 from bench.command import keep
 from bench.spark_avro import SparkDecoding, session
 from bench.text import number, table
-from pipeline.contracts.formats.protobuf.messages import describe
-from pipeline.contracts.formats.supported import columns, decoder, format_of
-from pipeline.contracts.schemas import Schema
+from pipeline.data.contracts.formats.protobuf.messages import describe
+from pipeline.data.contracts.formats.supported import columns, decoder, format_of
+from pipeline.data.contracts.schemas import Schema
 
 _GOAL: Final = 500_000  # Avro payloads a second on one core
 _NAME: Final = "bench.Lap"

@@ -30,10 +30,13 @@ from bench.numbers import Spread
 from bench.text import number, table
 from listeners.sample import PassResult
 from pipeline.base.names import bronze_app_id, game_key
-from pipeline.contracts.formats.protobuf import decoder
-from pipeline.contracts.formats.protobuf.parsing import Parser
-from pipeline.contracts.policies import parse_policies
-from pipeline.contracts.registry import LocalRegistry, Registration
+from pipeline.data.contracts.formats.protobuf import decoder
+from pipeline.data.contracts.formats.protobuf.parsing import Parser
+from pipeline.data.contracts.policies import parse_policies
+from pipeline.data.contracts.registry import LocalRegistry, Registration
+from pipeline.data.streams.group import Group
+from pipeline.data.streams.passes import Passes
+from pipeline.data.streams.writing.split import SplitJob, split
 from pipeline.demo.samples.sample import FAMILIES
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names
@@ -44,9 +47,6 @@ from pipeline.session import spark_session
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen, register_group
-from pipeline.streams.group import Group
-from pipeline.streams.passes import Passes
-from pipeline.streams.writing.split import SplitJob, split
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 _ALLOWED: Final = 1.05
@@ -165,7 +165,7 @@ def unchecked_split(batches: Iterator[pa.RecordBatch], job: SplitJob) -> Iterato
         ):
             stack.enter_context(patch.object(owner, check, answer))
         stack.enter_context(
-            patch("pipeline.streams.writing.split._Split._refusal_of", lambda _split, _name, _schema_id: None)
+            patch("pipeline.data.streams.writing.split._Split._refusal_of", lambda _split, _name, _schema_id: None)
         )
         yield from split(batches, job)
 
@@ -222,7 +222,7 @@ class Variant:
         with ExitStack() as stack:
             stack.enter_context(patch.object(Passes, "apply", measured))
             if not self.kind.checked:
-                stack.enter_context(patch("pipeline.streams.writing.rows.split", unchecked_split))
+                stack.enter_context(patch("pipeline.data.streams.writing.rows.split", unchecked_split))
             self._group.start(once=True).awaitTermination()
         ((seconds, cpu_seconds),) = spent
         (result,) = self._published

@@ -22,9 +22,9 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 from bench import machine
 from bench.command import carry_out
 from bench.text import table
-from pipeline.contracts.formats.supported import decoder, prepare
-from pipeline.contracts.registry import LocalRegistry, Registration
-from pipeline.contracts.schemas import SchemaSet
+from pipeline.data.contracts.formats.supported import decoder, prepare
+from pipeline.data.contracts.registry import LocalRegistry, Registration
+from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 

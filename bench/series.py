@@ -20,10 +20,10 @@ from listeners.metrics_table import MetricsTables
 from listeners.minutes.reader import SeriesReader
 from listeners.sample import IngestMinute, StreamMinute
 from listeners.series import BUCKETS, Series
+from pipeline.data.maintenance.run import one_round
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.rewrite import table_files
 from pipeline.lake.storage.location import Location
-from pipeline.maintenance.run import one_round
 from pipeline.settings.tree import Paths, Settings
 
 _BEGIN: Final = 1_767_571_200.0  # 2026-01-05, a midnight

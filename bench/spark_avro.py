@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from bench import cpu
-from pipeline.contracts.schemas import Schema
+from pipeline.data.contracts.schemas import Schema
 from pipeline.setup.fetch import download_with_ivy, fetch
 from pipeline.setup.jars import LockedJar
 

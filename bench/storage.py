@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from bench.command import carry_out
 from bench.delay import Delay, delayed
+from pipeline.data.streams.group import commit_threads
 from pipeline.demo.object_server import ObjectServer
 from pipeline.lake.delta.data_files import DataFile, write_file
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
-from pipeline.streams.group import commit_threads
 
 _SCHEMA: Final = pa.schema([("_seq", pa.int64()), ("_pos", pa.int32()), *((f"c{at}", pa.string()) for at in range(10))])
 _ROWS: Final = 20

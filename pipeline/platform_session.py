@@ -115,7 +115,7 @@ def spark_conf(settings: Settings, pools: str = "") -> dict[str, str]:
 
     Args:
         settings: of the environment.
-        pools: where the cluster finds a copy of pipeline/streams/pools.xml, such as a `file:` URL to which an init
+        pools: where the cluster finds a copy of pipeline/data/streams/pools.xml, such as a `file:` URL to which an init
             script wrote it; empty: nowhere, and passes, commits and catch-ups share the cores evenly.
     """
     return {

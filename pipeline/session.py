@@ -64,7 +64,7 @@ TUNED: Final = {  # reasons and measurements: docs/performance.md
 _LOCAL: Final = "spark.local.dir"
 _SOCKETS: Final = "spark.python.unix.domain.socket"
 _made: weakref.WeakSet[SparkContext] = weakref.WeakSet()
-_POOLS: Final = Path(__file__).parent / "streams" / "pools.xml"
+_POOLS: Final = Path(__file__).parent / "data" / "streams" / "pools.xml"
 _JVM: Final = "-XX:+UseSerialGC -XX:-UsePerfData"
 _LIGHT_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"  # the first tier alone gets 48m: too small
 

@@ -24,13 +24,17 @@ from listeners.sample import PassResult
 from pipeline.base.errors import Refused, StorageError, Transient, first_line
 from pipeline.base.names import is_group_name
 from pipeline.base.reasons import innermost, missing_commit
-from pipeline.contracts.given_ids import StoreAge
-from pipeline.contracts.registries.resolution import Resolution
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.control.processes.present import goes_on, noted_without_leases
 from pipeline.control.processes.signals import stop_on_signals
-from pipeline.ingest.backlog import backlog_watched
-from pipeline.ingest.query import Ingest, Landed
+from pipeline.data.contracts.given_ids import StoreAge
+from pipeline.data.contracts.registries.resolution import Resolution
+from pipeline.data.ingest.backlog import backlog_watched
+from pipeline.data.ingest.query import Ingest, Landed
+from pipeline.data.streams.group import Group
+from pipeline.data.streams.lookup import Lookup
+from pipeline.data.streams.outage import tolerate_store_outage
+from pipeline.data.streams.watchdog import Watchdog
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.platform_session import driver_session, stop_queries
 from pipeline.session import waits_for_cores
@@ -43,10 +47,6 @@ from pipeline.store.games import register_group
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, expire_dead, leased
 from pipeline.store.processes.runs import is_wanted
-from pipeline.streams.group import Group
-from pipeline.streams.lookup import Lookup
-from pipeline.streams.outage import tolerate_store_outage
-from pipeline.streams.watchdog import Watchdog
 from pipeline.telemetry import Telemetry
 
 _log = logging.getLogger("turnout")
@@ -218,7 +218,7 @@ def _resolution(settings: Settings, paths: Paths, engine: Engine) -> Resolution 
     """Return what asks the registries of the settings; None without any, so that no client is loaded."""
     if not settings.registries:
         return None
-    from pipeline.contracts.registries.supported import resolution_of
+    from pipeline.data.contracts.registries.supported import resolution_of
 
     return resolution_of(engine, settings, paths.bronze)
 

@@ -3,11 +3,11 @@
 import sys
 from pathlib import Path
 
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.repair.quarantined import Selection
-from pipeline.repair.rebuild import rebuild
-from pipeline.repair.replay import replay_all
-from pipeline.repair.report import render_rebuilt, render_replays
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.repair.quarantined import Selection
+from pipeline.data.repair.rebuild import rebuild
+from pipeline.data.repair.replay import replay_all
+from pipeline.data.repair.report import render_rebuilt, render_replays
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import find, known_names

@@ -17,7 +17,7 @@ from app.state.series import series
 from app.state.services import Environment
 from app.state.shared import once
 from listeners.series import Series
-from pipeline.ingest.pending import Pending
+from pipeline.data.ingest.pending import Pending
 from pipeline.signals.incidents import Incident
 from pipeline.store.fleet import Fleet
 

@@ -22,7 +22,7 @@ from app.look.tokens import Tone
 from app.state.readings import Reading
 from app.state.services import Environment
 from pipeline.base.names import GameKey
-from pipeline.contracts.catalogue.versions import GameVersions
+from pipeline.data.contracts.catalogue.versions import GameVersions
 
 _ROWS_HEIGHT: Final = 140
 _LOWER_HEIGHT: Final = 110

@@ -10,12 +10,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from pipeline.base.errors import Refused
-from pipeline.contracts.envelopes.wrapper import open_wrappers
-from pipeline.contracts.formats.supported import format_of
-from pipeline.contracts.schemas import SchemaSet
+from pipeline.data.contracts.envelopes.wrapper import open_wrappers
+from pipeline.data.contracts.formats.supported import format_of
+from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.streams.writing.opening import CLOSED, open_rows
+from pipeline.data.streams.writing.split import READ
 from pipeline.lake.delta.bronze import BRONZE
-from pipeline.streams.writing.opening import CLOSED, open_rows
-from pipeline.streams.writing.split import READ
 
 MOST_BYTES: Final = 16 * 1024
 """Most bytes of a payload that are decoded."""

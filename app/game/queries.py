@@ -15,7 +15,7 @@ from app.state.services import BY_STORE, Environment
 from listeners.series import Series
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey
-from pipeline.contracts.catalogue.versions import GameVersions, read_versions
+from pipeline.data.contracts.catalogue.versions import GameVersions, read_versions
 from pipeline.store.fleet import GameRow
 from pipeline.store.operations import Operation
 

@@ -19,9 +19,11 @@ from app.gate import Person
 from app.state import services
 from app.state.services import BY_STORE, Environment
 from pipeline.base.errors import Refused, first_line
-from pipeline.contracts.decoded import MAX_EXCERPT_FIELDS, MAX_EXCERPT_VALUE
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.contracts.schemas import SchemaSet
+from pipeline.data.contracts.decoded import MAX_EXCERPT_FIELDS, MAX_EXCERPT_VALUE
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.repair.places import PLACES, landed
+from pipeline.data.streams.writing.split import OWN_COLUMNS
 from pipeline.lake.delta import parquet
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.errors import DeltaError, TableNotFoundError
@@ -29,9 +31,7 @@ from pipeline.lake.delta.files import files_with, newest_files
 from pipeline.lake.delta.newest import MOST_FILES, Newest, Query, newest_rows
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.quarantine import QUARANTINE
-from pipeline.repair.places import PLACES, landed
 from pipeline.store.games import Game, find, known_names
-from pipeline.streams.writing.split import OWN_COLUMNS
 
 MOST_ROWS: Final = 20
 

@@ -11,7 +11,7 @@ from app.state.alerts import FiringAlert
 from app.state.trends import Trend
 from listeners.series import Series
 from pipeline.base.texts import in_utc
-from pipeline.contracts.catalogue.versions import Version
+from pipeline.data.contracts.catalogue.versions import Version
 from pipeline.health.judgement import FAILING
 from pipeline.signals.incidents import Incident
 from pipeline.store.fleet import Fleet, GameRow

@@ -13,12 +13,12 @@ from app.state import services
 from app.state.previews import Preview
 from app.state.services import Environment
 from pipeline.base.errors import Refused
-from pipeline.contracts.catalogue.versions import GameVersions, Version
-from pipeline.contracts.policies import CHOICES, parse_policies
-from pipeline.contracts.registrations import Registration
 from pipeline.control.acts import DirectAct
 from pipeline.control.registering.requests import SchemaRequest
 from pipeline.control.roles import is_self
+from pipeline.data.contracts.catalogue.versions import GameVersions, Version
+from pipeline.data.contracts.policies import CHOICES, parse_policies
+from pipeline.data.contracts.registrations import Registration
 
 _FILE: Final = "file"
 _FORMATS: Final[Mapping[str, str]] = {".avsc": "avro", ".desc": "protobuf"}  # by the suffix of the file

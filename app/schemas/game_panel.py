@@ -15,14 +15,14 @@ from app.state import services
 from app.state.readings import Reading, reading
 from app.state.services import Environment
 from pipeline.base.errors import Refused
-from pipeline.contracts.catalogue.condition import Catalogue
-from pipeline.contracts.catalogue.differences import Line
-from pipeline.contracts.catalogue.fields import FieldLine
-from pipeline.contracts.catalogue.versions import GameVersions, Version
-from pipeline.contracts.plans import Step
-from pipeline.contracts.policies import Policies, landing
-from pipeline.contracts.writer_ids import shown_writer
 from pipeline.control.acts import DirectAct
+from pipeline.data.contracts.catalogue.condition import Catalogue
+from pipeline.data.contracts.catalogue.differences import Line
+from pipeline.data.contracts.catalogue.fields import FieldLine
+from pipeline.data.contracts.catalogue.versions import GameVersions, Version
+from pipeline.data.contracts.plans import Step
+from pipeline.data.contracts.policies import Policies, landing
+from pipeline.data.contracts.writer_ids import shown_writer
 from pipeline.lake.delta.usage import SchemaRows, Usage
 
 _MOST_LINES: Final = 2_000  # of text

@@ -15,16 +15,16 @@ from app.state.previews import Preview
 from app.state.services import Environment
 from pipeline.base.errors import Refused, Transient
 from pipeline.base.names import game_key
-from pipeline.contracts.catalogue.definitions import read_definitions
-from pipeline.contracts.catalogue.versions import GameVersions, Version
-from pipeline.contracts.policies import Policies
-from pipeline.contracts.registrations import Registration
 from pipeline.control.acts import DirectAct
 from pipeline.control.registering import proposals, requests, trust
 from pipeline.control.registering.proposals import SchemaProposal
 from pipeline.control.registering.requests import SchemaRequest
 from pipeline.control.registering.trust import TrustProposal
 from pipeline.control.roles import is_self
+from pipeline.data.contracts.catalogue.definitions import read_definitions
+from pipeline.data.contracts.catalogue.versions import GameVersions, Version
+from pipeline.data.contracts.policies import Policies
+from pipeline.data.contracts.registrations import Registration
 from pipeline.store.operations import Intent
 
 _MOST_LINES: Final = 200  # of a plan; an enum may have a hundred thousand values

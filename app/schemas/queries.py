@@ -14,15 +14,15 @@ from app.state import services
 from app.state.services import BY_STORE, Environment, engine, reading
 from pipeline.base.errors import Refused, first_line
 from pipeline.base.names import GameKey
-from pipeline.contracts.catalogue.condition import Catalogue, GameWriters, read_catalogue, read_writers
-from pipeline.contracts.catalogue.definitions import read_definitions
-from pipeline.contracts.catalogue.differences import Line, changes, summary, table_steps, text_diff
-from pipeline.contracts.catalogue.fields import FieldLine, fields_of
-from pipeline.contracts.catalogue.versions import GameVersions, Version
-from pipeline.contracts.plans import Step
-from pipeline.contracts.schemas import Schema
 from pipeline.control.registering.requests import SchemaRequest, list_requests
-from pipeline.ingest.pending import Pending, pending
+from pipeline.data.contracts.catalogue.condition import Catalogue, GameWriters, read_catalogue, read_writers
+from pipeline.data.contracts.catalogue.definitions import read_definitions
+from pipeline.data.contracts.catalogue.differences import Line, changes, summary, table_steps, text_diff
+from pipeline.data.contracts.catalogue.fields import FieldLine, fields_of
+from pipeline.data.contracts.catalogue.versions import GameVersions, Version
+from pipeline.data.contracts.plans import Step
+from pipeline.data.contracts.schemas import Schema
+from pipeline.data.ingest.pending import Pending, pending
 from pipeline.lake.delta.errors import DeltaError, TableNotFoundError
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.usage import Usage, usage

@@ -19,8 +19,8 @@ from pipeline.base.errors import Refused
 from pipeline.control import capabilities
 from pipeline.control.operations import repairs
 from pipeline.control.operations.facts import GameFacts
+from pipeline.data.repair.quarantined import moment
 from pipeline.lake.delta.quarantine import REASONS
-from pipeline.repair.quarantined import moment
 from pipeline.store.database.states import OperationKind
 from pipeline.store.fleet import GameRow
 from pipeline.store.stream_control import StreamControl

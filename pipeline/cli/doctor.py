@@ -100,7 +100,7 @@ def ask_topics(settings: "Settings") -> "list[Finding]":
     for name, source in settings.every_source.items():
         if source.kind != "kafka":
             continue
-        from pipeline.ingest.sources.topic_observation import observe_topic, observe_topics
+        from pipeline.data.ingest.sources.topic_observation import observe_topic, observe_topics
 
         subject = f"topics of source {name}" if name else "topics of the source"
         try:
@@ -129,8 +129,8 @@ def ask_catalog(settings: "Settings", paths: "Paths") -> "list[Finding]":
 def ask_registries(settings: "Settings") -> "list[Finding]":
     """Ask each registry for a schema that nobody has: an answer shows that address and credentials are right."""
     from pipeline.base.errors import Refused
-    from pipeline.contracts.registries.answers import Away
-    from pipeline.contracts.registries.supported import resolvers
+    from pipeline.data.contracts.registries.answers import Away
+    from pipeline.data.contracts.registries.supported import resolvers
     from pipeline.settings.registries import generation_of
     from pipeline.setup.doctor import Finding
 

@@ -17,7 +17,7 @@ def list_games(env_dir: Path, as_json: bool) -> None:
 
     The right is `schema`, `name`, `prefix` or `approval`. Names are quoted, with escapes for invisible characters.
     """
-    from pipeline.ingest import pending
+    from pipeline.data.ingest import pending
 
     known = pending.games(CommandContext(env_dir).engine)
     if as_json:
@@ -36,7 +36,7 @@ def pending_games(env_dir: Path, limit: int, as_json: bool) -> None:
     crowded out of the list for a while. Ingest updates the list about every ten seconds. JSON: `names`, `distinct`,
     `rows` and `refused`.
     """
-    from pipeline.ingest import pending
+    from pipeline.data.ingest import pending
 
     context = CommandContext(env_dir)
     seen = pending.pending(context.engine, context.settings.onboarding)
@@ -56,7 +56,7 @@ def approve_game(env_dir: Path, reason: str | None, name: str) -> None:
     Refused where the catalog of a workspace has another table of the game's key.
     """
     from pipeline.base.names import game_key
-    from pipeline.ingest import pending
+    from pipeline.data.ingest import pending
     from pipeline.setup.catalog_checks import require_writable
 
     context = CommandContext(env_dir)
@@ -75,7 +75,7 @@ def reject_game(env_dir: Path, reason: str | None, name: str) -> None:
 
     A rejection wins over schemas, names and prefixes, but does not touch an existing game.
     """
-    from pipeline.ingest import pending
+    from pipeline.data.ingest import pending
 
     context = CommandContext(env_dir)
     with context.acting(DirectAct.REJECT_GAME, [pending.target(name)], "refuse", game=name, reason=reason) as actor:

@@ -38,7 +38,7 @@ def adopt_source(env_dir: Path, accept_loss: bool, source: str | None) -> None:
     nothing without `--accept-loss`. Prints where ingest continues, and after a restored bronze the games to rebuild.
     See docs/kafka.md and docs/repair.md.
     """
-    from pipeline.ingest import adopt
+    from pipeline.data.ingest import adopt
 
     context = CommandContext(env_dir, source)
     with context.acting(DirectAct.ADOPT_SOURCE, (), accept_loss=accept_loss):
@@ -49,7 +49,7 @@ def adopt_source(env_dir: Path, accept_loss: bool, source: str | None) -> None:
 @click.command("gaps")
 def accepted_gaps(env_dir: Path) -> None:
     """List the accepted gaps of sources: when, source, range, reason, who."""
-    from pipeline.ingest.identity import describe_accepted
+    from pipeline.data.ingest.identity import describe_accepted
     from pipeline.store.sources import accepted_gaps as gaps
 
     for gap in gaps(CommandContext(env_dir).engine):

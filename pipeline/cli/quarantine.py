@@ -17,7 +17,7 @@ from pipeline.control.acts import DirectAct
 
 def moment(text: str) -> datetime:
     """Read a moment in ISO 8601; UTC where no zone is given."""
-    from pipeline.repair import quarantined
+    from pipeline.data.repair import quarantined
 
     try:
         return quarantined.moment(text)
@@ -45,7 +45,7 @@ def list_quarantine(env_dir: Path, as_json: bool, limit: int, **rows: Any) -> No
 
     Each line has the first and last time of the rows and their schema ids. See docs/repair.md.
     """
-    from pipeline.repair import report
+    from pipeline.data.repair import report
 
     with _quarantined(env_dir, **rows) as quarantined:
         counts, (total, lines) = quarantined.counts(limit), quarantined.totals()
@@ -63,7 +63,7 @@ def list_quarantine(env_dir: Path, as_json: bool, limit: int, **rows: Any) -> No
 )  # fmt: skip
 def show_quarantine(env_dir: Path, as_json: bool, limit: int, max_bytes: int, **rows: Any) -> None:
     """Show refused rows, newest first: position, reason, detail, first seen and the wrapper's bytes."""
-    from pipeline.repair import report
+    from pipeline.data.repair import report
 
     with _quarantined(env_dir, **rows) as quarantined:
         shown, (total, _) = quarantined.rows(limit, max_bytes), quarantined.totals()
@@ -81,9 +81,9 @@ def accept_gap(env_dir: Path, game: str, reason: str) -> None:
     and the seqs, and the audit log name and reason. Verify and rebuild leave the gap out, but `turnout verify` still
     reports the broken chain. Restore bronze instead if you can: see docs/repair.md.
     """
-    from pipeline.contracts.registry import LocalRegistry
-    from pipeline.repair import report
-    from pipeline.repair.gap import accept_gap as accept
+    from pipeline.data.contracts.registry import LocalRegistry
+    from pipeline.data.repair import report
+    from pipeline.data.repair.gap import accept_gap as accept
     from pipeline.store.games import find, known_names
 
     context = CommandContext(env_dir)
@@ -99,8 +99,8 @@ def _quarantined(
     env_dir: Path, game: str | None, reason: str | None, since: datetime | None, until: datetime | None
 ) -> Iterator[Any]:
     """Read the rows that the options choose."""
+    from pipeline.data.repair.quarantined import Selection, opened
     from pipeline.lake.delta.quarantine import REASONS
-    from pipeline.repair.quarantined import Selection, opened
     from pipeline.store.games import find, known_names
 
     context = CommandContext(env_dir)

@@ -15,8 +15,8 @@ from pipeline.cli.context import CommandContext
 from pipeline.cli.options import LISTED, combine_options, required_reason
 
 if TYPE_CHECKING:
-    from pipeline.contracts.registrations import Registration
     from pipeline.control.registering.requests import SchemaRequest
+    from pipeline.data.contracts.registrations import Registration
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _SCHEMA = combine_options(
@@ -228,8 +228,8 @@ def _registration(
     continues: str | None,
     plan_hash: str | None = None,
 ) -> "Registration":
-    from pipeline.contracts.policies import parse_policies
-    from pipeline.contracts.registrations import Registration
+    from pipeline.data.contracts.policies import parse_policies
+    from pipeline.data.contracts.registrations import Registration
 
     kind = format_name or ("avro" if definition.suffix == ".avsc" else "protobuf")
     content = definition.read_bytes()

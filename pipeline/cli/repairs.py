@@ -138,10 +138,10 @@ def _tried(
     *, as_json: bool,
 ) -> int:  # fmt: skip
     """Work out in this process what a replay would do, print it, and return the exit code."""
-    from pipeline.contracts.registry import LocalRegistry
     from pipeline.control.operations import repairs
-    from pipeline.repair import report
-    from pipeline.repair.replay import replay_all
+    from pipeline.data.contracts.registry import LocalRegistry
+    from pipeline.data.repair import report
+    from pipeline.data.repair.replay import replay_all
     from pipeline.store.assignments import reported_cursors
 
     chosen, schemas = repairs.selection(choice, known), LocalRegistry(engine, paths.bronze).snapshot

@@ -13,8 +13,8 @@ from pipeline.base.texts import in_utc
 from pipeline.cli.context import CommandContext
 
 if TYPE_CHECKING:
-    from pipeline.contracts.catalogue.versions import GameVersions, Version
-    from pipeline.contracts.plans import Step
+    from pipeline.data.contracts.catalogue.versions import GameVersions, Version
+    from pipeline.data.contracts.plans import Step
 
 
 @click.command("list")
@@ -25,7 +25,7 @@ def list_schemas(env_dir: Path, as_json: bool) -> None:
     A person registered it, or a registry gave it. A dash: neither, as for a simulation. An exclamation mark
     before the game: rows of this version go to quarantine.
     """
-    from pipeline.contracts.catalogue.versions import read_versions
+    from pipeline.data.contracts.catalogue.versions import read_versions
 
     games = read_versions(CommandContext(env_dir).engine).values()
     if as_json:
@@ -48,10 +48,10 @@ def show_schema(env_dir: Path, game: str, number: int | None, as_json: bool) -> 
 
     Below them: what the table got from this version, and the ids of registries that mean its schema.
     """
-    from pipeline.contracts.catalogue.condition import read_writers
-    from pipeline.contracts.catalogue.definitions import read_definitions
-    from pipeline.contracts.catalogue.differences import table_steps
-    from pipeline.contracts.catalogue.fields import fields_of, remarks_on
+    from pipeline.data.contracts.catalogue.condition import read_writers
+    from pipeline.data.contracts.catalogue.definitions import read_definitions
+    from pipeline.data.contracts.catalogue.differences import table_steps
+    from pipeline.data.contracts.catalogue.fields import fields_of, remarks_on
 
     context = CommandContext(env_dir)
     found = _found(context, game)
@@ -98,8 +98,8 @@ def diff_schemas(env_dir: Path, game: str, first: int, second: int, as_json: boo
     The words name each change by its kind, see docs/schemas.md. Lines of the text begin with `-` where only FIRST has
     them and with `+` where only SECOND does.
     """
-    from pipeline.contracts.catalogue.definitions import read_definitions
-    from pipeline.contracts.catalogue.differences import changes, text_diff
+    from pipeline.data.contracts.catalogue.definitions import read_definitions
+    from pipeline.data.contracts.catalogue.differences import changes, text_diff
 
     context = CommandContext(env_dir)
     found = _found(context, game)
@@ -121,7 +121,7 @@ def diff_schemas(env_dir: Path, game: str, first: int, second: int, as_json: boo
 
 
 def _found(context: CommandContext, game: str) -> "GameVersions":
-    from pipeline.contracts.catalogue.versions import GameVersions, read_versions
+    from pipeline.data.contracts.catalogue.versions import GameVersions, read_versions
     from pipeline.store.games import find, known_names
 
     known = find(game, known_names(context.engine))

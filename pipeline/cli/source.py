@@ -21,8 +21,8 @@ def probe_source(env_dir: Path, source: str | None, name: str | None, as_json: b
     something else, and lines for turnout.toml. Nothing of what records hold is printed but schema ids and header names.
     Reads without a consumer group and commits nothing. Check the proposal: bytes may look like a framing by chance.
     """
-    from pipeline.ingest.source_probe import describe, probe
-    from pipeline.ingest.sources.supported import configured_source, open_source
+    from pipeline.data.ingest.source_probe import describe, probe
+    from pipeline.data.ingest.sources.supported import configured_source, open_source
 
     settings, paths = load_with_source(env_dir, source)
     if name is not None and name not in settings.sources:

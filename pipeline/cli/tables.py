@@ -30,16 +30,16 @@ def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, brokers: 
 
     See docs/verify.md.
     """
-    from pipeline.contracts.registry import LocalRegistry
-    from pipeline.ingest.sources.supported import configured_source
+    from pipeline.data.contracts.registry import LocalRegistry
+    from pipeline.data.ingest.sources.supported import configured_source
+    from pipeline.data.verify import balance
+    from pipeline.data.verify.replayable import Landing
+    from pipeline.data.verify.replayable import landing as landing_today
+    from pipeline.data.verify.report import run
+    from pipeline.data.verify.sources import observe
+    from pipeline.data.verify.values import Wanted
     from pipeline.store.database.engine import open_store
     from pipeline.store.games import generations, known_names, registered_keys, retired_games
-    from pipeline.verify import balance
-    from pipeline.verify.replayable import Landing
-    from pipeline.verify.replayable import landing as landing_today
-    from pipeline.verify.report import run
-    from pipeline.verify.sources import observe
-    from pipeline.verify.values import Wanted
 
     if sample is not None and not values:
         raise Refused("--sample says of how many rows the values are compared. Add --values.")
@@ -73,7 +73,7 @@ def maintain(env_dir: Path, once: bool, as_json: bool, run_id: int | None) -> No
     """
     from pipeline.control.processes.present import noted_without_leases
     from pipeline.control.processes.signals import stop_on_signals
-    from pipeline.maintenance.process import maintain as run
+    from pipeline.data.maintenance.process import maintain as run
 
     settings, paths = load(env_dir)
     os.nice(_NICE)

@@ -17,9 +17,9 @@ from pipeline.control.operations import registry
 from pipeline.control.operations.definition import RETIRED, WAIT, Offer, describe_open
 from pipeline.control.operations.facts import GameFacts, GroupFacts
 from pipeline.control.operations.repairs import selection
+from pipeline.data.repair.quarantined import opened
 from pipeline.health.liveness import HEARTBEAT_SECONDS
 from pipeline.lake.delta.log import exists
-from pipeline.repair.quarantined import opened
 from pipeline.settings.tree import Paths
 from pipeline.store.assignments import read_assignments, read_group_liveness
 from pipeline.store.database.states import OperationKind

@@ -28,14 +28,14 @@ from pipeline.control.processes.present import goes_on, noted_without_leases
 from pipeline.control.processes.signals import stop_on_signals
 from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
+from pipeline.data.streams import active_games
+from pipeline.data.streams.outage import tolerate_store_outage
 from pipeline.lake.storage.mounts import is_databricks
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import assign_waiting
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import leased
-from pipeline.streams import active_games
-from pipeline.streams.outage import tolerate_store_outage
 from pipeline.workspace.client import open_workspace
 
 _log = logging.getLogger("turnout")

@@ -12,16 +12,16 @@ from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey
-from pipeline.contracts.registry import LocalRegistry
 from pipeline.control import capabilities
 from pipeline.control.capabilities import Capability, read_all_facts, with_quarantined
 from pipeline.control.operations import dedupes, repairs
 from pipeline.control.operations.definition import OperationProposal
 from pipeline.control.proposals import propose
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.repair.refusals import unreadable
+from pipeline.data.repair.removal import file_sizes
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.opening import open_table
-from pipeline.repair.refusals import unreadable
-from pipeline.repair.removal import file_sizes
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.states import OperationKind
 from pipeline.store.games import Game

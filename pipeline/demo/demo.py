@@ -13,10 +13,14 @@ from typing import Any
 
 from pipeline.base.actor import current_user
 from pipeline.base.terminal import say_json, say_lines
-from pipeline.contracts.registry import LocalRegistry
 from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.control.processes.present import DEMO, note
 from pipeline.control.processes.signals import STOP_SECONDS, stop_on_signals
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.verify.balance import Balance
+from pipeline.data.verify.balance import verify as prove
+from pipeline.data.verify.report import as_dict
+from pipeline.data.verify.values import Wanted as Values
 from pipeline.demo import claim, dashboard, monitoring
 from pipeline.demo.broker import Broker
 from pipeline.demo.framings.supported import FOREIGN, WRAPPER, RegistryAddress, check_framings
@@ -29,10 +33,6 @@ from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import generations, register_group, retired_games
 from pipeline.store.groups import change, read_groups
-from pipeline.verify.balance import Balance
-from pipeline.verify.balance import verify as prove
-from pipeline.verify.report import as_dict
-from pipeline.verify.values import Wanted as Values
 
 GROUPS = ("a", "b")
 ADMINS = ("ada@demo", "ben@demo")

@@ -14,8 +14,8 @@ import pyarrow as pa
 from tqdm import tqdm  # type: ignore[import-untyped]  # its types are another package
 
 from pipeline.base.errors import Refused
+from pipeline.data.ingest.sources.landing_log import LANDING
 from pipeline.demo.simulator import Event
-from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.opening import open_table

@@ -15,12 +15,12 @@ from sqlalchemy import Engine
 from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused, Transient
 from pipeline.base.private_files import PUBLIC, write_file
-from pipeline.contracts.registry import LocalRegistry, Registration
+from pipeline.data.contracts.registry import LocalRegistry, Registration
+from pipeline.data.ingest.pending import approve
 from pipeline.demo.framings.supported import NO_REGISTRY, WRAPPER, RegistryAddress, foreign_framing
 from pipeline.demo.producer import write_kafka, write_landing
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import Event, SimulationPlan, Simulator, family, game_writings
-from pipeline.ingest.pending import approve
 from pipeline.lake.kafka.producer import ensure_topic
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located

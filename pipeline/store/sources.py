@@ -34,7 +34,9 @@ class Identity:
     partitions: int | None  # of the topic; None for a landing table, or when it could not be looked at
     bronze_id: str
     since_seq: int  # every bronze row of this generation has a larger seq
-    start: str | None  # where it begins, see `pipeline/ingest/identity.py`; None: where Spark takes the setting to be
+    start: (
+        str | None
+    )  # where it begins, see `pipeline/data/ingest/identity.py`; None: where Spark takes the setting to be
     actor: str | None = None  # who adopted the source; None for a first start
     source_clock: str | None = None  # whose time records have: broker, producer or landing; None: not known
     parts: tuple[Part, ...] = ()  # of a generation that reads several sources: source_id and partitions are theirs

@@ -9,8 +9,8 @@ from playwright.sync_api import Browser, Page, expect
 from sqlalchemy import Engine
 
 from pipeline.base.names import game_key
-from pipeline.contracts.catalogue.versions import read_versions
-from pipeline.contracts.registry import LocalRegistry
+from pipeline.data.contracts.catalogue.versions import read_versions
+from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store, writing
 from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, write_state

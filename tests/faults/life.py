@@ -13,14 +13,14 @@ from pyspark.errors import StreamingQueryException
 
 from pipeline.base.failpoints import Injected
 from pipeline.base.names import game_key
-from pipeline.contracts.registry import LocalRegistry, Registration
+from pipeline.data.contracts.registry import LocalRegistry, Registration
+from pipeline.data.maintenance.run import one_round
+from pipeline.data.repair.quarantined import Selection
+from pipeline.data.repair.rebuild import rebuild
+from pipeline.data.repair.replay import replay_all
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulate import register_samples
 from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names
-from pipeline.maintenance.run import one_round
-from pipeline.repair.quarantined import Selection
-from pipeline.repair.rebuild import rebuild
-from pipeline.repair.replay import replay_all
 from pipeline.settings.tree import Maintenance
 from pipeline.store.games import Game
 from pipeline.store.stream_control import submit_control, submit_retry

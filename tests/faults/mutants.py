@@ -11,15 +11,15 @@ import pytest
 
 from pipeline.base.errors import Refused
 from pipeline.base.failpoints import hit
-from pipeline.ingest.query import Ingest
+from pipeline.data.ingest.query import Ingest
+from pipeline.data.streams import passes
+from pipeline.data.streams.catchup import CatchUp
+from pipeline.data.streams.group import Group
+from pipeline.data.streams.passes import Passes
+from pipeline.data.streams.stream import Position, Stream
 from pipeline.lake.delta.data_files import DataFile
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.location import Location
-from pipeline.streams import passes
-from pipeline.streams.catchup import CatchUp
-from pipeline.streams.group import Group
-from pipeline.streams.passes import Passes
-from pipeline.streams.stream import Position, Stream
 from tests.faults import figures
 from tests.faults.faults import Faults
 from tests.faults.life import Life

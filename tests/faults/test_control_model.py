@@ -15,12 +15,12 @@ from sqlalchemy import Engine, true, update
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import executor as engine_module
 from pipeline.control.operations.definition import StepResult
+from pipeline.data.streams.roster import Roster
 from pipeline.store import games as games_module
 from pipeline.store import operations as operations_module
 from pipeline.store.database.tables import games, leases
 from pipeline.store.operations import Operation, change, operation
 from pipeline.store.processes import leases as leases_module
-from pipeline.streams.roster import Roster
 from tests.faults import figures
 from tests.unit.control_laws import Laws
 from tests.unit.control_machine import STEPS, Steering

@@ -7,18 +7,18 @@ import pytest
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
-from pipeline.contracts import registrations, registry
-from pipeline.contracts.event_types import Numbering
-from pipeline.contracts.evolution import evolve
-from pipeline.contracts.formats.protobuf.format import ProtobufFormat
-from pipeline.contracts.formats.supported import format_of
-from pipeline.contracts.game_types import Typed
-from pipeline.contracts.given_ids import with_ids
-from pipeline.contracts.layout import layout
-from pipeline.contracts.policies import DEFAULTS
-from pipeline.contracts.registrations import CheckedRegistration, RegistrationBatch, unattended
-from pipeline.contracts.registries.protobuf_sources import descriptor_set
-from pipeline.contracts.schemas import Schema
+from pipeline.data.contracts import registrations, registry
+from pipeline.data.contracts.event_types import Numbering
+from pipeline.data.contracts.evolution import evolve
+from pipeline.data.contracts.formats.protobuf.format import ProtobufFormat
+from pipeline.data.contracts.formats.supported import format_of
+from pipeline.data.contracts.game_types import Typed
+from pipeline.data.contracts.given_ids import with_ids
+from pipeline.data.contracts.layout import layout
+from pipeline.data.contracts.policies import DEFAULTS
+from pipeline.data.contracts.registrations import CheckedRegistration, RegistrationBatch, unattended
+from pipeline.data.contracts.registries.protobuf_sources import descriptor_set
+from pipeline.data.contracts.schemas import Schema
 from pipeline.lake.delta import table
 from pipeline.store.database.engine import writing
 from tests.faults.faults import Faults

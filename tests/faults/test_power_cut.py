@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.ingest import checkpoint
+from pipeline.data.ingest import checkpoint
 from pipeline.lake.delta import log, table
 from pipeline.lake.storage.folder import Folder
 from tests.tables.power_world import ACTS, begun, problems

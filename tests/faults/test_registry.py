@@ -19,16 +19,16 @@ from deltalake.writer import write_deltalake
 from sqlalchemy import select
 
 from pipeline.base.names import game_key
-from pipeline.contracts.registry import LocalRegistry
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.ingest.sources.landing_log import LANDING
+from pipeline.data.verify.balance import verify
+from pipeline.data.verify.values import Wanted
 from pipeline.demo.registry import Registry
-from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import streams
 from pipeline.store.games import generations, register_group
 from pipeline.store.writers import read_writers
-from pipeline.verify.balance import verify
-from pipeline.verify.values import Wanted
 from tests.faults import figures
 from tests.faults.driver_world import Drivers, Place, wait_for
 from tests.faults.faults import Faults

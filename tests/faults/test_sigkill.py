@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.data.streams.active_games import read_leftover
 from pipeline.store.games import register_group
-from pipeline.streams.active_games import read_leftover
 from tests.faults import figures
 from tests.faults.driver_world import _COMMANDS, Drivers, Place
 from tests.faults.faults import Faults

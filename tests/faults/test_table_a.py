@@ -18,18 +18,18 @@ from sqlalchemy import update
 from pipeline.base.errors import Refused
 from pipeline.base.failpoints import Injected
 from pipeline.base.names import game_key
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.ingest import query as ingest_query
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.ingest import query as ingest_query
+from pipeline.data.repair.gap import accept_gap
+from pipeline.data.streams import demux
 from pipeline.lake.delta import table as delta_table
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.log import json_lines, publish_commit
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.location import Location
-from pipeline.repair.gap import accept_gap
 from pipeline.store.database.tables import games
 from pipeline.store.games import Game, register_group
 from pipeline.store.stream_control import submit_retry
-from pipeline.streams import demux
 from tests.faults.driver_world import Place, driver, wait_for
 from tests.faults.faults import Faults
 from tests.faults.life import Life

@@ -12,11 +12,11 @@ from prometheus_client import CollectorRegistry
 from listeners.join import Pass
 from listeners.prometheus import Exposition
 from pipeline.base.names import game_key
-from pipeline.contracts.registry import LocalRegistry
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.ingest.sources.landing_log import LANDING
+from pipeline.data.repair.quarantined import Selection
+from pipeline.data.repair.replay import replay_all
 from pipeline.demo.simulator import game_names
-from pipeline.ingest.sources.landing_log import LANDING
-from pipeline.repair.quarantined import Selection
-from pipeline.repair.replay import replay_all
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.faults.oracle import require_clean_books
 from tests.spark.change_world import FIRST, GAME, KEY, WIDER, Producer

@@ -17,14 +17,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from pipeline.data.ingest.sources import topic_again
+from pipeline.data.ingest.sources.topic_again import Range
+from pipeline.data.verify import held
 from pipeline.demo.broker import Broker
-from pipeline.ingest.sources import topic_again
-from pipeline.ingest.sources.topic_again import Range
 from pipeline.lake.kafka import records
 from pipeline.lake.kafka.assigned import consumer_of
 from pipeline.lake.kafka.producer import ensure_topic
 from pipeline.lake.kafka.records import RecordReader
-from pipeline.verify import held
 
 GROUPS = ResourceType.GROUP, "turnout-", ResourcePatternType.PREFIXED, "User:ANONYMOUS", "*", AclOperation.ALL
 

@@ -16,21 +16,21 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from pipeline.base.errors import Refused, Transient
+from pipeline.data.ingest import adopt as adoption
+from pipeline.data.ingest import parting
+from pipeline.data.ingest.batch_checks import BatchChecks
+from pipeline.data.ingest.evidence.kept import KeptMarks
+from pipeline.data.ingest.evidence.marks import LastRecord, Mark
+from pipeline.data.ingest.identity import Offsets
+from pipeline.data.ingest.lineage import OwnRows
+from pipeline.data.ingest.sources import topic_observation
+from pipeline.data.ingest.sources.kind import Begin
+from pipeline.data.ingest.sources.supported import configured_source
+from pipeline.data.verify import sources as verified
+from pipeline.data.verify.balance import verify
+from pipeline.data.verify.held import Held
 from pipeline.demo.broker import Broker
-from pipeline.ingest import adopt as adoption
-from pipeline.ingest import parting
-from pipeline.ingest.batch_checks import BatchChecks
-from pipeline.ingest.evidence.kept import KeptMarks
-from pipeline.ingest.evidence.marks import LastRecord, Mark
-from pipeline.ingest.identity import Offsets
-from pipeline.ingest.lineage import OwnRows
-from pipeline.ingest.sources import topic_observation
-from pipeline.ingest.sources.kind import Begin
-from pipeline.ingest.sources.supported import configured_source
 from pipeline.store import sources
-from pipeline.verify import sources as verified
-from pipeline.verify.balance import verify
-from pipeline.verify.held import Held
 from tests.kafka.topic_world import TopicWorld, topic_world
 
 BEGUN_MS = int(time.time() * 1000)  # retention removes older records at any moment

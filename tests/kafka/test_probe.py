@@ -10,13 +10,13 @@ from confluent_kafka.admin import AdminClient
 
 from pipeline.base.errors import Refused
 from pipeline.cli.doctor import ask_topics
+from pipeline.data.ingest import source_probe
+from pipeline.data.ingest.sources import topic_probe
+from pipeline.data.ingest.sources.kind import SampledRecord
+from pipeline.data.ingest.sources.supported import open_source
+from pipeline.data.ingest.sources.topic_probe import prober
+from pipeline.data.ingest.sources.topic_sample import sample_topic
 from pipeline.demo.broker import Broker
-from pipeline.ingest import source_probe
-from pipeline.ingest.sources import topic_probe
-from pipeline.ingest.sources.kind import SampledRecord
-from pipeline.ingest.sources.supported import open_source
-from pipeline.ingest.sources.topic_probe import prober
-from pipeline.ingest.sources.topic_sample import sample_topic
 from pipeline.lake.kafka.producer import TopicProducer, ensure_topic
 from pipeline.lake.storage.places import located
 from pipeline.settings.source import Source

@@ -17,13 +17,13 @@ from pyspark.sql import SparkSession
 
 from pipeline.base.errors import Transient
 from pipeline.base.names import game_key
+from pipeline.data.ingest import bronze_writer, query
+from pipeline.data.ingest.identity import Offsets
+from pipeline.data.maintenance import run
+from pipeline.data.repair.bronze_rows import BronzeRows
 from pipeline.demo.broker import Broker
-from pipeline.ingest import bronze_writer, query
-from pipeline.ingest.identity import Offsets
 from pipeline.lake.delta.bronze import BRONZE, FRAMED
 from pipeline.lake.delta.data_files import DataFile, write_file
-from pipeline.maintenance import run
-from pipeline.repair.bronze_rows import BronzeRows
 from pipeline.settings.tree import Maintenance, Settings
 from pipeline.store.fleet import read_fleet
 from pipeline.store.games import Game

@@ -23,18 +23,18 @@ from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql import SparkSession
 
 from pipeline.base.names import game_key
-from pipeline.contracts.registries.protobuf_sources import descriptor_set
-from pipeline.contracts.registries.supported import resolution_of
-from pipeline.contracts.registry import LocalRegistry
+from pipeline.data.contracts.registries.protobuf_sources import descriptor_set
+from pipeline.data.contracts.registries.supported import resolution_of
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.ingest.query import Ingest
+from pipeline.data.streams.group import Group
+from pipeline.data.verify.balance import verify
+from pipeline.data.verify.values import Wanted
 from pipeline.demo.broker import Broker
 from pipeline.demo.registry import Registry
-from pipeline.ingest.query import Ingest
 from pipeline.settings.registries import RegistrySettings
 from pipeline.settings.tree import Onboarding
 from pipeline.store.games import generations, register_group
-from pipeline.streams.group import Group
-from pipeline.verify.balance import verify
-from pipeline.verify.values import Wanted
 from tests.kafka.topic_world import TopicWorld, topic_world
 from tests.registry_proxy import RegistryProxy, proxied
 

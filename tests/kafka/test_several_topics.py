@@ -16,18 +16,18 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from pipeline.base.errors import Refused
+from pipeline.data.ingest.adopt import adopt
+from pipeline.data.ingest.identity import Offsets, Positions
+from pipeline.data.ingest.query import Ingest
+from pipeline.data.ingest.sources.supported import open_source
+from pipeline.data.verify import sources as verified
+from pipeline.data.verify.balance import Balance, verify
 from pipeline.demo.broker import Broker
-from pipeline.ingest.adopt import adopt
-from pipeline.ingest.identity import Offsets, Positions
-from pipeline.ingest.query import Ingest
-from pipeline.ingest.sources.supported import open_source
 from pipeline.lake.kafka.producer import ensure_topic
 from pipeline.settings.source import Source, topic_described
 from pipeline.settings.tree import load
 from pipeline.store import sources
 from pipeline.store.database.engine import open_store
-from pipeline.verify import sources as verified
-from pipeline.verify.balance import Balance, verify
 
 
 class Stage:

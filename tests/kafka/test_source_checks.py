@@ -21,14 +21,14 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused, Transient
+from pipeline.data.ingest import adopt as adoption
+from pipeline.data.ingest.adopt import Adopted
+from pipeline.data.ingest.batch_checks import BatchChecks
+from pipeline.data.ingest.bronze_writer import IngestJob
+from pipeline.data.ingest.identity import Offsets
+from pipeline.data.ingest.query import Ingest
+from pipeline.data.ingest.sources import topic_observation
 from pipeline.demo.broker import Broker
-from pipeline.ingest import adopt as adoption
-from pipeline.ingest.adopt import Adopted
-from pipeline.ingest.batch_checks import BatchChecks
-from pipeline.ingest.bronze_writer import IngestJob
-from pipeline.ingest.identity import Offsets
-from pipeline.ingest.query import Ingest
-from pipeline.ingest.sources import topic_observation
 from pipeline.lake.kafka.producer import ensure_topic
 from pipeline.settings.source import Source
 from pipeline.settings.tree import Settings, load

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from pipeline.data.ingest.identity import Offsets
+from pipeline.data.ingest.sources import topic_backlog
+from pipeline.data.ingest.sources.topic_backlog import TopicBacklog
+from pipeline.data.ingest.sources.topic_observation import observe_topic
 from pipeline.demo.broker import Broker
-from pipeline.ingest.identity import Offsets
-from pipeline.ingest.sources import topic_backlog
-from pipeline.ingest.sources.topic_backlog import TopicBacklog
-from pipeline.ingest.sources.topic_observation import observe_topic
 from pipeline.lake.kafka.producer import ensure_topic
 from pipeline.settings.source import Source
 

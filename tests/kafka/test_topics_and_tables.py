@@ -16,14 +16,14 @@ import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable, write_deltalake
 
+from pipeline.data.ingest.sources.landing_log import LANDING
+from pipeline.data.ingest.sources.supported import configured_source
+from pipeline.data.verify import sources as verified
+from pipeline.data.verify.balance import verify
 from pipeline.demo.broker import Broker
-from pipeline.ingest.sources.landing_log import LANDING
-from pipeline.ingest.sources.supported import configured_source
 from pipeline.lake.kafka.producer import ensure_topic
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
-from pipeline.verify import sources as verified
-from pipeline.verify.balance import verify
 
 _SECONDS = 240.0
 

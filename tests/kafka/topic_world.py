@@ -17,12 +17,12 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from pipeline.base.errors import Transient
+from pipeline.data.ingest import adopt as adoption
+from pipeline.data.ingest.adopt import Adopted
+from pipeline.data.ingest.sources import topic_observation
 from pipeline.demo.broker import Broker
 from pipeline.demo.simulate import register_samples
 from pipeline.demo.simulator import Event, SimulationPlan, Simulator
-from pipeline.ingest import adopt as adoption
-from pipeline.ingest.adopt import Adopted
-from pipeline.ingest.sources import topic_observation
 from pipeline.settings.source import Source
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store

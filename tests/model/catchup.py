@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from pipeline.streams.catchup import next_turn
+from pipeline.data.streams.catchup import next_turn
 from tests.model.drivers import replaced, synced
 from tests.model.passes import CHUNK, departs, with_streams, with_work
 from tests.model.state import Driver, Game, Item, Pinned, State, Stream, Work

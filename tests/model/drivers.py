@@ -1,4 +1,4 @@
-"""A driver's process: it starts, crashes, and hears which games are its own (`pipeline/streams/roster.py`)."""
+"""A driver's process: it starts, crashes, and hears which games are its own (`pipeline/data/streams/roster.py`)."""
 
 from tests.model.state import EVERYBODY, Budget, Checkpoint, Driver, Game, Item, Query, State, Stream, Work
 from tests.model.world import Next, World, is_owner

@@ -19,26 +19,26 @@ from sqlalchemy.exc import OperationalError
 
 from pipeline.base.errors import Refused, Transient
 from pipeline.base.names import bronze_app_id
-from pipeline.contracts.registries.notes import Need
-from pipeline.contracts.registries.patience import Patience
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.contracts.schemas import SchemaSet
+from pipeline.data.contracts.registries.notes import Need
+from pipeline.data.contracts.registries.patience import Patience
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.maintenance.compact import GAME, merge_by_age
+from pipeline.data.maintenance.report import TableReport
+from pipeline.data.repair import rebuild as rebuilding
+from pipeline.data.repair import replay as replaying
+from pipeline.data.repair import stale_quarantine
+from pipeline.data.streams.group import Group
+from pipeline.data.streams.passes import Passes
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.table import CursorTable
-from pipeline.maintenance.compact import GAME, merge_by_age
-from pipeline.maintenance.report import TableReport
-from pipeline.repair import rebuild as rebuilding
-from pipeline.repair import replay as replaying
-from pipeline.repair import stale_quarantine
 from pipeline.settings.tree import Demux, Maintenance, Paths, Settings, Store
 from pipeline.store import assignments, games, stream_control
 from pipeline.store.database.tables import leases as leases_table
 from pipeline.store.games import Game
 from pipeline.store.processes import leases
-from pipeline.streams.group import Group
-from pipeline.streams.passes import Passes
 from pipeline.wiring import _Idle
 from tests.model import schedule_store, schedule_world
 from tests.model.schedule_oracle import Oracle

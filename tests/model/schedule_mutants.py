@@ -7,23 +7,23 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from pipeline.contracts.registries.answers import Absent, Answer, Away, SchemaResolver
-from pipeline.contracts.registries.resolution import Resolution
-from pipeline.contracts.schemas import SchemaSet
+from pipeline.data.contracts.registries.answers import Absent, Answer, Away, SchemaResolver
+from pipeline.data.contracts.registries.resolution import Resolution
+from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.pins import ChunkPin, SetPin
+from pipeline.data.repair import rebuild, replay
+from pipeline.data.repair.places import PLACES
+from pipeline.data.streams import demux, passes
+from pipeline.data.streams.catchup import CatchUp
+from pipeline.data.streams.demux import Demux
+from pipeline.data.streams.needs import is_open
+from pipeline.data.streams.passes import Passes
+from pipeline.data.streams.roster import Roster
+from pipeline.data.streams.stream import Link, Position, Stream, connects
+from pipeline.data.streams.writing import opening
 from pipeline.lake.delta import rewrite as delta_rewrite
 from pipeline.lake.delta.data_files import DataFile
 from pipeline.lake.delta.table import CursorTable, TableConflict
-from pipeline.pins import ChunkPin, SetPin
-from pipeline.repair import rebuild, replay
-from pipeline.repair.places import PLACES
-from pipeline.streams import demux, passes
-from pipeline.streams.catchup import CatchUp
-from pipeline.streams.demux import Demux
-from pipeline.streams.needs import is_open
-from pipeline.streams.passes import Passes
-from pipeline.streams.roster import Roster
-from pipeline.streams.stream import Link, Position, Stream, connects
-from pipeline.streams.writing import opening
 
 Change = tuple[Any, str, Any]
 """An object, the name of what it has, and what it has instead."""

@@ -7,10 +7,10 @@ from typing import Any
 from urllib.parse import unquote
 
 from pipeline.base.names import stream_app_id
-from pipeline.contracts.schemas import SchemaSet
+from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.streams.needs import Need, is_open
 from pipeline.settings.tree import Paths
 from pipeline.store.games import Game
-from pipeline.streams.needs import Need, is_open
 from tests.model.schedule_store import Disk, State
 from tests.model.schedule_world import REGISTRY, Row, World
 

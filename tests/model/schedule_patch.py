@@ -25,14 +25,14 @@ from pyspark.sql import functions as F
 import pipeline
 from pipeline.base import failpoints
 from pipeline.base.names import GameKey
-from pipeline.contracts import given_ids, stored_schemas
+from pipeline.data.contracts import given_ids, stored_schemas
+from pipeline.data.streams.bronze_files import Piece
+from pipeline.data.streams.writing import rows
+from pipeline.data.streams.writing import split as splitting
 from pipeline.lake.delta import checkpoint as delta_checkpoint
 from pipeline.lake.delta import log as delta_log
 from pipeline.lake.delta.data_files import DataFile
 from pipeline.store import games, schema_needs, sources, stream_control, writers
-from pipeline.streams.bronze_files import Piece
-from pipeline.streams.writing import rows
-from pipeline.streams.writing import split as splitting
 from tests.model import schedule_store, schedule_tasks
 from tests.model.schedule_spark import Functions
 from tests.model.schedule_world import REMEMBERED, ControlStore
@@ -77,7 +77,7 @@ _IN_MEMORY: Final = (
 
 def _places() -> list[tuple[ModuleType, str, str]]:
     """Return where product code has what is replaced: the module, its name there, and what it is."""
-    for part in ("streams", "repair", "maintenance", "ingest", "store", "contracts"):
+    for part in ("data.streams", "data.repair", "data.maintenance", "data.ingest", "store", "data.contracts"):
         package = importlib.import_module(f"pipeline.{part}")
         for found in pkgutil.iter_modules(package.__path__, f"pipeline.{part}."):
             if not found.ispkg:

@@ -5,9 +5,9 @@ from typing import Final
 
 from sqlalchemy import Engine
 
-from pipeline.contracts.registries.answers import Absent, Answer, Away, Found
-from pipeline.contracts.registries.patience import Patience
-from pipeline.contracts.registries.resolution import Resolution
+from pipeline.data.contracts.registries.answers import Absent, Answer, Away, Found
+from pipeline.data.contracts.registries.patience import Patience
+from pipeline.data.contracts.registries.resolution import Resolution
 from tests.model.schedule_tasks import Event, Scheduler
 from tests.model.schedule_world import FIRST, KNOWN, LATE, OTHER, REGISTRY, THIRD
 

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import query_log
+from pipeline.data import query_log
+from pipeline.data.streams.writing.split import READ
 from pipeline.lake.delta import log as delta_log
 from pipeline.lake.storage.places import located
-from pipeline.streams.writing.split import READ
 from tests.model.schedule_store import Disk
 from tests.model.schedule_tasks import Scheduler, Task
 

@@ -14,12 +14,12 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import StaticPool
 
 from pipeline.base.names import game_key
-from pipeline.contracts.formats.protobuf.messages import canonical, describe
-from pipeline.contracts.formats.supported import fingerprint
-from pipeline.contracts.given_ids import NewIds
-from pipeline.contracts.profile import SourceProfile
-from pipeline.contracts.registry import LocalRegistry, number_of_profile
-from pipeline.contracts.stored_schemas import write_schema
+from pipeline.data.contracts.formats.protobuf.messages import canonical, describe
+from pipeline.data.contracts.formats.supported import fingerprint
+from pipeline.data.contracts.given_ids import NewIds
+from pipeline.data.contracts.profile import SourceProfile
+from pipeline.data.contracts.registry import LocalRegistry, number_of_profile
+from pipeline.data.contracts.stored_schemas import write_schema
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.store.assignments import reassign
 from pipeline.store.database.migrate import migrate

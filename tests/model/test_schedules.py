@@ -15,9 +15,9 @@ import pytest
 
 from pipeline.base.failpoints import EFFECTS, ENVIRON
 from pipeline.base.names import GameKey
-from pipeline.contracts.schemas import Schema, SchemaSet, Writer
+from pipeline.data.contracts.schemas import Schema, SchemaSet, Writer
+from pipeline.data.streams.writing.split import READ, SplitJob
 from pipeline.lake.storage.places import located
-from pipeline.streams.writing.split import READ, SplitJob
 from tests.model.schedule_mutants import MUTANTS
 from tests.model.schedule_patch import Splits
 from tests.model.schedule_world import FIRST, KNOWN, PROFILE, REGISTRY, SECOND, WORLDS, world

@@ -21,8 +21,8 @@ from listeners import metrics_schema
 from listeners.series import Series
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
-from pipeline.ingest import name_sketch
-from pipeline.ingest.name_sketch import NameCount, Sketch
+from pipeline.data.ingest import name_sketch
+from pipeline.data.ingest.name_sketch import NameCount, Sketch
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.onboarding import write_sketch

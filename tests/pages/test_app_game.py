@@ -18,7 +18,7 @@ from listeners.series import BUCKETS, Series
 from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
-from pipeline.contracts.catalogue.versions import Version
+from pipeline.data.contracts.catalogue.versions import Version
 from pipeline.settings.tree import Paths, Settings
 from pipeline.signals.causes import Action, Cause, Finding
 from pipeline.signals.incidents import Incident

@@ -17,7 +17,7 @@ from app.state import services
 from app.state.services import Environment
 from grants.observing import snapshot
 from pipeline.base.errors import Refused
-from pipeline.contracts.schemas import Writer
+from pipeline.data.contracts.schemas import Writer
 from pipeline.lake.delta import newest
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store import audit

@@ -13,12 +13,12 @@ from streamlit.testing.v1 import AppTest
 from app.schemas import queries
 from app.state import services
 from pipeline.base.names import game_key
-from pipeline.contracts.catalogue.versions import read_versions
-from pipeline.contracts.formats.supported import format_of
-from pipeline.contracts.policies import DEFAULTS, landing, parse_policies
-from pipeline.contracts.registrations import RegistrationBatch, unattended
-from pipeline.contracts.schemas import Schema
 from pipeline.control.registering.requests import list_requests
+from pipeline.data.contracts.catalogue.versions import read_versions
+from pipeline.data.contracts.formats.supported import format_of
+from pipeline.data.contracts.policies import DEFAULTS, landing, parse_policies
+from pipeline.data.contracts.registrations import RegistrationBatch, unattended
+from pipeline.data.contracts.schemas import Schema
 from pipeline.settings.tree import load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store, writing

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from listeners import listener
 from pipeline.base.terminal import say_json
 from pipeline.cli.main import main as entry_point
-from pipeline.streams.writing import spark_writer
+from pipeline.data.streams.writing import spark_writer
 
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _ZONE = "spark.sql.session.timeZone"

@@ -21,6 +21,7 @@ from pipeline.control.processes.duties import Duty
 from pipeline.control.processes.local import Local, process_of
 from pipeline.control.supervision.evacuation import Dead, dead
 from pipeline.control.supervision.supervisor import Supervisor
+from pipeline.data.streams.active_games import read_leftover
 from pipeline.health.condition import judge_groups
 from pipeline.settings.tree import load
 from pipeline.store.assignments import read_assignments
@@ -35,7 +36,6 @@ from pipeline.store.processes.leases import store_time
 from pipeline.store.processes.liveness import read_drivers
 from pipeline.store.processes.runs import open_runs
 from pipeline.store.reports import write_backlog
-from pipeline.streams.active_games import read_leftover
 
 DRIVER = """
 import pathlib, signal, sys, threading
@@ -66,7 +66,7 @@ from pipeline.store.processes.drivers import heartbeat, start_driver, write_stre
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import carried, let_go
 from pipeline.store.processes.leases import leased
-from pipeline.streams.active_games import ActiveGames
+from pipeline.data.streams.active_games import ActiveGames
 from listeners.sample import Lane, StreamState
 
 name, env, run_id = sys.argv[1], pathlib.Path(sys.argv[2]), int(sys.argv[3]) or None

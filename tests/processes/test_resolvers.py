@@ -32,15 +32,15 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
-from pipeline.contracts.formats.protobuf.messages import canonical
-from pipeline.contracts.registries.answers import Absent, Away, Found, Unusable
-from pipeline.contracts.registries.bounded_http import Credentials, checked_url, tls
-from pipeline.contracts.registries.confluent import ConfluentResolver
-from pipeline.contracts.registries.folder import FolderResolver
-from pipeline.contracts.registries.glue import GlueResolver
-from pipeline.contracts.registries.protobuf_sources import descriptor_set
-from pipeline.contracts.registries.resolution import Resolution
-from pipeline.contracts.registry import LocalRegistry
+from pipeline.data.contracts.formats.protobuf.messages import canonical
+from pipeline.data.contracts.registries.answers import Absent, Away, Found, Unusable
+from pipeline.data.contracts.registries.bounded_http import Credentials, checked_url, tls
+from pipeline.data.contracts.registries.confluent import ConfluentResolver
+from pipeline.data.contracts.registries.folder import FolderResolver
+from pipeline.data.contracts.registries.glue import GlueResolver
+from pipeline.data.contracts.registries.protobuf_sources import descriptor_set
+from pipeline.data.contracts.registries.resolution import Resolution
+from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.demo.registry import Registry
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store

@@ -40,6 +40,7 @@ from listeners.sample import (
 from pipeline import telemetry, wiring
 from pipeline.base.names import game_key
 from pipeline.control.incident_keeper import IncidentKeeper
+from pipeline.data.streams import watchdog
 from pipeline.lake.storage.places import located
 from pipeline.settings.tree import load
 from pipeline.store import assignments, games
@@ -52,7 +53,6 @@ from pipeline.store.operations import Intent, change, submit
 from pipeline.store.processes import drivers
 from pipeline.store.processes.runs import begin_run, end_run, record_process
 from pipeline.store.reports import record_round, write_backlog
-from pipeline.streams import watchdog
 from pipeline.telemetry import Telemetry
 from tests.unit.leases_world import StoreClock
 

@@ -15,8 +15,8 @@ import pytest
 from deltalake import DeltaTable
 
 from pipeline.base.names import GameKey
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.ingest.sources.landing_log import LANDING
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.ingest.sources.landing_log import LANDING
 from pipeline.lake.delta.data_files import DataFile
 from pipeline.lake.delta.table import CursorTable
 from protos.turnout.v1.wrapper_pb2 import Wrapper

@@ -8,8 +8,8 @@ from shutil import rmtree
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline.data.ingest.identity import Offsets
 from pipeline.demo.broker import Broker
-from pipeline.ingest.identity import Offsets
 from tests.kafka.topic_world import topic_world
 
 PARTITIONS = 200

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from deltalake.schema import Schema
 
 from pipeline.control.processes.child_processes import Children, turnout
-from pipeline.ingest.sources.landing_log import LANDING
+from pipeline.data.ingest.sources.landing_log import LANDING
 from pipeline.lake.delta.log import commit_file
 from pipeline.lake.storage.places import located
 from pipeline.settings.tree import load

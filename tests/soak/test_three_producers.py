@@ -18,9 +18,9 @@ import pytest
 from sqlalchemy import func, select
 
 from pipeline.base.names import game_key
-from pipeline.contracts.registry import LocalRegistry
 from pipeline.control.processes.child_processes import Children
 from pipeline.control.processes.local import process_of
+from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import family, game_names
 from pipeline.store.database.tables import group_runs

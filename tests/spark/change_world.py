@@ -8,10 +8,10 @@ from deltalake.writer import write_deltalake
 from google.protobuf import message_factory
 
 from pipeline.base.names import game_key
-from pipeline.contracts.formats.protobuf.messages import canonical, describe
-from pipeline.contracts.policies import DEFAULTS, Policies
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.ingest.sources.landing_log import LANDING
+from pipeline.data.contracts.formats.protobuf.messages import canonical, describe
+from pipeline.data.contracts.policies import DEFAULTS, Policies
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.ingest.sources.landing_log import LANDING
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.unit.definition_world import Fields, bundle, define
 

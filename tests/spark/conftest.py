@@ -11,14 +11,14 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from listeners.sample import PassResult
+from pipeline.data.ingest.query import Ingest, Landed
+from pipeline.data.streams.group import Group
+from pipeline.data.verify.balance import Balance, verify
 from pipeline.demo.simulate import Simulated, simulate
 from pipeline.demo.simulator import SimulationPlan
-from pipeline.ingest.query import Ingest, Landed
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import generations, register_group
-from pipeline.streams.group import Group
-from pipeline.verify.balance import Balance, verify
 from tests.faults.faults import Faults
 
 

@@ -12,11 +12,11 @@ from prometheus_client import CollectorRegistry
 from listeners.join import Pass
 from listeners.prometheus import Exposition
 from pipeline.base.names import MALFORMED, game_key
-from pipeline.contracts.registry import LocalRegistry, Registration
+from pipeline.data.contracts.registry import LocalRegistry, Registration
+from pipeline.data.ingest import pending
+from pipeline.data.ingest.sources.landing_log import LANDING
 from pipeline.demo.samples.protobuf import message_class
 from pipeline.demo.samples.supported import payload_schema
-from pipeline.ingest import pending
-from pipeline.ingest.sources.landing_log import LANDING
 from pipeline.store.games import known_games
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 

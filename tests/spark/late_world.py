@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.contracts.stored_schemas import read_schemas
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.contracts.stored_schemas import read_schemas
 
 LATE = "neznámá hra"
 """A game the simulator sends and does not register."""

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 
 from pipeline.base.names import MALFORMED, game_key
-from pipeline.ingest import pending
+from pipeline.data.ingest import pending
 from pipeline.store import onboarding as store
 from pipeline.store.onboarding import OnboardingCandidate
 from protos.turnout.v1.wrapper_pb2 import Wrapper

@@ -12,17 +12,17 @@ import pytest
 from pyspark.sql import DataFrame
 
 from bench import cpu
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.ingest.query import Ingest
-from pipeline.ingest.sources import topic
-from pipeline.ingest.sources.landing_log import LANDING
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.ingest.query import Ingest
+from pipeline.data.ingest.sources import topic
+from pipeline.data.ingest.sources.landing_log import LANDING
+from pipeline.data.streams.writing.rows import FrameRows
+from pipeline.data.streams.writing.split import SplitJob
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
 from pipeline.settings.source import Source
-from pipeline.streams.writing.rows import FrameRows
-from pipeline.streams.writing.split import SplitJob
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.spark.conftest import World
 from tests.tables.repair_world import CHESS, FIRST

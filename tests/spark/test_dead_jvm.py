@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.streams.active_games import read_leftover
+from pipeline.data.streams.active_games import read_leftover
 
 _DRIVER = """
 import os, pathlib, signal, sys
 from pyspark.sql import SparkSession
-from pipeline.streams.active_games import ActiveGames
+from pipeline.data.streams.active_games import ActiveGames
 
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 jvm = int(spark._jvm.java.lang.ProcessHandle.current().pid())

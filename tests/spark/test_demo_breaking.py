@@ -14,8 +14,8 @@ from sqlalchemy import Engine, func, select
 
 from pipeline.base.names import game_key
 from pipeline.cli.main import cli
-from pipeline.contracts.policies import Policies
-from pipeline.contracts.registry import LocalRegistry, Registration
+from pipeline.data.contracts.policies import Policies
+from pipeline.data.contracts.registry import LocalRegistry, Registration
 from pipeline.demo.breaking import channel
 from pipeline.demo.breaking.faults import FAULTS, QUARANTINE_ROWS
 from pipeline.demo.server_process import free_ports

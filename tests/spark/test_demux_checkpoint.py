@@ -11,12 +11,12 @@ import pytest
 from deltalake import DeltaTable
 from sqlalchemy import update
 
+from pipeline.data.maintenance.run import one_round
+from pipeline.data.verify.balance import Counts
 from pipeline.lake.delta.rewrite import table_files
-from pipeline.maintenance.run import one_round
 from pipeline.settings.tree import Maintenance, Paths, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import games
-from pipeline.verify.balance import Counts
 from tests.spark.conftest import World
 from tests.tables.maintenance_world import LATER, on_disk
 

@@ -11,18 +11,18 @@ from deltalake.writer import write_deltalake
 from sqlalchemy import delete
 
 from pipeline.base.names import game_key
-from pipeline.contracts.registries.supported import resolution_of
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.ingest.sources.landing_log import LANDING
+from pipeline.data.contracts.registries.supported import resolution_of
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.ingest.sources.landing_log import LANDING
+from pipeline.data.streams.group import Group
+from pipeline.data.verify.balance import verify
+from pipeline.data.verify.values import Wanted
 from pipeline.lake.delta.bronze import FRAMED
 from pipeline.settings.registries import RegistrySettings
 from pipeline.settings.tree import Onboarding
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import profiles
 from pipeline.store.games import generations, register_group
-from pipeline.streams.group import Group
-from pipeline.verify.balance import verify
-from pipeline.verify.values import Wanted
 
 LAPS = game_key("laps")
 LAP = b'{"type":"record","name":"Lap","namespace":"acme","fields":[{"name":"n","type":"int"}]}'

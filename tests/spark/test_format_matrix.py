@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.contracts.registries.patience import Patience
-from pipeline.streams.group import Group
+from pipeline.data.contracts.registries.patience import Patience
+from pipeline.data.streams.group import Group
 from tests.tables.matrix_cases import CASES
 from tests.tables.matrix_consequence import require_consequence
 from tests.tables.matrix_world import Matrix, games_of

@@ -12,11 +12,11 @@ from pyspark.errors import StreamingQueryException
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import MALFORMED, bronze_app_id
-from pipeline.ingest import query
-from pipeline.ingest.backlog import BacklogWatch
-from pipeline.ingest.bronze_writer import IngestJob
-from pipeline.ingest.sources.landing_log import LANDING
-from pipeline.ingest.sources.supported import open_source
+from pipeline.data.ingest import query
+from pipeline.data.ingest.backlog import BacklogWatch
+from pipeline.data.ingest.bronze_writer import IngestJob
+from pipeline.data.ingest.sources.landing_log import LANDING
+from pipeline.data.ingest.sources.supported import open_source
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
 from pipeline.settings.source import Source

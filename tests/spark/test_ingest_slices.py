@@ -12,12 +12,12 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 
-from pipeline.ingest import query
-from pipeline.ingest.adopt import adopt
-from pipeline.ingest.bronze_writer import IngestJob, land
-from pipeline.ingest.query import Ingest
-from pipeline.streams import passes
-from pipeline.streams.writing.split import SplitJob
+from pipeline.data.ingest import query
+from pipeline.data.ingest.adopt import adopt
+from pipeline.data.ingest.bronze_writer import IngestJob, land
+from pipeline.data.ingest.query import Ingest
+from pipeline.data.streams import passes
+from pipeline.data.streams.writing.split import SplitJob
 from tests.spark.conftest import World
 
 EVENTS = 600

@@ -9,10 +9,10 @@ from deltalake import DeltaTable
 from pyspark.sql.streaming import StreamingQuery
 
 from pipeline.base.names import game_key
-from pipeline.contracts.registry import LocalRegistry
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.streams.passes import Passes
 from pipeline.demo.simulator import game_names
 from pipeline.store.stream_control import submit_control
-from pipeline.streams.passes import Passes
 
 GAMES = [game_key(name) for name in game_names(4, 7, hostile=True)]
 _READY_SECONDS = 60.0

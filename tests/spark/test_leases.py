@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import Engine, select, update
 
 from pipeline.base.names import game_key
+from pipeline.data.streams.group import Group
 from pipeline.demo.simulator import game_names
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
@@ -21,7 +22,6 @@ from pipeline.store.database.tables import drivers, games, leases
 from pipeline.store.games import register_group
 from pipeline.store.processes.drivers import bronze_readers
 from pipeline.store.processes.leases import Lease, store_now
-from pipeline.streams.group import Group
 from tests.spark.demo_world import turnout
 
 GAMES = [game_key(name) for name in game_names(12, 7, hostile=True)]

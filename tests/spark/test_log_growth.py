@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from pipeline.data.maintenance import retain
+from pipeline.data.maintenance.report import TableReport
 from pipeline.lake.delta.checkpoint import checkpoint_file, newest_checkpoint, write_checkpoint
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
-from pipeline.maintenance import retain
-from pipeline.maintenance.report import TableReport
 from pipeline.settings.tree import Maintenance
 from tests.tables.maintenance_world import APP, ROWS, game_rows
 

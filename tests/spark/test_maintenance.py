@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 
 from pipeline.base import failpoints
+from pipeline.data.maintenance import run
 from pipeline.lake.delta.rewrite import table_files
-from pipeline.maintenance import run
 from pipeline.settings.tree import Maintenance, Paths, Settings
 from tests.tables.maintenance_world import CHESS, DAY, LATER, contents, full_world, live, on_disk
 
@@ -115,7 +115,7 @@ def test_a21_a_reader_behind_the_log_fails_loudly(world: Any) -> None:
 _ROUND = """
 import sys, time
 from pathlib import Path
-from pipeline.maintenance import run
+from pipeline.data.maintenance import run
 from pipeline.settings.tree import Maintenance, Paths, Settings
 wanted = Maintenance(small_files=3, bronze_commits=4, bronze_age_minutes=0.0)
 done = run.one_round(Settings("test", maintenance=wanted), Paths(Path(sys.argv[1])), float(sys.argv[2]), thorough=True)

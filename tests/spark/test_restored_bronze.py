@@ -9,10 +9,10 @@ import pytest
 from deltalake import DeltaTable
 
 from pipeline.base.errors import Refused
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.ingest import adopt as adoption
-from pipeline.ingest.adopt import Adopted
-from pipeline.repair.rebuild import rebuild
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.ingest import adopt as adoption
+from pipeline.data.ingest.adopt import Adopted
+from pipeline.data.repair.rebuild import rebuild
 from pipeline.store.games import Game, known_games
 from pipeline.store.stream_control import submit_retry
 from tests.spark.conftest import World
@@ -184,7 +184,7 @@ def test_an_adoption_of_an_older_bronze_can_be_killed(world: World, monkeypatch:
 
     for step in ("source_checks.forget_refused", "reset_last_seqs", "forget_commits", "_replace"):
         with monkeypatch.context() as patch:
-            patch.setattr(f"pipeline.ingest.adopt.{step}", die)
+            patch.setattr(f"pipeline.data.ingest.adopt.{step}", die)
             with pytest.raises(KeyboardInterrupt):
                 adopt(world)
         with pytest.raises(Refused, match="has closed ingest generation 1"):

@@ -6,7 +6,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pipeline.base.names import game_key
-from pipeline.contracts.policies import parse_policies
+from pipeline.data.contracts.policies import parse_policies
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.spark.change_world import FIRST, KEY, WIDER, Producer
 from tests.unit.definition_world import Fields, bundle, define

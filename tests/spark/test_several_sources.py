@@ -12,16 +12,16 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.errors import StreamingQueryException
 
 from pipeline.base.errors import Refused
-from pipeline.ingest import adopt as adoption
-from pipeline.ingest import query
-from pipeline.ingest.identity import Commits, Positions
-from pipeline.ingest.sources.landing_log import LANDING
-from pipeline.ingest.sources.supported import configured_source
+from pipeline.data.ingest import adopt as adoption
+from pipeline.data.ingest import query
+from pipeline.data.ingest.identity import Commits, Positions
+from pipeline.data.ingest.sources.landing_log import LANDING
+from pipeline.data.ingest.sources.supported import configured_source
+from pipeline.data.verify import sources as verified
+from pipeline.data.verify.balance import verify
 from pipeline.settings.registries import RegistrySettings
 from pipeline.settings.source import Source
 from pipeline.store import sources
-from pipeline.verify import sources as verified
-from pipeline.verify.balance import verify
 from tests.spark.conftest import World
 from tests.spark.source_world import wrappers
 

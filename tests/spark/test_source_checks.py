@@ -15,13 +15,13 @@ from deltalake.transaction import AddAction
 from pyspark.errors import StreamingQueryException
 
 from pipeline.base.errors import Refused
-from pipeline.ingest import adopt as adoption
-from pipeline.ingest.adopt import Adopted
-from pipeline.ingest.bronze_writer import IngestJob
-from pipeline.ingest.identity import Commits
-from pipeline.ingest.sources.kind import Begin
-from pipeline.ingest.sources.landing_log import LANDING
-from pipeline.ingest.sources.supported import open_source
+from pipeline.data.ingest import adopt as adoption
+from pipeline.data.ingest.adopt import Adopted
+from pipeline.data.ingest.bronze_writer import IngestJob
+from pipeline.data.ingest.identity import Commits
+from pipeline.data.ingest.sources.kind import Begin
+from pipeline.data.ingest.sources.landing_log import LANDING
+from pipeline.data.ingest.sources.supported import open_source
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.table import CursorTable
 from pipeline.store import sources
@@ -164,7 +164,7 @@ def test_an_adoption_that_was_killed_is_finished_by_the_next(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"pipeline.ingest.adopt.{step}", die)
+        patch.setattr(f"pipeline.data.ingest.adopt.{step}", die)
         with pytest.raises(KeyboardInterrupt):
             adopt(world)
     with pytest.raises(Refused, match=r"has closed ingest generation 1.*run it again"):

@@ -13,14 +13,14 @@ from pyspark import cloudpickle
 from sqlalchemy import update
 
 from pipeline.base.names import game_key
+from pipeline.data.streams.writing import rows as sources
+from pipeline.data.streams.writing.split import SplitJob, split
+from pipeline.data.verify.balance import verify
+from pipeline.data.verify.report import run as report
 from pipeline.demo.simulator import game_names
 from pipeline.lake.delta.quarantine import REASONS
 from pipeline.store.database.tables import games
 from pipeline.store.stream_control import submit_retry
-from pipeline.streams.writing import rows as sources
-from pipeline.streams.writing.split import SplitJob, split
-from pipeline.verify.balance import verify
-from pipeline.verify.report import run as report
 
 GAMES = [game_key(name) for name in game_names(12, 7, hostile=True)]
 

@@ -7,7 +7,7 @@ import pytest
 
 from listeners import history
 from listeners.listener import attach
-from pipeline.streams.watchdog import Watchdog
+from pipeline.data.streams.watchdog import Watchdog
 from pipeline.telemetry import Telemetry
 
 

@@ -21,21 +21,21 @@ from pyspark.sql import DataFrame
 from pipeline.base.errors import Refused, Transient
 from pipeline.base.failpoints import Injected
 from pipeline.base.names import game_key, stream_app_id
-from pipeline.contracts.registry import LocalRegistry
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.maintenance import run
+from pipeline.data.repair.quarantined import Selection
+from pipeline.data.repair.rebuild import rebuild
+from pipeline.data.repair.replay import replay_all
+from pipeline.data.streams.stream import stream_of
+from pipeline.data.streams.writing.spark_writer import SparkTable
+from pipeline.data.streams.writing.writers import writer_for
 from pipeline.lake.delta import table as delta_table
 from pipeline.lake.delta.data_files import DataFile, write_file
 from pipeline.lake.delta.log import commits_after, is_plain
 from pipeline.lake.delta.table import CursorTable, TableConflict
 from pipeline.lake.storage.places import located
-from pipeline.maintenance import run
-from pipeline.repair.quarantined import Selection
-from pipeline.repair.rebuild import rebuild
-from pipeline.repair.replay import replay_all
 from pipeline.settings.tree import Demux, Maintenance
 from pipeline.store.games import Assignment, Game, known_games
-from pipeline.streams.stream import stream_of
-from pipeline.streams.writing.spark_writer import SparkTable
-from pipeline.streams.writing.writers import writer_for
 from tests.spark.late_world import LATE, register_late
 
 GAME = "chess"

@@ -10,8 +10,10 @@ import pytest
 
 from pipeline.setup.archive import archives
 
-_TASKS = "pipeline.streams.writing.rows, pipeline.ingest.bronze_writer, pipeline.ingest.sources.landing_files"
-_MORE = "pipeline.ingest.profiled, pipeline.contracts.registry, pipeline.ingest.sources.landing_source"
+_TASKS = (
+    "pipeline.data.streams.writing.rows, pipeline.data.ingest.bronze_writer, pipeline.data.ingest.sources.landing_files"
+)
+_MORE = "pipeline.data.ingest.profiled, pipeline.data.contracts.registry, pipeline.data.ingest.sources.landing_source"
 
 
 @pytest.mark.long

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.names import game_key
+from pipeline.data.streams.active_games import read_leftover
 from pipeline.store.games import assigned, register_group
-from pipeline.streams.active_games import read_leftover
 from tests.faults.driver_world import Drivers, Place, driver, wait_for
 from tests.faults.faults import Faults
 from tests.storage.served import served

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from pipeline.base.errors import Conflict
-from pipeline.maintenance import run as maintenance
-from pipeline.repair.quarantined import Selection
-from pipeline.repair.rebuild import rebuild
-from pipeline.repair.replay import replay_all
+from pipeline.data.maintenance import run as maintenance
+from pipeline.data.repair.quarantined import Selection
+from pipeline.data.repair.rebuild import rebuild
+from pipeline.data.repair.replay import replay_all
 from pipeline.settings.tree import Maintenance, Settings
 from tests.storage.buckets import FAULTS, Fault, bucket, proxied_apart
 from tests.tables.repair_world import CHESS, GO, SECOND, World, broken, early, good, make_world

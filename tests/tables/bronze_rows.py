@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from pipeline.streams.writing.split import READ, Place, SplitJob, split
+from pipeline.data.streams.writing.split import READ, Place, SplitJob, split
 from tests.tables.repair_world import World
 
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.base import names
+from pipeline.data.repair.dedupe import Deduped, dedupe
+from pipeline.data.streams.writing.split import READ, SplitJob, target_schema
 from pipeline.lake.delta.data_files import DataFile
 from pipeline.lake.delta.table import CursorTable
-from pipeline.repair.dedupe import Deduped, dedupe
 from pipeline.store.games import Game
-from pipeline.streams.writing.split import READ, SplitJob, target_schema
 from tests.tables.repair_world import (
     CHESS,
     World,

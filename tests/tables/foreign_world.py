@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.contracts.profile import SourceProfile
-from pipeline.contracts.schemas import SchemaSet, Writer
+from pipeline.data.contracts.profile import SourceProfile
+from pipeline.data.contracts.schemas import SchemaSet, Writer
+from pipeline.data.streams.active_games import ActiveGames
+from pipeline.data.streams.catchup import CatchUp
+from pipeline.data.streams.passes import Passes
+from pipeline.data.streams.stream import Stream
+from pipeline.data.streams.writing.rows import Rows
+from pipeline.data.streams.writing.split import READ, Place, SplitJob, split
+from pipeline.data.verify.balance import Balance, verify
+from pipeline.data.verify.values import Wanted
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
 from pipeline.store.games import Game, generations, register_group
-from pipeline.streams.active_games import ActiveGames
-from pipeline.streams.catchup import CatchUp
-from pipeline.streams.passes import Passes
-from pipeline.streams.stream import Stream
-from pipeline.streams.writing.rows import Rows
-from pipeline.streams.writing.split import READ, Place, SplitJob, split
-from pipeline.verify.balance import Balance, verify
-from pipeline.verify.values import Wanted
 from tests.tables.repair_world import CHESS, FIRST, GO, Event, World, make_world
 
 CONFLUENT = 7

@@ -11,16 +11,16 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from sqlalchemy import Engine
 
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.ingest import query
-from pipeline.ingest.checkpoint import Landed
-from pipeline.ingest.query import Ingest
-from pipeline.ingest.source_checks import verify_source
-from pipeline.ingest.sources.kind import Begin
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.ingest import query
+from pipeline.data.ingest.checkpoint import Landed
+from pipeline.data.ingest.query import Ingest
+from pipeline.data.ingest.source_checks import verify_source
+from pipeline.data.ingest.sources.kind import Begin
+from pipeline.data.verify.balance import verify
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
-from pipeline.verify.balance import verify
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.tables.repair_world import CHESS, FIRST
 
@@ -137,7 +137,7 @@ def arm(ingest: Ingest, step: str, patch: pytest.MonkeyPatch) -> None:
             ingest._bronze, "commit", lambda files, *rest, **more: (killing() if files else real)(files, *rest, **more)
         )
     elif step == "delete":
-        patch.setattr("pipeline.ingest.batch_attempts.forget_refused", killing(None))
+        patch.setattr("pipeline.data.ingest.batch_attempts.forget_refused", killing(None))
 
 
 def start(world: World, ingest: Ingest) -> Begin:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from pipeline.data.maintenance import plan, removals, run
 from pipeline.lake.delta import checkpoint as delta_checkpoint
 from pipeline.lake.delta import rewrite as delta_rewrite
 from pipeline.lake.delta import table as delta_table
@@ -19,7 +20,6 @@ from pipeline.lake.delta.data_files import DataFile, write_file
 from pipeline.lake.delta.log import commit_file, read_commit
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
-from pipeline.maintenance import plan, removals, run
 from pipeline.settings.tree import Paths, Settings
 from tests.tables.maintenance_world import APP, CHESS, ROWS, game_rows
 

@@ -10,14 +10,14 @@ from deltalake import DeltaTable
 from deltalake.schema import Schema
 
 from pipeline.base.names import bronze_app_id, game_key, stream_app_id
+from pipeline.data.maintenance import run
+from pipeline.data.maintenance.report import Round
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.rewrite import TableFile, table_files
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
-from pipeline.maintenance import run
-from pipeline.maintenance.report import Round
 from pipeline.settings.tree import Maintenance, Paths, Settings
 
 DAY = 86_400.0

@@ -14,10 +14,10 @@ import fastavro
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message_factory import GetMessageClass
 
-from pipeline.contracts.formats.protobuf.messages import canonical, describe
-from pipeline.contracts.registries.answers import Absent, Answer, Away, settled
-from pipeline.contracts.registries.folder import FolderResolver
-from pipeline.contracts.registries.kinds import found
+from pipeline.data.contracts.formats.protobuf.messages import canonical, describe
+from pipeline.data.contracts.registries.answers import Absent, Answer, Away, settled
+from pipeline.data.contracts.registries.folder import FolderResolver
+from pipeline.data.contracts.registries.kinds import found
 from tests.tables.matrix_cases import Enum, F, Many, MapOf, Record, Row
 from tests.unit.definition_world import bundle, define
 

@@ -18,13 +18,25 @@ from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import bronze_app_id, game_key
-from pipeline.contracts.policies import CHOICES, DEFAULTS, Policies, parse_policies
-from pipeline.contracts.registrations import Registration
-from pipeline.contracts.registries.answers import SchemaResolver
-from pipeline.contracts.registries.patience import Patience
-from pipeline.contracts.registries.resolution import Resolution
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.ingest.query import Ingest
+from pipeline.data.contracts.policies import CHOICES, DEFAULTS, Policies, parse_policies
+from pipeline.data.contracts.registrations import Registration
+from pipeline.data.contracts.registries.answers import SchemaResolver
+from pipeline.data.contracts.registries.patience import Patience
+from pipeline.data.contracts.registries.resolution import Resolution
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.ingest.query import Ingest
+from pipeline.data.streams.active_games import ActiveGames
+from pipeline.data.streams.catchup import CatchUp
+from pipeline.data.streams.demux import DemuxContext
+from pipeline.data.streams.lookup import Lookup
+from pipeline.data.streams.outage import CachedRegistry
+from pipeline.data.streams.passes import Passes
+from pipeline.data.streams.roster import Roster
+from pipeline.data.streams.stream import Stream
+from pipeline.data.streams.writing.rows import Rows
+from pipeline.data.streams.writing.split import READ, SplitJob, split
+from pipeline.data.verify.balance import Balance, verify
+from pipeline.data.verify.values import Wanted
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
 from pipeline.settings.registries import RegistrySettings, split_key
@@ -32,18 +44,6 @@ from pipeline.settings.source import source_problems
 from pipeline.settings.tree import Demux, Onboarding, Paths, PlacementSettings, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import generations, register_group
-from pipeline.streams.active_games import ActiveGames
-from pipeline.streams.catchup import CatchUp
-from pipeline.streams.demux import DemuxContext
-from pipeline.streams.lookup import Lookup
-from pipeline.streams.outage import CachedRegistry
-from pipeline.streams.passes import Passes
-from pipeline.streams.roster import Roster
-from pipeline.streams.stream import Stream
-from pipeline.streams.writing.rows import Rows
-from pipeline.streams.writing.split import READ, SplitJob, split
-from pipeline.verify.balance import Balance, verify
-from pipeline.verify.values import Wanted
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.tables.ingest_world import Rows as LocalRows
 from tests.tables.matrix_cases import BENDING, Case, Change, Way

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.base.names import MALFORMED, game_key
-from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
-from pipeline.ingest.profiled import NumberedProfile
+from pipeline.data.ingest.bronze_writer import IngestJob, SourceJob, land
+from pipeline.data.ingest.profiled import NumberedProfile
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.storage.places import located
 from pipeline.settings.tree import Onboarding

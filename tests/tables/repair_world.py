@@ -15,8 +15,12 @@ from sqlalchemy import Engine, delete
 
 from pipeline.base.failpoints import ENVIRON
 from pipeline.base.names import MALFORMED, bronze_app_id, game_key
-from pipeline.contracts.formats.protobuf.messages import canonical, describe
-from pipeline.contracts.registry import LocalRegistry
+from pipeline.data.contracts.formats.protobuf.messages import canonical, describe
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.streams.stream import Stream, stream_of
+from pipeline.data.streams.writing.split import READ, SplitJob, landing_schema, split
+from pipeline.data.streams.writing.writers import DirectWriter
+from pipeline.data.verify.balance import Balance, verify
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import DataFile, write_file
 from pipeline.lake.delta.opening import open_table
@@ -26,10 +30,6 @@ from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import registrations
 from pipeline.store.games import Assignment, Game, generations, known_games, record_seen
-from pipeline.streams.stream import Stream, stream_of
-from pipeline.streams.writing.split import READ, SplitJob, landing_schema, split
-from pipeline.streams.writing.writers import DirectWriter
-from pipeline.verify.balance import Balance, verify
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.unit.definition_world import Fields, bundle, define
 

@@ -6,10 +6,10 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.repair.quarantined import Selection, opened
-from pipeline.repair.rebuild import rebuild
-from pipeline.repair.replay import Replayed, replay_all
-from pipeline.verify.balance import Balance
+from pipeline.data.repair.quarantined import Selection, opened
+from pipeline.data.repair.rebuild import rebuild
+from pipeline.data.repair.replay import Replayed, replay_all
+from pipeline.data.verify.balance import Balance
 from tests.tables.repair_world import (
     BROKEN,
     CHESS,

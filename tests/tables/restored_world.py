@@ -6,20 +6,20 @@ from typing import Any
 from google.protobuf.message_factory import GetMessageClass
 from sqlalchemy import Connection
 
-from pipeline.contracts.formats.protobuf.messages import describe
-from pipeline.contracts.formats.supported import format_of
-from pipeline.contracts.given_ids import GivenIds, NewIds, with_ids
-from pipeline.contracts.policies import DEFAULTS, Policies
-from pipeline.contracts.registrations import RegistrationBatch, unattended
-from pipeline.contracts.registries.protobuf_sources import descriptor_set
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.contracts.schemas import Schema
+from pipeline.data.contracts.formats.protobuf.messages import describe
+from pipeline.data.contracts.formats.supported import format_of
+from pipeline.data.contracts.given_ids import GivenIds, NewIds, with_ids
+from pipeline.data.contracts.policies import DEFAULTS, Policies
+from pipeline.data.contracts.registrations import RegistrationBatch, unattended
+from pipeline.data.contracts.registries.protobuf_sources import descriptor_set
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.contracts.schemas import Schema
+from pipeline.data.verify.balance import Balance, verify
+from pipeline.data.verify.values import Wanted
 from pipeline.lake.delta.opening import open_table
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import generations
-from pipeline.verify.balance import Balance, verify
-from pipeline.verify.values import Wanted
 from tests.tables.repair_world import CHESS, Event, Message, World
 
 THIRD = Message({"points": (1, "int64"), "sword": (2, "string")})

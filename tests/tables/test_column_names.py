@@ -14,17 +14,17 @@ from deltalake import DeltaTable
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
-from pipeline.contracts.formats.protobuf.messages import describe
-from pipeline.contracts.policies import parse_policies
-from pipeline.contracts.schemas import Schema
+from pipeline.data.contracts.formats.protobuf.messages import describe
+from pipeline.data.contracts.policies import parse_policies
+from pipeline.data.contracts.schemas import Schema
+from pipeline.data.repair.quarantined import Selection
+from pipeline.data.repair.rebuild import rebuild
+from pipeline.data.repair.replay import replay_all
+from pipeline.data.streams.writing.split import OWN_COLUMNS, READ
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.rewrite import table_files
-from pipeline.repair.quarantined import Selection
-from pipeline.repair.rebuild import rebuild
-from pipeline.repair.replay import replay_all
 from pipeline.store.games import Game
-from pipeline.streams.writing.split import OWN_COLUMNS, READ
 from tests.tables.maintenance_world import SETTINGS, maintain
 from tests.tables.repair_world import BROKEN, Event, Message, World, make_world
 from tests.unit.definition_world import Fields

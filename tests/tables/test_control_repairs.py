@@ -22,7 +22,7 @@ from pipeline.control.operations import executor as engine_module
 from pipeline.control.operations import repairs, tries
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
-from pipeline.repair import rebuild as rebuilds
+from pipeline.data.repair import rebuild as rebuilds
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments, retire
 from pipeline.store.games import generations, register_group

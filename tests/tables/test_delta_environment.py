@@ -12,15 +12,15 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import bronze_app_id, ingest_app_id
-from pipeline.ingest.adopt import adopt
+from pipeline.data.ingest.adopt import adopt
+from pipeline.data.streams.group import Group
+from pipeline.data.verify.balance import verify
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.environment import require_own
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
 from pipeline.store import sources
 from pipeline.store.processes.drivers import record_commit
-from pipeline.streams.group import Group
-from pipeline.verify.balance import verify
 from tests.tables.ingest_world import World, landing_world, start
 
 WRONG = (

@@ -7,20 +7,20 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.ingest import bronze_progress
-from pipeline.ingest.source_checks import forget_refused
+from pipeline.data.ingest import bronze_progress
+from pipeline.data.ingest.source_checks import forget_refused
+from pipeline.data.maintenance.run import one_round
+from pipeline.data.repair.dedupe import dedupe
+from pipeline.data.repair.quarantined import Selection
+from pipeline.data.repair.rebuild import rebuild
+from pipeline.data.repair.replay import replay_all
+from pipeline.data.verify.balance import verify
+from pipeline.data.verify.values import Wanted
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
-from pipeline.maintenance.run import one_round
-from pipeline.repair.dedupe import dedupe
-from pipeline.repair.quarantined import Selection
-from pipeline.repair.rebuild import rebuild
-from pipeline.repair.replay import replay_all
 from pipeline.store.games import generations
-from pipeline.verify.balance import verify
-from pipeline.verify.values import Wanted
 from tests.tables.repair_world import CHESS, SECOND, World, broken, early, good, make_world
 
 

@@ -16,18 +16,18 @@ from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey, stream_app_id
+from pipeline.data.maintenance import run
+from pipeline.data.streams.roster import Roster
+from pipeline.data.verify.balance import verify
 from pipeline.lake.delta import opening
 from pipeline.lake.delta.checkpoint import write_checkpoint
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
-from pipeline.maintenance import run
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen, register_group
-from pipeline.streams.roster import Roster
-from pipeline.verify.balance import verify
 from tests.tables.maintenance_world import CHESS, GO, SETTINGS, game_table
 from tests.tables.verify_world import World, append_table
 

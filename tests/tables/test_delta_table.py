@@ -11,12 +11,12 @@ from deltalake.schema import Schema
 from deltalake.writer import write_deltalake
 
 from pipeline.base import durable_file
+from pipeline.data.pins import pin
 from pipeline.lake.delta import table as delta_table
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.log import is_plain, publish_commit, read_commit
 from pipeline.lake.delta.table import CursorTable, TableConflict
 from pipeline.lake.storage.places import located
-from pipeline.pins import pin
 
 SCHEMA = pa.schema([("_seq", pa.int64()), ("name", pa.string())])
 APP = "turnout/test/game/1"

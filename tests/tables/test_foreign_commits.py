@@ -22,6 +22,12 @@ from sqlalchemy.exc import OperationalError
 from listeners.sample import Lane, StreamState
 from pipeline.base import failpoints
 from pipeline.cli.doctor import look_at_logs
+from pipeline.data.maintenance import run as maintenance
+from pipeline.data.repair.quarantined import Selection
+from pipeline.data.repair.rebuild import rebuild
+from pipeline.data.repair.replay import replay_all
+from pipeline.data.streams.lanes import failure_of
+from pipeline.data.streams.roster import Roster
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.foreign import ForeignChange, foreign_commit
 from pipeline.lake.delta.log import Action, commit_file, listed_commits, publish_commit, read_commit
@@ -31,17 +37,11 @@ from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.folder import Folder
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
-from pipeline.maintenance import run as maintenance
-from pipeline.repair.quarantined import Selection
-from pipeline.repair.rebuild import rebuild
-from pipeline.repair.replay import replay_all
 from pipeline.settings.tree import Maintenance, Settings
 from pipeline.store.database.tables import stream_control
 from pipeline.store.games import register_group
 from pipeline.store.processes.drivers import start_driver, write_streams
 from pipeline.store.stream_control import decided, submit_retry
-from pipeline.streams.lanes import failure_of
-from pipeline.streams.roster import Roster
 from tests.storage.buckets import Proxy, bucket, proxied
 from tests.storage.served import served
 from tests.tables.repair_world import CHESS, GO, SECOND, World, copied, early, good, make_world
@@ -400,7 +400,7 @@ def test_a_failure_that_the_store_missed_is_recorded_later(far: World, monkeypat
         raise OperationalError("", None, Exception("away"))
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipeline.streams.roster.record_failures", away)
+        patch.setattr("pipeline.data.streams.roster.record_failures", away)
         with pytest.raises(OperationalError):
             fail(far, roster)
     assert CHESS.key not in decided(far.engine)

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.ingest.batch_attempts import BatchAttempts, give_up_open, left_behind
-from pipeline.ingest.source_checks import forget_refused
+from pipeline.data.ingest.batch_attempts import BatchAttempts, give_up_open, left_behind
+from pipeline.data.ingest.source_checks import forget_refused
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import DataFile, write_file
 from pipeline.lake.delta.quarantine import QUARANTINE
@@ -109,7 +109,9 @@ def test_giving_up_can_be_killed_anywhere(
     killed = world.attempts()
     with monkeypatch.context() as patch:
         if step == "delete":
-            patch.setattr("pipeline.ingest.batch_attempts.forget_refused", dying(forget_refused if after else None))
+            patch.setattr(
+                "pipeline.data.ingest.batch_attempts.forget_refused", dying(forget_refused if after else None)
+            )
         else:
             table = killed._bronze if step == "bronze" else killed._quarantine
             patch.setattr(table, "commit", dying(table.commit if after else None))
@@ -162,7 +164,7 @@ def test_an_attempt_that_is_not_repeated_is_given_up(world: World, monkeypatch: 
     assert world.attempts().write(world.refused(4, 6), 7, 4, 7)
     with monkeypatch.context() as patch:
         if step == "delete":
-            patch.setattr("pipeline.ingest.batch_attempts.forget_refused", dying(None))
+            patch.setattr("pipeline.data.ingest.batch_attempts.forget_refused", dying(None))
         elif step:
             real, folder = CursorTable.commit, step
 

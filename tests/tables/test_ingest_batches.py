@@ -12,14 +12,14 @@ from hypothesis import settings as effort
 from hypothesis import strategies as st
 
 from pipeline.base.errors import Transient
+from pipeline.data.ingest import query
+from pipeline.data.ingest.bronze_writer import IngestJob
+from pipeline.data.ingest.checkpoint import Landed, require_bronze
+from pipeline.data.verify.balance import verify
 from pipeline.health.status import PASS_LIMIT_SECONDS
-from pipeline.ingest import query
-from pipeline.ingest.bronze_writer import IngestJob
-from pipeline.ingest.checkpoint import Landed, require_bronze
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.store.processes.drivers import commits_between
-from pipeline.verify.balance import verify
 from tests.tables.ingest_world import Killed, Rows, World, arm, rows_of, template
 from tests.tables.repair_world import CHESS
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import Refused
-from pipeline.ingest import checkpoint
-from pipeline.ingest.bronze_progress import PLAN, plan_of
-from pipeline.ingest.checkpoint import Landed
+from pipeline.data.ingest import checkpoint
+from pipeline.data.ingest.bronze_progress import PLAN, plan_of
+from pipeline.data.ingest.checkpoint import Landed
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located

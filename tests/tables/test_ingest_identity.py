@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused
-from pipeline.ingest import bronze_progress, identity, parting
-from pipeline.ingest.evidence.marks import LastRecord
-from pipeline.ingest.identity import Commits, Gap, LandingObservation, Offsets, SourceRecord, TopicObservation
-from pipeline.ingest.lineage import OwnRows
-from pipeline.ingest.sources import landing_log
-from pipeline.ingest.sources.landing_log import LANDING
+from pipeline.data.ingest import bronze_progress, identity, parting
+from pipeline.data.ingest.evidence.marks import LastRecord
+from pipeline.data.ingest.identity import Commits, Gap, LandingObservation, Offsets, SourceRecord, TopicObservation
+from pipeline.data.ingest.lineage import OwnRows
+from pipeline.data.ingest.sources import landing_log
+from pipeline.data.ingest.sources.landing_log import LANDING
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.table import CursorTable

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.ingest.last_seqs import read_last_seqs, write_snapshot
+from pipeline.data.ingest.last_seqs import read_last_seqs, write_snapshot
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.lost_seqs import LostSeqs

@@ -10,16 +10,16 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipeline.base.errors import Refused
-from pipeline.ingest import checkpoint, parting
-from pipeline.ingest.adopt import adopt
-from pipeline.ingest.evidence.kept import KeptMarks
-from pipeline.ingest.evidence.marks import Mark
-from pipeline.ingest.identity import Commits, Offsets, TopicObservation
-from pipeline.ingest.sources import landing_source, topic_observation
-from pipeline.ingest.sources.landing_witness import LandingWitness
+from pipeline.data.ingest import checkpoint, parting
+from pipeline.data.ingest.adopt import adopt
+from pipeline.data.ingest.evidence.kept import KeptMarks
+from pipeline.data.ingest.evidence.marks import Mark
+from pipeline.data.ingest.identity import Commits, Offsets, TopicObservation
+from pipeline.data.ingest.sources import landing_source, topic_observation
+from pipeline.data.ingest.sources.landing_witness import LandingWitness
+from pipeline.data.verify import sources as verified
 from pipeline.settings.source import Source
 from pipeline.store import sources
-from pipeline.verify import sources as verified
 from tests.tables.ingest_world import Rows, World, batch_of, landing_world, start
 
 
@@ -52,8 +52,8 @@ def test_a_topic_at_another_address_is_refused_until_it_is_adopted(
 ) -> None:
     """Law L1: a source that was read under another name does not begin again; adopted, it goes on behind bronze."""
     monkeypatch.setattr(topic_observation, "observe_topic", lambda _: TopicObservation("t", "id", {0: 0}, {0: 5}))
-    monkeypatch.setattr("pipeline.ingest.sources.topic.Topic.check", lambda _: None)
-    monkeypatch.setattr("pipeline.ingest.sources.topic.Topic.witness", lambda _: None)  # there is no broker
+    monkeypatch.setattr("pipeline.data.ingest.sources.topic.Topic.check", lambda _: None)
+    monkeypatch.setattr("pipeline.data.ingest.sources.topic.Topic.witness", lambda _: None)  # there is no broker
     world = World(tmp_path / "env")
     world.settings = replace(world.settings, source=Source(kind="kafka", topic="t", bootstrap_servers="a:1"))
     ingest = world.ingest()

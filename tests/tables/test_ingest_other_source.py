@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.ingest import query
-from pipeline.ingest.adopt import adopt
-from pipeline.ingest.bronze_writer import IngestJob
-from pipeline.ingest.identity import TopicObservation
-from pipeline.ingest.sources import topic_observation
+from pipeline.data.ingest import query
+from pipeline.data.ingest.adopt import adopt
+from pipeline.data.ingest.bronze_writer import IngestJob
+from pipeline.data.ingest.identity import TopicObservation
+from pipeline.data.ingest.sources import topic_observation
+from pipeline.data.verify.balance import verify
 from pipeline.settings.source import Source
-from pipeline.verify.balance import verify
 from tests.tables.ingest_world import Killed, Rows, World, arm, batch_of, killing, rows_of, start
 
 TOPIC = Source(kind="kafka", topic="t", bootstrap_servers="a:1")
@@ -24,8 +24,8 @@ TOPIC = Source(kind="kafka", topic="t", bootstrap_servers="a:1")
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """An environment of which every name is unknown, so that each row is refused, and a broker."""
     monkeypatch.setattr(topic_observation, "observe_topic", lambda _: TopicObservation("t", "id", {0: 0}, {0: 5}))
-    monkeypatch.setattr("pipeline.ingest.sources.topic.Topic.check", lambda _: None)
-    monkeypatch.setattr("pipeline.ingest.sources.topic.Topic.witness", lambda _: None)  # there is no broker
+    monkeypatch.setattr("pipeline.data.ingest.sources.topic.Topic.check", lambda _: None)
+    monkeypatch.setattr("pipeline.data.ingest.sources.topic.Topic.witness", lambda _: None)  # there is no broker
     return World(tmp_path / "env")
 
 
@@ -68,7 +68,7 @@ def test_a_start_with_another_source_gives_up_what_was_half_done(world: World, m
     choose(world, TOPIC)
     with monkeypatch.context() as patch:
         # After all that a start does before Spark reads.
-        patch.setattr("pipeline.ingest.sources.topic.Topic.read", killing())
+        patch.setattr("pipeline.data.ingest.sources.topic.Topic.read", killing())
         with pytest.raises(Killed):
             world.ingest().start(once=True)
     require_exact(world, 12)

@@ -15,13 +15,13 @@ from sqlalchemy import delete, insert
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import MALFORMED
-from pipeline.contracts.profile import SourceProfile, dumps
-from pipeline.contracts.registries.notes import Need
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.ingest import query
-from pipeline.ingest.profiled import NumberedProfile
-from pipeline.ingest.profiles import Profiles, configured
-from pipeline.ingest.query import Ingest
+from pipeline.data.contracts.profile import SourceProfile, dumps
+from pipeline.data.contracts.registries.notes import Need
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.ingest import query
+from pipeline.data.ingest.profiled import NumberedProfile
+from pipeline.data.ingest.profiles import Profiles, configured
+from pipeline.data.ingest.query import Ingest
 from pipeline.lake.delta.bronze import BRONZE, FRAMED
 from pipeline.lake.delta.table import CursorTable
 from pipeline.settings.registries import RegistrySettings

@@ -7,7 +7,7 @@ from deltalake import DeltaTable
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import bronze_app_id
-from pipeline.ingest.restored import require_newest
+from pipeline.data.ingest.restored import require_newest
 from pipeline.lake.delta.table import CursorTable
 from pipeline.store.processes.drivers import record_commit
 from tests.tables.repair_world import World, good, make_world

@@ -10,9 +10,9 @@ import pytest
 
 from pipeline.base.errors import Refused, Transient
 from pipeline.base.names import game_key
-from pipeline.contracts.profile import SourceProfile
-from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
-from pipeline.ingest.identity import (
+from pipeline.data.contracts.profile import SourceProfile
+from pipeline.data.ingest.bronze_writer import IngestJob, SourceJob, land
+from pipeline.data.ingest.identity import (
     Commits,
     LandingObservation,
     Observations,
@@ -21,12 +21,12 @@ from pipeline.ingest.identity import (
     SourceRecord,
     TopicObservation,
 )
-from pipeline.ingest.profiled import NumberedProfile
-from pipeline.ingest.sources import topic_observation, union
-from pipeline.ingest.sources.kind import SOURCE, as_they_come
-from pipeline.ingest.sources.landing import Landing
-from pipeline.ingest.sources.supported import open_source
-from pipeline.ingest.sources.union import Union
+from pipeline.data.ingest.profiled import NumberedProfile
+from pipeline.data.ingest.sources import topic_observation, union
+from pipeline.data.ingest.sources.kind import SOURCE, as_they_come
+from pipeline.data.ingest.sources.landing import Landing
+from pipeline.data.ingest.sources.supported import open_source
+from pipeline.data.ingest.sources.union import Union
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.storage.places import located
 from pipeline.settings.source import Source

@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.names import MALFORMED, game_key
-from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
+from pipeline.data.ingest.bronze_writer import IngestJob, SourceJob, land
+from pipeline.data.maintenance.readers import Reader, passed_seq
+from pipeline.data.streams.bronze_files import files_of
+from pipeline.data.streams.stream import Link, connects, merged
+from pipeline.data.streams.writing.split import READ, SplitJob, split
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
-from pipeline.maintenance.readers import Reader, passed_seq
 from pipeline.settings.tree import Onboarding
-from pipeline.streams.bronze_files import files_of
-from pipeline.streams.stream import Link, connects, merged
-from pipeline.streams.writing.split import READ, SplitJob, split
 from tests.tables import repair_world
 from tests.tables.ingest_world import batch_of, wrapper
 

@@ -15,12 +15,12 @@ from deltalake import DeltaTable
 from deltalake.writer import write_deltalake
 from sqlalchemy import Engine
 
+from pipeline.data.ingest.backlog import BacklogWatch, Place, backlog_watched
+from pipeline.data.ingest.identity import Commits
+from pipeline.data.ingest.sources import landing_backlog
+from pipeline.data.ingest.sources.landing_backlog import LandingBacklog
+from pipeline.data.ingest.sources.supported import configured_source
 from pipeline.health.source import SourceReading
-from pipeline.ingest.backlog import BacklogWatch, Place, backlog_watched
-from pipeline.ingest.identity import Commits
-from pipeline.ingest.sources import landing_backlog
-from pipeline.ingest.sources.landing_backlog import LandingBacklog
-from pipeline.ingest.sources.supported import configured_source
 from pipeline.lake.delta.log import commit_file
 from pipeline.lake.storage.places import located
 from pipeline.settings.source import Source

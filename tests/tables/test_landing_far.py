@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipeline.ingest.identity import Commits
-from pipeline.ingest.sources.landing_backlog import LandingBacklog
-from pipeline.ingest.sources.landing_log import LANDING, observe_landing
-from pipeline.ingest.sources.landing_source import LandingReader, offset
+from pipeline.data.ingest.identity import Commits
+from pipeline.data.ingest.sources.landing_backlog import LandingBacklog
+from pipeline.data.ingest.sources.landing_log import LANDING, observe_landing
+from pipeline.data.ingest.sources.landing_source import LandingReader, offset
 from pipeline.lake.delta.log import publish_commit
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located

@@ -10,12 +10,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.transaction import AddAction
 
-from pipeline.ingest.adopt import adopt
-from pipeline.ingest.identity import Commits
-from pipeline.ingest.sources.landing_log import file_name, files_by_commit, files_now
+from pipeline.data.ingest.adopt import adopt
+from pipeline.data.ingest.identity import Commits
+from pipeline.data.ingest.sources.landing_log import file_name, files_by_commit, files_now
+from pipeline.data.verify import sources
+from pipeline.data.verify.balance import verify
 from pipeline.lake.storage.places import located
-from pipeline.verify import sources
-from pipeline.verify.balance import verify
 from tests.tables.ingest_world import Rows, World, batch_of, start
 
 

@@ -12,12 +12,12 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
-from pipeline.contracts.profile import SourceProfile
-from pipeline.ingest.bronze_writer import IngestJob, SourceJob, land
-from pipeline.ingest.profiled import NumberedProfile
-from pipeline.ingest.sources.landing import Landing
-from pipeline.ingest.sources.landing_files import names_in_files, read_files
-from pipeline.ingest.sources.landing_log import LANDING
+from pipeline.data.contracts.profile import SourceProfile
+from pipeline.data.ingest.bronze_writer import IngestJob, SourceJob, land
+from pipeline.data.ingest.profiled import NumberedProfile
+from pipeline.data.ingest.sources.landing import Landing
+from pipeline.data.ingest.sources.landing_files import names_in_files, read_files
+from pipeline.data.ingest.sources.landing_log import LANDING
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.storage.places import located
 from pipeline.settings.source import Source

@@ -14,11 +14,11 @@ from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction
 
 from pipeline.base.errors import Transient
-from pipeline.ingest.identity import Commits
-from pipeline.ingest.sources import landing_source
-from pipeline.ingest.sources.landing_files import names_in_files, read_files
-from pipeline.ingest.sources.landing_log import LANDING, first_commit, observe_landing
-from pipeline.ingest.sources.landing_source import LandingReader, Offset, offset
+from pipeline.data.ingest.identity import Commits
+from pipeline.data.ingest.sources import landing_source
+from pipeline.data.ingest.sources.landing_files import names_in_files, read_files
+from pipeline.data.ingest.sources.landing_log import LANDING, first_commit, observe_landing
+from pipeline.data.ingest.sources.landing_source import LandingReader, Offset, offset
 from pipeline.lake.delta.log import commit_file
 from pipeline.lake.storage.folder import Folder
 from pipeline.lake.storage.location import Entry

@@ -4,7 +4,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.writer import write_deltalake
 
-from pipeline.ingest.sources.landing_times import LandingTimes
+from pipeline.data.ingest.sources.landing_times import LandingTimes
 from pipeline.lake.storage.places import located
 
 

@@ -27,6 +27,10 @@ from listeners.sample import (
 )
 from listeners.totals import ProcessSample, SelfCounts
 from pipeline.base.names import bronze_app_id
+from pipeline.data.maintenance import compact, rewrite
+from pipeline.data.maintenance.readers import Reader, passed_seq, readers
+from pipeline.data.maintenance.report import TableReport
+from pipeline.data.maintenance.rewrite import sorted_by_game
 from pipeline.lake.delta import log as delta_log
 from pipeline.lake.delta import rewrite as delta_rewrite
 from pipeline.lake.delta.bronze import BRONZE
@@ -35,10 +39,6 @@ from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.rewrite import RewriteConflict, replace_files, table_files
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
-from pipeline.maintenance import compact, rewrite
-from pipeline.maintenance.readers import Reader, passed_seq, readers
-from pipeline.maintenance.report import TableReport
-from pipeline.maintenance.rewrite import sorted_by_game
 from pipeline.settings.tree import Paths
 from tests.tables.maintenance_world import (
     APP,
@@ -192,7 +192,7 @@ def test_sorted_files_are_ranges_of_games_and_a_large_game_is_cut_between_seqs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader of one game opens few files: each holds a range of games, and only a large game spans several."""
-    monkeypatch.setattr("pipeline.maintenance.rewrite.ROW_GROUP_ROWS", 64)
+    monkeypatch.setattr("pipeline.data.maintenance.rewrite.ROW_GROUP_ROWS", 64)
     paths = Paths(tmp_path)
     table = CursorTable.create(paths.bronze, BRONZE, bronze_app_id("test"))
     for seq in range(1, 9):

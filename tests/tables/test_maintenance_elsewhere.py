@@ -9,15 +9,15 @@ from deltalake import DeltaTable
 from sqlalchemy import Engine, update
 from sqlalchemy.exc import OperationalError
 
+from pipeline.data.maintenance import process
+from pipeline.data.maintenance.readers import readers_said
+from pipeline.data.maintenance.report import Round
+from pipeline.data.streams.checkpoint import reads_from
 from pipeline.lake.storage.places import located
-from pipeline.maintenance import process
-from pipeline.maintenance.readers import readers_said
-from pipeline.maintenance.report import Round
 from pipeline.settings.tree import Paths
 from pipeline.store.database.states import ProcessState
 from pipeline.store.database.tables import drivers
 from pipeline.store.processes.drivers import heartbeat, start_driver
-from pipeline.streams.checkpoint import reads_from
 from tests.tables.maintenance_world import DAY, LATER, SETTINGS, bronze_table, checkpoint_of, live, maintain, on_disk
 
 FILES = 24

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.base.names import MALFORMED, game_key, stream_app_id
+from pipeline.data.maintenance import run
+from pipeline.data.maintenance.report import TableReport
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
-from pipeline.maintenance import run
-from pipeline.maintenance.report import TableReport
 from pipeline.settings.tree import Maintenance, Paths, Settings
 from tests.tables.maintenance_world import ROWS, content, game_rows
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.maintenance import plan
+from pipeline.data.maintenance import plan
 from tests.tables.maintenance_world import (
     file,
 )

@@ -13,9 +13,9 @@ from sqlalchemy import Engine, select
 from pipeline.base.errors import Refused
 from pipeline.control.processes.duties import Upkeep
 from pipeline.control.processes.local import reference_of
+from pipeline.data.maintenance import process, run
+from pipeline.data.maintenance.unchanged import Unchanged
 from pipeline.lake.delta.data_files import write_file
-from pipeline.maintenance import process, run
-from pipeline.maintenance.unchanged import Unchanged
 from pipeline.settings.tree import Maintenance, Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers

@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from pipeline.data.maintenance import plan, retain, run
+from pipeline.data.maintenance.compact import GAME, merge_by_age
+from pipeline.data.maintenance.report import TableReport, as_json, render_round
 from pipeline.lake.delta.checkpoint import write_checkpoint
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.rewrite import table_files
 from pipeline.lake.storage.places import located
-from pipeline.maintenance import plan, retain, run
-from pipeline.maintenance.compact import GAME, merge_by_age
-from pipeline.maintenance.report import TableReport, as_json, render_round
 from pipeline.settings.tree import Maintenance, Paths, Settings
 from tests.tables.maintenance_world import (
     APP,

@@ -16,14 +16,14 @@ from confluent_kafka.serialization import SerializationError
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from pipeline.contracts.formats.supported import format_of
-from pipeline.contracts.profile import SourceProfile
-from pipeline.contracts.schemas import SchemaSet, Writer
-from pipeline.ingest.profiled import NumberedProfile
+from pipeline.data.contracts.formats.supported import format_of
+from pipeline.data.contracts.profile import SourceProfile
+from pipeline.data.contracts.schemas import SchemaSet, Writer
+from pipeline.data.ingest.profiled import NumberedProfile
+from pipeline.data.streams.writing.split import READ, SplitJob, split
+from pipeline.data.verify.opening import Sources, Unopened, contents
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.storage.places import located
-from pipeline.streams.writing.split import READ, SplitJob, split
-from pipeline.verify.opening import Sources, Unopened, contents
 from tests.tables.profiled_world import CHESS, PROFILE, Record, landed
 from tests.unit.malformed_world import GUID, ID, PATHS, UUID, WORLDS, World, comparable, framed, mutant
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import Refused
-from pipeline.contracts.given_ids import StoreAge
-from pipeline.contracts.schemas import Schema
+from pipeline.data.contracts.given_ids import StoreAge
+from pipeline.data.contracts.schemas import Schema
+from pipeline.data.repair.quarantined import Selection
+from pipeline.data.repair.rebuild import rebuild
+from pipeline.data.repair.replay import replay_all
+from pipeline.data.streams.lanes import failure_of
 from pipeline.lake.delta.meanings import PROPERTY, OtherMeaning
 from pipeline.lake.delta.opening import open_table
-from pipeline.repair.quarantined import Selection
-from pipeline.repair.rebuild import rebuild
-from pipeline.repair.replay import replay_all
-from pipeline.streams.lanes import failure_of
 from tests.tables.repair_world import CHESS, FIRST, SECOND, Event, Message, early, good
 from tests.tables.restored_world import THIRD, RestoredWorld, by_points, resolve, restored_world
 

@@ -14,30 +14,30 @@ from sqlalchemy import update
 from listeners.sample import Lane, StreamState
 from pipeline.base.errors import Refused, Transient
 from pipeline.base.names import bronze_app_id
-from pipeline.contracts.schemas import SchemaSet
 from pipeline.control.capabilities import read_all_facts, repairs
 from pipeline.control.operations import repairs as operations
+from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.pins import SetPin
+from pipeline.data.repair.gap import accept_gap
+from pipeline.data.repair.quarantined import Selection
+from pipeline.data.repair.rebuild import rebuild
+from pipeline.data.repair.replay import replay_all
+from pipeline.data.streams.active_games import ActiveGames
+from pipeline.data.streams.catchup import CatchUp
+from pipeline.data.streams.demux import DemuxContext
+from pipeline.data.streams.passes import Passes
+from pipeline.data.streams.roster import Roster
+from pipeline.data.streams.stream import Stream
+from pipeline.data.streams.writing.rows import Rows
+from pipeline.data.streams.writing.split import READ, SplitJob, split
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
-from pipeline.pins import SetPin
-from pipeline.repair.gap import accept_gap
-from pipeline.repair.quarantined import Selection
-from pipeline.repair.rebuild import rebuild
-from pipeline.repair.replay import replay_all
 from pipeline.store.assignments import read_assignments, reported_cursors, retire
 from pipeline.store.database.tables import stream_control
 from pipeline.store.games import Game, register_group
 from pipeline.store.processes.drivers import start_driver, write_streams
 from pipeline.store.stream_control import decided, submit_retry
-from pipeline.streams.active_games import ActiveGames
-from pipeline.streams.catchup import CatchUp
-from pipeline.streams.demux import DemuxContext
-from pipeline.streams.passes import Passes
-from pipeline.streams.roster import Roster
-from pipeline.streams.stream import Stream
-from pipeline.streams.writing.rows import Rows
-from pipeline.streams.writing.split import READ, SplitJob, split
 from tests.storage.served import served
 from tests.tables.repair_world import CHESS, GO, World, good, make_world
 

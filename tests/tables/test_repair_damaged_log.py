@@ -17,18 +17,18 @@ from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS
 from pipeline.control.operations.definition import ControlContext as Control
 from pipeline.control.operations.executor import tick
+from pipeline.data.maintenance.removals import since_last_look
+from pipeline.data.repair import damaged_log
+from pipeline.data.repair import rebuild as rebuilds
+from pipeline.data.repair.quarantined import Selection
+from pipeline.data.repair.rebuild import GenerationConflict, Rebuilt, rebuild
+from pipeline.data.repair.replay import replay_all
 from pipeline.lake.delta import generation
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.table import CursorTable, TableConflict
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
-from pipeline.maintenance.removals import since_last_look
-from pipeline.repair import damaged_log
-from pipeline.repair import rebuild as rebuilds
-from pipeline.repair.quarantined import Selection
-from pipeline.repair.rebuild import GenerationConflict, Rebuilt, rebuild
-from pipeline.repair.replay import replay_all
 from pipeline.store.games import generations, record_generation
 from pipeline.store.operations import list_operations
 from tests.tables.repair_world import CHESS, SECOND, Event, Message, World, broken, copied, early, good, make_world

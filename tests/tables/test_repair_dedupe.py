@@ -21,15 +21,15 @@ from pipeline.control import repair_proposals
 from pipeline.control.controller import KINDS
 from pipeline.control.operations.definition import ControlContext as Control
 from pipeline.control.operations.executor import tick
+from pipeline.data.repair import dedupe as module
+from pipeline.data.repair import removal
+from pipeline.data.repair.rebuild import rebuild
+from pipeline.data.verify.report import as_dict, render_balance
 from pipeline.lake.delta.table import TableConflict
-from pipeline.repair import dedupe as module
-from pipeline.repair import removal
-from pipeline.repair.rebuild import rebuild
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import games
 from pipeline.store.operations import list_operations, operation, submit
-from pipeline.verify.report import as_dict, render_balance
 from tests.tables.dedupe_laws import commit, compacted, require_the_original, run
 from tests.tables.repair_world import (
     CHESS,
@@ -210,8 +210,8 @@ def test_a_compaction_beside_it_makes_it_begin_again(world: World, monkeypatch: 
 
 def test_a_compaction_that_is_later_is_given_up(world: World) -> None:
     """Files that the removal has replaced are not put back by a merge that began before."""
+    from pipeline.data.maintenance.rewrite import columns_of, packed
     from pipeline.lake.delta.rewrite import RewriteConflict, replace_files, table_files
-    from pipeline.maintenance.rewrite import columns_of, packed
 
     wanted, folder = doubled(world), world.paths.table(CHESS.key)
     table = DeltaTable(folder)

@@ -7,8 +7,8 @@ from deltalake import DeltaTable
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import stream_app_id
+from pipeline.data.repair.rebuild import rebuild
 from pipeline.lake.delta.log import publish_commit
-from pipeline.repair.rebuild import rebuild
 from tests.tables.repair_world import CHESS, good, make_world
 
 

@@ -9,13 +9,13 @@ from deltalake import DeltaTable
 from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
-from pipeline.repair import rebuild as rebuilds
-from pipeline.repair.gap import Accepted, accept_gap
-from pipeline.repair.rebuild import Rebuilt, rebuild
-from pipeline.repair.report import render_rebuilt
+from pipeline.data.repair import rebuild as rebuilds
+from pipeline.data.repair.gap import Accepted, accept_gap
+from pipeline.data.repair.rebuild import Rebuilt, rebuild
+from pipeline.data.repair.report import render_rebuilt
+from pipeline.data.verify.report import render_balance
 from pipeline.store import audit
 from pipeline.store.stream_control import decided
-from pipeline.verify.report import render_balance
 from tests.tables.repair_world import CHESS, GO, World, good, make_world
 
 

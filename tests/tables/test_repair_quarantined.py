@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from pipeline.base.errors import Refused
-from pipeline.repair import quarantined
-from pipeline.repair.quarantined import Selection, opened
+from pipeline.data.repair import quarantined
+from pipeline.data.repair.quarantined import Selection, opened
 from tests.tables.repair_world import CHESS, World, make_world
 
 

@@ -18,17 +18,17 @@ from hypothesis import strategies as st
 from pipeline.base.errors import Refused, Transient
 from pipeline.base.failpoints import ENVIRON, Injected
 from pipeline.base.names import GameKey, bronze_app_id, stream_app_id
-from pipeline.contracts.schemas import SchemaSet
+from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.repair import bronze_rows, removal, stale_quarantine, switch
+from pipeline.data.repair import rebuild as rebuilds
+from pipeline.data.repair.quarantined import Selection
+from pipeline.data.repair.rebuild import Rebuilt, rebuild
+from pipeline.data.repair.replay import replay_all
+from pipeline.data.verify.balance import Balance
 from pipeline.lake.delta import generation, parquet
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.table import CursorTable, TableConflict
-from pipeline.repair import bronze_rows, removal, stale_quarantine, switch
-from pipeline.repair import rebuild as rebuilds
-from pipeline.repair.quarantined import Selection
-from pipeline.repair.rebuild import Rebuilt, rebuild
-from pipeline.repair.replay import replay_all
 from pipeline.store.games import generations
-from pipeline.verify.balance import Balance
 from tests import repairing
 from tests.tables.repair_world import (
     CHESS,

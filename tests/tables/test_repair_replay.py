@@ -19,11 +19,11 @@ from deltalake.writer import write_deltalake
 from pipeline.base.errors import Refused
 from pipeline.base.failpoints import ENVIRON, Injected
 from pipeline.cli.main import cli
+from pipeline.data.repair import removal, stale_quarantine
+from pipeline.data.repair import replay as replays
+from pipeline.data.repair.quarantined import Selection, opened
+from pipeline.data.repair.replay import Replayed, replay_all
 from pipeline.lake.delta.table import TableConflict
-from pipeline.repair import removal, stale_quarantine
-from pipeline.repair import replay as replays
-from pipeline.repair.quarantined import Selection, opened
-from pipeline.repair.replay import Replayed, replay_all
 from tests import repairing
 from tests.tables.repair_world import (
     CHESS,

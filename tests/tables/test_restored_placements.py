@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from pipeline.base.errors import Refused
-from pipeline.contracts.given_ids import StoreAge
-from pipeline.contracts.policies import parse_policies
-from pipeline.contracts.registry import Registration
-from pipeline.contracts.schemas import Schema
 from pipeline.control.registering.lost_schemas import accept_loss, propose
+from pipeline.data.contracts.given_ids import StoreAge
+from pipeline.data.contracts.policies import parse_policies
+from pipeline.data.contracts.registry import Registration
+from pipeline.data.contracts.schemas import Schema
 from pipeline.store import audit
 from tests.tables.repair_world import CHESS
 from tests.tables.restored_world import RestoredWorld, empty_world, proto, resolve, sent

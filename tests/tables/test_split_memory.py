@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES
-from pipeline.contracts.envelopes import framing
-from pipeline.contracts.profile import SourceProfile
-from pipeline.contracts.schemas import Schema, SchemaSet, Writer
+from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES
+from pipeline.data.contracts.envelopes import framing
+from pipeline.data.contracts.profile import SourceProfile
+from pipeline.data.contracts.schemas import Schema, SchemaSet, Writer
+from pipeline.data.streams.writing.portions import portions
+from pipeline.data.streams.writing.split import READ, SplitJob, split
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.storage.places import located
-from pipeline.streams.writing.portions import portions
-from pipeline.streams.writing.split import READ, SplitJob, split
 from tests.tables.profiled_world import CHESS, PROFILE
 from tests.unit.avro_world import listed, schema, varint
 from tests.unit.malformed_world import UUID

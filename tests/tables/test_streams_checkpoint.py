@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.names import bronze_app_id
+from pipeline.data.maintenance.rewrite import sorted_by_game
+from pipeline.data.streams import checkpoint
+from pipeline.data.streams.checkpoint import can_resume, reads_from
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.rewrite import replace_files, table_files
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
-from pipeline.maintenance.rewrite import sorted_by_game
 from pipeline.settings.tree import Paths
-from pipeline.streams import checkpoint
-from pipeline.streams.checkpoint import can_resume, reads_from
 from tests.tables.maintenance_world import bronze_table
 
 LAST = 3

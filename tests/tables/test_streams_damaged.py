@@ -10,6 +10,11 @@ import pytest
 from sqlalchemy import update
 
 from listeners.sample import Lane, StreamState
+from pipeline.data.streams.active_games import ActiveGames
+from pipeline.data.streams.lanes import Failure
+from pipeline.data.streams.passes import Passes
+from pipeline.data.streams.roster import Roster
+from pipeline.data.streams.watchdog import Watchdog
 from pipeline.health.status import IMPROVE_AFTER
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
@@ -17,11 +22,6 @@ from pipeline.settings.tree import Settings
 from pipeline.store.database.tables import games, stream_control
 from pipeline.store.games import register_group
 from pipeline.store.stream_control import StreamControl, decided, submit_retry
-from pipeline.streams.active_games import ActiveGames
-from pipeline.streams.lanes import Failure
-from pipeline.streams.passes import Passes
-from pipeline.streams.roster import Roster
-from pipeline.streams.watchdog import Watchdog
 from tests.tables.bronze_rows import BronzeRows
 from tests.tables.repair_world import CHESS, GO, World, good, make_world
 

@@ -14,23 +14,23 @@ from sqlalchemy import Engine
 from listeners.sample import Lane
 from pipeline.base.errors import Transient
 from pipeline.base.names import bronze_app_id
-from pipeline.contracts.schemas import SchemaSet, Writer
+from pipeline.data.contracts.schemas import SchemaSet, Writer
+from pipeline.data.pins import SetPin
+from pipeline.data.repair.asking import ask_drivers
+from pipeline.data.repair.quarantined import Selection
+from pipeline.data.repair.rebuild import rebuild
+from pipeline.data.repair.replay import replay_all
+from pipeline.data.streams.demux import DemuxContext
+from pipeline.data.streams.needs import MAX_NEEDS, Need, is_open, lowest
+from pipeline.data.streams.passes import Outcome, Passes
+from pipeline.data.streams.roster import Roster
+from pipeline.data.streams.stream import Stream
 from pipeline.lake.delta.table import CursorTable
-from pipeline.pins import SetPin
-from pipeline.repair.asking import ask_drivers
-from pipeline.repair.quarantined import Selection
-from pipeline.repair.rebuild import rebuild
-from pipeline.repair.replay import replay_all
 from pipeline.settings.tree import Demux, Settings
 from pipeline.store.database.engine import writing
 from pipeline.store.schema_needs import OpenNeed, end_needs, read_needs
 from pipeline.store.stream_control import decided
 from pipeline.store.writers import lock
-from pipeline.streams.demux import DemuxContext
-from pipeline.streams.needs import MAX_NEEDS, Need, is_open, lowest
-from pipeline.streams.passes import Outcome, Passes
-from pipeline.streams.roster import Roster
-from pipeline.streams.stream import Stream
 from tests.tables.foreign_world import (
     CONFLUENT,
     EIGHT,

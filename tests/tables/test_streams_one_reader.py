@@ -15,25 +15,25 @@ from deltalake import DeltaTable
 from listeners.sample import Lane
 from pipeline.base import failpoints
 from pipeline.base.names import bronze_app_id
-from pipeline.contracts.schemas import SchemaSet
+from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.pins import SetPin
+from pipeline.data.repair.rebuild import rebuild
+from pipeline.data.streams.active_games import ActiveGames
+from pipeline.data.streams.catchup import CatchUp
+from pipeline.data.streams.demux import DemuxContext
+from pipeline.data.streams.passes import Outcome, Passes
+from pipeline.data.streams.roster import Roster
+from pipeline.data.streams.stream import Stream
+from pipeline.data.streams.writing.rows import Rows
 from pipeline.lake.delta import table as delta_table
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.log import publish_commit
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
-from pipeline.pins import SetPin
-from pipeline.repair.rebuild import rebuild
 from pipeline.settings.tree import Demux, Settings
 from pipeline.store.games import last_seq, record_seen, register_group
 from pipeline.store.stream_control import StreamControl, submit_control
-from pipeline.streams.active_games import ActiveGames
-from pipeline.streams.catchup import CatchUp
-from pipeline.streams.demux import DemuxContext
-from pipeline.streams.passes import Outcome, Passes
-from pipeline.streams.roster import Roster
-from pipeline.streams.stream import Stream
-from pipeline.streams.writing.rows import Rows
 from tests.tables.bronze_rows import BronzeRows
 from tests.tables.repair_world import CHESS, GO, World, broken, good, make_world
 

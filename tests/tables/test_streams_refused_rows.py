@@ -9,17 +9,17 @@ import pytest
 from deltalake import DeltaTable
 
 from listeners.sample import Lane
+from pipeline.data.streams import passes as passing
+from pipeline.data.streams.active_games import ActiveGames
+from pipeline.data.streams.passes import Outcome, Passes
+from pipeline.data.streams.stream import Stream
+from pipeline.data.streams.writing import split as splitting
 from pipeline.lake.delta.data_files import DataFile, write_file
 from pipeline.lake.delta.quarantine import QUARANTINE, present_between
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
 from pipeline.store.games import register_group
-from pipeline.streams import passes as passing
-from pipeline.streams.active_games import ActiveGames
-from pipeline.streams.passes import Outcome, Passes
-from pipeline.streams.stream import Stream
-from pipeline.streams.writing import split as splitting
 from tests.tables.even_odd_rows import BronzeRows
 from tests.tables.repair_world import CHESS, GO, World, broken, good, make_world
 

@@ -15,19 +15,27 @@ from deltalake import DeltaTable
 from listeners.sample import StreamState
 from pipeline.base.failpoints import Injected
 from pipeline.base.names import bronze_app_id
-from pipeline.contracts.registries.confluent import ConfluentResolver
-from pipeline.contracts.registries.notes import Need as Wanted
-from pipeline.contracts.registries.patience import Patience
-from pipeline.contracts.registries.protobuf_sources import descriptor_set
-from pipeline.contracts.registries.recording import give_up
-from pipeline.contracts.registries.resolution import Resolution
-from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.control.registering.giving_up import propose
+from pipeline.data.contracts.registries.confluent import ConfluentResolver
+from pipeline.data.contracts.registries.notes import Need as Wanted
+from pipeline.data.contracts.registries.patience import Patience
+from pipeline.data.contracts.registries.protobuf_sources import descriptor_set
+from pipeline.data.contracts.registries.recording import give_up
+from pipeline.data.contracts.registries.resolution import Resolution
+from pipeline.data.contracts.registry import LocalRegistry, Registration
+from pipeline.data.ingest.profiles import Profiles
+from pipeline.data.repair.quarantined import Selection
+from pipeline.data.repair.replay import replay_all
+from pipeline.data.streams.demux import DemuxContext
+from pipeline.data.streams.lookup import Lookup
+from pipeline.data.streams.outage import CachedRegistry
+from pipeline.data.streams.passes import Passes
+from pipeline.data.streams.roster import Roster
+from pipeline.data.streams.watchdog import Watchdog
+from pipeline.data.verify import values
+from pipeline.data.verify.balance import Balance, verify
 from pipeline.health.status import IMPROVE_AFTER
-from pipeline.ingest.profiles import Profiles
 from pipeline.lake.delta.table import CursorTable
-from pipeline.repair.quarantined import Selection
-from pipeline.repair.replay import replay_all
 from pipeline.settings.tree import Demux, Settings
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.fleet import read_fleet
@@ -35,14 +43,6 @@ from pipeline.store.games import Game, generations
 from pipeline.store.schema_needs import read_needs, trust_again
 from pipeline.store.stream_control import decided
 from pipeline.store.writers import read_writers
-from pipeline.streams.demux import DemuxContext
-from pipeline.streams.lookup import Lookup
-from pipeline.streams.outage import CachedRegistry
-from pipeline.streams.passes import Passes
-from pipeline.streams.roster import Roster
-from pipeline.streams.watchdog import Watchdog
-from pipeline.verify import values
-from pipeline.verify.balance import Balance, verify
 from tests.registry_proxy import RegistryProxy, Said, lying, proxied
 from tests.tables import foreign_world
 from tests.tables.foreign_world import (

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import MALFORMED, game_key
+from pipeline.data.verify import readings
+from pipeline.data.verify.balance import FAULTS, Balance, Counts, verify
+from pipeline.data.verify.routing import key_of
 from pipeline.settings.tree import Paths
-from pipeline.verify import readings
-from pipeline.verify.balance import FAULTS, Balance, Counts, verify
-from pipeline.verify.routing import key_of
 from tests.tables.verify_world import (
     CHESS,
     CHESS_TWIN,

@@ -10,17 +10,17 @@ from click.testing import CliRunner
 
 from pipeline.base.names import bronze_app_id
 from pipeline.cli.main import cli
-from pipeline.contracts.policies import parse_policies
+from pipeline.data.contracts.policies import parse_policies
+from pipeline.data.repair import switch
+from pipeline.data.repair.quarantined import Selection
+from pipeline.data.repair.rebuild import rebuild
+from pipeline.data.repair.replay import replay_all
+from pipeline.data.verify.balance import verify
+from pipeline.data.verify.replayable import Landing, landing
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.table import CursorTable
-from pipeline.repair import switch
-from pipeline.repair.quarantined import Selection
-from pipeline.repair.rebuild import rebuild
-from pipeline.repair.replay import replay_all
 from pipeline.store.assignments import read_assignments, retire
 from pipeline.store.games import known_names, retired_games
-from pipeline.verify.balance import verify
-from pipeline.verify.replayable import Landing, landing
 from tests.tables.repair_world import CHESS, GO, OTHER, SECOND, Event, World, broken, early, good, make_world
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import Refused
+from pipeline.data.verify.balance import Balance, Counts, GameBalance, Problem, verify
+from pipeline.data.verify.report import as_dict, render_balance, run
+from pipeline.data.verify.values import Values
 from pipeline.settings.tree import Paths
-from pipeline.verify.balance import Balance, Counts, GameBalance, Problem, verify
-from pipeline.verify.report import as_dict, render_balance, run
-from pipeline.verify.values import Values
 from tests.tables.verify_world import CHESS, ENVIRONMENT, GO, clean
 
 

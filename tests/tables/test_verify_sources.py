@@ -15,8 +15,13 @@ from sqlalchemy import update
 
 from pipeline.base.names import bronze_app_id
 from pipeline.cli.main import cli
-from pipeline.ingest.sources.supported import open_source
-from pipeline.ingest.sources.topic_probe import prober
+from pipeline.data.ingest.sources.supported import open_source
+from pipeline.data.ingest.sources.topic_probe import prober
+from pipeline.data.verify import sources
+from pipeline.data.verify.balance import Balance, verify
+from pipeline.data.verify.held import Held
+from pipeline.data.verify.report import as_dict, render_balance, run
+from pipeline.data.verify.sources import PassedOffsets, Probe, SourcePeriod, Sources, observe
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
@@ -24,11 +29,6 @@ from pipeline.settings.source import Source
 from pipeline.settings.tree import Settings
 from pipeline.store import sources as store
 from pipeline.store.database.tables import ingest_identities
-from pipeline.verify import sources
-from pipeline.verify.balance import Balance, verify
-from pipeline.verify.held import Held
-from pipeline.verify.report import as_dict, render_balance, run
-from pipeline.verify.sources import PassedOffsets, Probe, SourcePeriod, Sources, observe
 from tests.tables.value_world import ValueWorld, value_world, wrapped
 
 GAME = "Chess"

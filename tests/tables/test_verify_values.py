@@ -22,19 +22,19 @@ from hypothesis import strategies as st
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.cli.main import cli
-from pipeline.contracts.formats.protobuf.messages import canonical
-from pipeline.contracts.formats.protobuf.reference import ReferenceDecoder
-from pipeline.contracts.policies import parse_policies
-from pipeline.contracts.registrations import Registration
-from pipeline.contracts.schemas import SchemaSet
+from pipeline.data.contracts.formats.protobuf.messages import canonical
+from pipeline.data.contracts.formats.protobuf.reference import ReferenceDecoder
+from pipeline.data.contracts.policies import parse_policies
+from pipeline.data.contracts.registrations import Registration
+from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.verify import values
+from pipeline.data.verify.balance import verify
+from pipeline.data.verify.cells import differences, shown
+from pipeline.data.verify.report import as_dict, render_balance
+from pipeline.data.verify.values import Values, Wanted
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names
 from pipeline.store.games import Game
-from pipeline.verify import values
-from pipeline.verify.balance import verify
-from pipeline.verify.cells import differences, shown
-from pipeline.verify.report import as_dict, render_balance
-from pipeline.verify.values import Values, Wanted
 from tests.tables.value_world import ValueWorld, value_world, wrapped
 from tests.unit.avro_definitions import avro
 from tests.unit.avro_definitions import decimal as decimals

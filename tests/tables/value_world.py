@@ -13,9 +13,11 @@ from deltalake import DeltaTable
 from google.protobuf.message_factory import GetMessageClass
 
 from pipeline.base.names import bronze_app_id, game_key
-from pipeline.contracts.formats.protobuf.messages import describe
-from pipeline.contracts.policies import DEFAULTS, Policies
-from pipeline.ingest.bronze_writer import IngestJob, land
+from pipeline.data.contracts.formats.protobuf.messages import describe
+from pipeline.data.contracts.policies import DEFAULTS, Policies
+from pipeline.data.ingest.bronze_writer import IngestJob, land
+from pipeline.data.verify.balance import Balance, verify
+from pipeline.data.verify.values import Wanted
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import DataFile
 from pipeline.lake.delta.quarantine import QUARANTINE
@@ -23,8 +25,6 @@ from pipeline.lake.delta.table import CursorTable
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import Game, generations, record_seen
-from pipeline.verify.balance import Balance, verify
-from pipeline.verify.values import Wanted
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.tables.repair_world import World
 

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from pipeline.contracts.formats.supported import format_of
-from pipeline.contracts.schemas import Schema
+from pipeline.data.contracts.formats.supported import format_of
+from pipeline.data.contracts.schemas import Schema
 
 
 def record(**fields: Any) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.contracts.decoded import Decoded
-from pipeline.contracts.formats.avro.format import AvroFormat
-from pipeline.contracts.formats.supported import columns
-from pipeline.contracts.schemas import Schema
+from pipeline.data.contracts.decoded import Decoded
+from pipeline.data.contracts.formats.avro.format import AvroFormat
+from pipeline.data.contracts.formats.supported import columns
+from pipeline.data.contracts.schemas import Schema
 
 FORMAT = AvroFormat()
 LOGICAL: tuple[Any, ...] = (

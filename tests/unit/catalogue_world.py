@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from pipeline.contracts.policies import parse_policies
-from pipeline.contracts.registry import LocalRegistry, Registration
+from pipeline.data.contracts.policies import parse_policies
+from pipeline.data.contracts.registry import LocalRegistry, Registration
 
 
 def avro(**fields: Any) -> bytes:

@@ -28,6 +28,9 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.control.processes.local import reference_of
+from pipeline.data.streams import lanes
+from pipeline.data.streams.roster import Roster
+from pipeline.data.streams.writing.writers import DirectWriter
 from pipeline.health.liveness import HEARTBEAT_SECONDS
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store import groups as store
@@ -37,9 +40,6 @@ from pipeline.store.games import assign_waiting, record_seen, register_group
 from pipeline.store.processes import runs as run_store
 from pipeline.store.processes.drivers import heartbeat, start_driver, write_streams
 from pipeline.store.processes.leases import Lease, LeaseLost, Process
-from pipeline.streams import lanes
-from pipeline.streams.roster import Roster
-from pipeline.streams.writing.writers import DirectWriter
 from tests.unit.leases_world import SECONDS, StoreClock
 
 GROUPS = ("a", "b", "c")

@@ -7,7 +7,7 @@ from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
-from pipeline.contracts.formats.protobuf.messages import canonical, describe
+from pipeline.data.contracts.formats.protobuf.messages import canonical, describe
 
 Fields = Mapping[str, tuple[int, str]]
 """Field name to (number, type as in a .proto file)."""

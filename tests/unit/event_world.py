@@ -7,9 +7,9 @@ from google.protobuf import message_factory
 from google.protobuf.message import DecodeError
 from hypothesis import strategies as st
 
-from pipeline.contracts.formats.protobuf.decoder import Decoder
-from pipeline.contracts.formats.protobuf.messages import canonical, describe
-from pipeline.contracts.schemas import Schema
+from pipeline.data.contracts.formats.protobuf.decoder import Decoder
+from pipeline.data.contracts.formats.protobuf.messages import canonical, describe
+from pipeline.data.contracts.schemas import Schema
 from tests.unit.definition_world import Fields, bundle, define
 
 ENUMS = {"E": {"ZERO": 0, "ONE": 1}}

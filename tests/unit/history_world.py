@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from pipeline.contracts.evolution import evolve
-from pipeline.contracts.formats.protobuf.messages import canonical
-from pipeline.contracts.layout import Registered
-from pipeline.contracts.plans import Step
-from pipeline.contracts.policies import DEFAULTS, Policies, parse_policies
-from pipeline.contracts.schemas import Schema
+from pipeline.data.contracts.evolution import evolve
+from pipeline.data.contracts.formats.protobuf.messages import canonical
+from pipeline.data.contracts.layout import Registered
+from pipeline.data.contracts.plans import Step
+from pipeline.data.contracts.policies import DEFAULTS, Policies, parse_policies
+from pipeline.data.contracts.schemas import Schema
 from tests.unit.definition_world import Fields, bundle, define
 
 ENUMS = {"E": {"ZERO": 0, "ONE": 1}}

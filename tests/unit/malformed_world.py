@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, Protocol
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
-from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES
-from pipeline.contracts.formats.protobuf.messages import canonical, describe
-from pipeline.contracts.schemas import Schema
+from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES
+from pipeline.data.contracts.formats.protobuf.messages import canonical, describe
+from pipeline.data.contracts.schemas import Schema
 from tests.unit import avro_world, wire_world
 from tests.unit.definition_world import Fields, bundle, define
 from tests.unit.wire_world import BOXES, KEYS, SCALARS, WIRE_TYPES, tagged

@@ -6,7 +6,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from pipeline.contracts.formats.protobuf.well_known import WELL_KNOWN_FILES
+from pipeline.data.contracts.formats.protobuf.well_known import WELL_KNOWN_FILES
 
 
 def pool_of(definition: bytes) -> Any:

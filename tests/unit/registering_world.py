@@ -7,16 +7,16 @@ from itertools import count
 from sqlalchemy import Engine
 
 from pipeline.base.names import game_key
-from pipeline.contracts.formats.supported import format_of
-from pipeline.contracts.given_ids import NewIds
-from pipeline.contracts.policies import DEFAULTS, Policies
-from pipeline.contracts.registrations import RegistrationBatch, unattended
-from pipeline.contracts.registries.answers import Found, Version
-from pipeline.contracts.registries.protobuf_sources import descriptor_set
-from pipeline.contracts.registries.recording import record as keep
-from pipeline.contracts.registries.recording import understood
-from pipeline.contracts.registry import LocalRegistry, Registration
-from pipeline.contracts.schemas import FieldPlacement, Schema
+from pipeline.data.contracts.formats.supported import format_of
+from pipeline.data.contracts.given_ids import NewIds
+from pipeline.data.contracts.policies import DEFAULTS, Policies
+from pipeline.data.contracts.registrations import RegistrationBatch, unattended
+from pipeline.data.contracts.registries.answers import Found, Version
+from pipeline.data.contracts.registries.protobuf_sources import descriptor_set
+from pipeline.data.contracts.registries.recording import record as keep
+from pipeline.data.contracts.registries.recording import understood
+from pipeline.data.contracts.registry import LocalRegistry, Registration
+from pipeline.data.contracts.schemas import FieldPlacement, Schema
 from pipeline.store.database.engine import writing
 
 KEY = game_key("chess")

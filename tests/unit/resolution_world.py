@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from sqlalchemy import Engine
 
 from pipeline.base.names import game_key
-from pipeline.contracts.registries.answers import (
+from pipeline.data.contracts.registries.answers import (
     Absent,
     Answer,
     Found,
 )
-from pipeline.contracts.registries.notes import Need
-from pipeline.contracts.registries.patience import Patience
-from pipeline.contracts.registries.resolution import Resolution
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.contracts.schemas import SchemaSet, Writer
+from pipeline.data.contracts.registries.notes import Need
+from pipeline.data.contracts.registries.patience import Patience
+from pipeline.data.contracts.registries.resolution import Resolution
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.contracts.schemas import SchemaSet, Writer
 from pipeline.store.schema_needs import (
     OpenNeed,
     RegistryHealth,

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from pipeline.base.names import GameKey
-from pipeline.ingest import pending
-from pipeline.ingest.bronze_writer import IngestJob, land
-from pipeline.ingest.onboarding import Onboarding
+from pipeline.data.ingest import pending
+from pipeline.data.ingest.bronze_writer import IngestJob, land
+from pipeline.data.ingest.onboarding import Onboarding
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.storage.places import located
 from pipeline.settings.tree import Onboarding as Limits

@@ -89,7 +89,11 @@ def test_the_values_of_secret_settings_are_hidden_wherever_they_stand() -> None:
 
 def test_ordinary_lines_stay_as_they_are() -> None:
     """Errors, counts, paths and addresses without a user stay readable."""
-    lines = ["ERROR turnout: no space left on device", "  at pipeline/streams/group.py:12", "http://127.0.0.1:8501/x"]
+    lines = [
+        "ERROR turnout: no space left on device",
+        "  at pipeline/data/streams/group.py:12",
+        "http://127.0.0.1:8501/x",
+    ]
     assert list(masked(lines)) == lines
 
 

@@ -1,7 +1,7 @@
 import pyarrow as pa
 
 from bench import decode
-from pipeline.contracts.formats.supported import decoder
+from pipeline.data.contracts.formats.supported import decoder
 
 
 def test_formats_are_compared_on_the_same_values() -> None:

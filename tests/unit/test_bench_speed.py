@@ -20,17 +20,17 @@ from bench.load import Arrivals, done_at
 from bench.log import Commit
 from bench.numbers import Spread
 from pipeline.base.names import game_key
-from pipeline.contracts.evolution import evolve
-from pipeline.contracts.formats.protobuf.decoder import Decoder
-from pipeline.contracts.formats.protobuf.messages import canonical
-from pipeline.contracts.policies import parse_policies
-from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema, SchemaSet
+from pipeline.data.contracts.evolution import evolve
+from pipeline.data.contracts.formats.protobuf.decoder import Decoder
+from pipeline.data.contracts.formats.protobuf.messages import canonical
+from pipeline.data.contracts.policies import parse_policies
+from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema, SchemaSet
+from pipeline.data.streams.writing.split import READ, SplitJob, split
 from pipeline.demo.samples.sample import FAMILIES
 from pipeline.demo.simulator import game_names
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.storage.places import located
 from pipeline.settings.tree import load
-from pipeline.streams.writing.split import READ, SplitJob, split
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 Split = Callable[[Iterator[pa.RecordBatch], SplitJob], Iterator[pa.RecordBatch]]

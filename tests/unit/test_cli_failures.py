@@ -20,7 +20,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.cli.lazy import LazyCommand
 from pipeline.cli.main import cli, main
-from pipeline.ingest import pending
+from pipeline.data.ingest import pending
 from pipeline.lake.storage import cloud
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store

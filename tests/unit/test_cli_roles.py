@@ -12,9 +12,9 @@ from docs.generate import commands
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.cli.main import cli
-from pipeline.contracts.given_ids import GivenIds
-from pipeline.contracts.kept_registrations import Kept
-from pipeline.contracts.schemas import PLAIN
+from pipeline.data.contracts.given_ids import GivenIds
+from pipeline.data.contracts.kept_registrations import Kept
+from pipeline.data.contracts.schemas import PLAIN
 from pipeline.settings.tree import Paths, load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store, writing

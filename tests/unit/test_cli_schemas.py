@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.cli.main import cli
-from pipeline.contracts.registry import LocalRegistry
+from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen

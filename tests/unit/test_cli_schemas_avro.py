@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from pipeline.cli.main import cli
-from pipeline.contracts.registry import LocalRegistry
+from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.settings.tree import load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store

@@ -19,7 +19,7 @@ from grants.planning.entitlements import AccessIntent
 from pipeline.base.names import game_key
 from pipeline.base.terminal import PlainFormatter, say_json
 from pipeline.cli.main import cli, main
-from pipeline.ingest import name_sketch
+from pipeline.data.ingest import name_sketch
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store import onboarding, sources, stream_control
 from pipeline.store.database.engine import open_store

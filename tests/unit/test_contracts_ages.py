@@ -6,17 +6,17 @@ from itertools import permutations
 import pytest
 from sqlalchemy import Engine
 
-from pipeline.contracts.ages import UNKNOWN, Ages
-from pipeline.contracts.catalogue.differences import table_steps
-from pipeline.contracts.catalogue.versions import read_versions
-from pipeline.contracts.evolution import evolve
-from pipeline.contracts.game_types import joined_types
-from pipeline.contracts.layout import Registered, layout
-from pipeline.contracts.policies import parse_policies
-from pipeline.contracts.registries.answers import Found, Version
-from pipeline.contracts.registries.notes import Need
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
+from pipeline.data.contracts.ages import UNKNOWN, Ages
+from pipeline.data.contracts.catalogue.differences import table_steps
+from pipeline.data.contracts.catalogue.versions import read_versions
+from pipeline.data.contracts.evolution import evolve
+from pipeline.data.contracts.game_types import joined_types
+from pipeline.data.contracts.layout import Registered, layout
+from pipeline.data.contracts.policies import parse_policies
+from pipeline.data.contracts.registries.answers import Found, Version
+from pipeline.data.contracts.registries.notes import Need
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema
 from tests.unit.history_world import choose, grown
 from tests.unit.registering_world import KEY, from_a_registry, proto, record, registration
 from tests.unit.resolution_world import EIGHT, SEVEN, World

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES
-from pipeline.contracts.formats.avro import decoder as decoding
-from pipeline.contracts.formats.avro.scalar import Malformed
-from pipeline.contracts.formats.supported import columns
-from pipeline.contracts.placing import placed
-from pipeline.contracts.schemas import FieldPlacement, Schema
+from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES
+from pipeline.data.contracts.formats.avro import decoder as decoding
+from pipeline.data.contracts.formats.avro.scalar import Malformed
+from pipeline.data.contracts.formats.supported import columns
+from pipeline.data.contracts.placing import placed
+from pipeline.data.contracts.schemas import FieldPlacement, Schema
 from tests.unit.avro_world import FORMAT, Chance, assert_sound, decode, listed, payloads, schema, varint
 
 EVERYTHING = {

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 
 from pipeline.base.errors import Refused
-from pipeline.contracts.columns import type_text
-from pipeline.contracts.formats.avro.columns import suffix
-from pipeline.contracts.formats.supported import columns, fingerprint, message
-from pipeline.contracts.model import MAX_COLUMNS, MAX_DEPTH, Message
-from pipeline.contracts.registries.avro_sources import inlined
+from pipeline.data.contracts.columns import type_text
+from pipeline.data.contracts.formats.avro.columns import suffix
+from pipeline.data.contracts.formats.supported import columns, fingerprint, message
+from pipeline.data.contracts.model import MAX_COLUMNS, MAX_DEPTH, Message
+from pipeline.data.contracts.registries.avro_sources import inlined
 from tests.unit.avro_world import FORMAT, Chance, listed, schema
 
 DATE = {"type": "int", "logicalType": "date"}

@@ -9,8 +9,8 @@ from google.protobuf import message_factory
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.contracts.formats.protobuf.batch_parser import BatchParser, runs
-from pipeline.contracts.formats.protobuf.mistyped import Mistyped
+from pipeline.data.contracts.formats.protobuf.batch_parser import BatchParser, runs
+from pipeline.data.contracts.formats.protobuf.mistyped import Mistyped
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.unit.definition_world import message
 from tests.unit.event_world import CORRUPT, EVENTS, M, event_of, plain_accepts

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from pipeline.contracts.formats.protobuf.decoder import Decoder
-from pipeline.contracts.formats.protobuf.messages import canonical
-from pipeline.contracts.schemas import Schema
+from pipeline.data.contracts.formats.protobuf.decoder import Decoder
+from pipeline.data.contracts.formats.protobuf.messages import canonical
+from pipeline.data.contracts.schemas import Schema
 from tests.unit.definition_world import bundle, define
 from tests.unit.event_world import message_class, payloads
 

@@ -12,15 +12,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.errors import Refused
-from pipeline.contracts.columns import merge
-from pipeline.contracts.decoded import MAX_DETAIL, MAX_PAYLOAD_BYTES
-from pipeline.contracts.formats.protobuf.decoder import Decoder
-from pipeline.contracts.formats.protobuf.messages import describe
-from pipeline.contracts.formats.protobuf.parsing import Parser
-from pipeline.contracts.formats.supported import decoder
-from pipeline.contracts.placing import pad
-from pipeline.contracts.schemas import PLAIN, Schema
-from pipeline.contracts.shape import table_schema
+from pipeline.data.contracts.columns import merge
+from pipeline.data.contracts.decoded import MAX_DETAIL, MAX_PAYLOAD_BYTES
+from pipeline.data.contracts.formats.protobuf.decoder import Decoder
+from pipeline.data.contracts.formats.protobuf.messages import describe
+from pipeline.data.contracts.formats.protobuf.parsing import Parser
+from pipeline.data.contracts.formats.supported import decoder
+from pipeline.data.contracts.placing import pad
+from pipeline.data.contracts.schemas import PLAIN, Schema
+from pipeline.data.contracts.shape import table_schema
 from tests.unit.definition_world import Fields
 from tests.unit.event_world import (
     CORRUPT,

@@ -16,11 +16,11 @@ from google.protobuf.descriptor_pb2 import (
 )
 
 from pipeline.base.errors import Refused
-from pipeline.contracts.evolution import evolve
-from pipeline.contracts.formats.protobuf.messages import canonical
-from pipeline.contracts.formats.supported import columns, decoder, format_of, message
-from pipeline.contracts.policies import DEFAULTS
-from pipeline.contracts.schemas import PLAIN, Schema
+from pipeline.data.contracts.evolution import evolve
+from pipeline.data.contracts.formats.protobuf.messages import canonical
+from pipeline.data.contracts.formats.supported import columns, decoder, format_of, message
+from pipeline.data.contracts.policies import DEFAULTS
+from pipeline.data.contracts.schemas import PLAIN, Schema
 from tests.unit.definition_world import Fields, bundle, define
 from tests.unit.event_world import payloads
 

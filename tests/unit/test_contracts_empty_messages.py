@@ -8,12 +8,12 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from pipeline.contracts.evolution import evolve
-from pipeline.contracts.formats.supported import columns, decoder, format_of
-from pipeline.contracts.placing import pad, placed
-from pipeline.contracts.policies import DEFAULTS
-from pipeline.contracts.schemas import PLAIN, FieldPlacement
-from pipeline.contracts.shape import table_schema
+from pipeline.data.contracts.evolution import evolve
+from pipeline.data.contracts.formats.supported import columns, decoder, format_of
+from pipeline.data.contracts.placing import pad, placed
+from pipeline.data.contracts.policies import DEFAULTS
+from pipeline.data.contracts.schemas import PLAIN, FieldPlacement
+from pipeline.data.contracts.shape import table_schema
 from tests.unit.avro_definitions import avro, record
 from tests.unit.definition_world import Fields
 from tests.unit.event_world import message_class, payloads

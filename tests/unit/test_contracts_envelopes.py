@@ -18,12 +18,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.errors import Refused
-from pipeline.contracts.envelopes.envelope import COLUMNS, Opened, Records
-from pipeline.contracts.envelopes.opening import ENVELOPES, open_records, payloads_of
-from pipeline.contracts.envelopes.wrapper import open_wrappers
-from pipeline.contracts.formats.protobuf.messages import describe
-from pipeline.contracts.formats.supported import format_of
-from pipeline.contracts.profile import WRAPPER, SourceProfile, dumps, loads
+from pipeline.data.contracts.envelopes.envelope import COLUMNS, Opened, Records
+from pipeline.data.contracts.envelopes.opening import ENVELOPES, open_records, payloads_of
+from pipeline.data.contracts.envelopes.wrapper import open_wrappers
+from pipeline.data.contracts.formats.protobuf.messages import describe
+from pipeline.data.contracts.formats.supported import format_of
+from pipeline.data.contracts.profile import WRAPPER, SourceProfile, dumps, loads
 from pipeline.lake.delta.quarantine import REASONS
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 

@@ -8,16 +8,16 @@ import pytest
 from google.protobuf import descriptor_pb2, timestamp_pb2
 
 from pipeline.base.errors import Refused
-from pipeline.contracts.envelopes.declared import profile_of, registry_key
-from pipeline.contracts.envelopes.envelope import COLUMNS
-from pipeline.contracts.envelopes.framing import FRAMINGS
-from pipeline.contracts.envelopes.opening import ENVELOPES
-from pipeline.contracts.profile import SourceProfile
-from pipeline.contracts.registries.supported import resolvers
+from pipeline.data.contracts.envelopes.declared import profile_of, registry_key
+from pipeline.data.contracts.envelopes.envelope import COLUMNS
+from pipeline.data.contracts.envelopes.framing import FRAMINGS
+from pipeline.data.contracts.envelopes.opening import ENVELOPES
+from pipeline.data.contracts.profile import SourceProfile
+from pipeline.data.contracts.registries.supported import resolvers
+from pipeline.data.verify import opening
 from pipeline.settings.registries import RegistrySettings, split_key
 from pipeline.settings.source import ENVELOPE_FIELDS, Source, source_problems
 from pipeline.settings.tree import Settings, load
-from pipeline.verify import opening
 from protos.turnout.v1 import wrapper_pb2
 
 OWN: dict[str, Any] = {"envelope": "protobuf", "envelope_definition": "/x", "envelope_message": "a.B"}

@@ -7,13 +7,13 @@ import pytest
 from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused
-from pipeline.contracts.event_types import event_type
-from pipeline.contracts.evolution import evolve
-from pipeline.contracts.formats.supported import format_of
-from pipeline.contracts.plans import render_plan
-from pipeline.contracts.policies import DEFAULTS, parse_policies
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.contracts.schemas import FieldPlacement
+from pipeline.data.contracts.event_types import event_type
+from pipeline.data.contracts.evolution import evolve
+from pipeline.data.contracts.formats.supported import format_of
+from pipeline.data.contracts.plans import render_plan
+from pipeline.data.contracts.policies import DEFAULTS, parse_policies
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.contracts.schemas import FieldPlacement
 from tests.unit.history_world import grown, reported
 from tests.unit.registering_world import KEY, from_a_registry, proto, record, registration
 

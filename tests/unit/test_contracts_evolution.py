@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from pipeline.base.errors import Refused
-from pipeline.contracts.evolution import evolve
-from pipeline.contracts.formats.protobuf.defects import defects
-from pipeline.contracts.formats.protobuf.messages import submitted
-from pipeline.contracts.model import MAX_COLUMNS, MAX_DEPTH
-from pipeline.contracts.plans import Step
-from pipeline.contracts.policies import CHOICES, DEFAULTS, Policies, parse_policies
-from pipeline.contracts.schemas import PLAIN, FieldPlacement
-from pipeline.contracts.shape import table_schema
+from pipeline.data.contracts.evolution import evolve
+from pipeline.data.contracts.formats.protobuf.defects import defects
+from pipeline.data.contracts.formats.protobuf.messages import submitted
+from pipeline.data.contracts.model import MAX_COLUMNS, MAX_DEPTH
+from pipeline.data.contracts.plans import Step
+from pipeline.data.contracts.policies import CHOICES, DEFAULTS, Policies, parse_policies
+from pipeline.data.contracts.schemas import PLAIN, FieldPlacement
+from pipeline.data.contracts.shape import table_schema
 from tests.unit.definition_world import Fields, bundle, define, message
 from tests.unit.history_world import BASE, ENUMS, Edits, changed, choose, grown, reported, schema
 

@@ -6,13 +6,13 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorP
 from google.protobuf.message_factory import GetMessageClass
 
 from pipeline.base.errors import Refused
-from pipeline.contracts.evolution import evolve
-from pipeline.contracts.formats.protobuf.format import ProtobufFormat
-from pipeline.contracts.formats.supported import message
-from pipeline.contracts.model import remarks
-from pipeline.contracts.policies import DEFAULTS
-from pipeline.contracts.registries.protobuf_sources import descriptor_set
-from pipeline.contracts.schemas import PLAIN, Schema
+from pipeline.data.contracts.evolution import evolve
+from pipeline.data.contracts.formats.protobuf.format import ProtobufFormat
+from pipeline.data.contracts.formats.supported import message
+from pipeline.data.contracts.model import remarks
+from pipeline.data.contracts.policies import DEFAULTS
+from pipeline.data.contracts.registries.protobuf_sources import descriptor_set
+from pipeline.data.contracts.schemas import PLAIN, Schema
 from tests.unit.protobuf_world import pool_of
 
 FORMAT = ProtobufFormat()

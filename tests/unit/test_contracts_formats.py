@@ -14,16 +14,16 @@ import pytest
 from google.protobuf import message_factory
 
 from pipeline.base.errors import Refused
-from pipeline.contracts.columns import members
-from pipeline.contracts.decoded import MAX_DETAIL, MAX_EXCERPT_VALUE, MAX_PAYLOAD_BYTES, Decoded
-from pipeline.contracts.evolution import evolve
-from pipeline.contracts.formats.protobuf.messages import canonical, describe
-from pipeline.contracts.formats.supported import FORMATS, columns, decoder, fingerprint, format_of, message
-from pipeline.contracts.model import Message
-from pipeline.contracts.placing import placed
-from pipeline.contracts.policies import DEFAULTS
-from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
-from pipeline.contracts.shape import placed_columns
+from pipeline.data.contracts.columns import members
+from pipeline.data.contracts.decoded import MAX_DETAIL, MAX_EXCERPT_VALUE, MAX_PAYLOAD_BYTES, Decoded
+from pipeline.data.contracts.evolution import evolve
+from pipeline.data.contracts.formats.protobuf.messages import canonical, describe
+from pipeline.data.contracts.formats.supported import FORMATS, columns, decoder, fingerprint, format_of, message
+from pipeline.data.contracts.model import Message
+from pipeline.data.contracts.placing import placed
+from pipeline.data.contracts.policies import DEFAULTS
+from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema
+from pipeline.data.contracts.shape import placed_columns
 from tests.unit.definition_world import Fields, bundle, define
 
 

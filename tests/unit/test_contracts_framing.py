@@ -12,10 +12,10 @@ from confluent_kafka.schema_registry.serde import SchemaId
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES
-from pipeline.contracts.envelopes import framing
-from pipeline.contracts.envelopes.framing import FRAMINGS, Given
-from pipeline.contracts.envelopes.index_paths import index_path, path_bytes
+from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES
+from pipeline.data.contracts.envelopes import framing
+from pipeline.data.contracts.envelopes.framing import FRAMINGS, Given
+from pipeline.data.contracts.envelopes.index_paths import index_path, path_bytes
 from pipeline.lake.delta.quarantine import REASONS
 
 GUID = uuid.UUID("a51160f3-fa4f-4dbb-9215-d1c183ad4a57")

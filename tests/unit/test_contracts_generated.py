@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.errors import Refused
-from pipeline.contracts.formats.supported import columns, decoder, format_of
-from pipeline.contracts.schemas import Schema
+from pipeline.data.contracts.formats.supported import columns, decoder, format_of
+from pipeline.data.contracts.schemas import Schema
 from tests.unit.definition_world import Fields, bundle, define
 from tests.unit.event_world import message_class, payloads
 from tests.unit.wire_world import BOXES, KEYS, SCALARS, SYNTAXES, Shallow, comparable

@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.errors import Refused
-from pipeline.contracts.evolution import evolve
-from pipeline.contracts.layout import Registered
-from pipeline.contracts.policies import CHOICES, DEFAULTS, Policies
-from pipeline.contracts.schemas import PLAIN
-from pipeline.contracts.shape import table_schema
+from pipeline.data.contracts.evolution import evolve
+from pipeline.data.contracts.layout import Registered
+from pipeline.data.contracts.policies import CHOICES, DEFAULTS, Policies
+from pipeline.data.contracts.schemas import PLAIN
+from pipeline.data.contracts.shape import table_schema
 from tests.unit.definition_world import Fields
 from tests.unit.history_world import BASE, changed, choose, grown, reported, schema
 

@@ -13,12 +13,12 @@ from google.protobuf.struct_pb2 import Struct, Value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.contracts.evolution import evolve
-from pipeline.contracts.formats.protobuf.json_columns import number_text
-from pipeline.contracts.formats.protobuf.reference_json import json_of
-from pipeline.contracts.formats.supported import columns, decoder, format_of
-from pipeline.contracts.policies import DEFAULTS
-from pipeline.contracts.schemas import PLAIN, Schema
+from pipeline.data.contracts.evolution import evolve
+from pipeline.data.contracts.formats.protobuf.json_columns import number_text
+from pipeline.data.contracts.formats.protobuf.reference_json import json_of
+from pipeline.data.contracts.formats.supported import columns, decoder, format_of
+from pipeline.data.contracts.policies import DEFAULTS
+from pipeline.data.contracts.schemas import PLAIN, Schema
 from tests.unit.definition_world import Fields, bundle, define
 from tests.unit.event_world import message_class, payloads
 from tests.unit.wire_world import SYNTAXES, Shallow, tagged

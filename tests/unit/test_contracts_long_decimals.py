@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.contracts.evolution import evolve
-from pipeline.contracts.formats.supported import columns
-from pipeline.contracts.placing import placed
-from pipeline.contracts.policies import DEFAULTS, parse_policies
-from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
-from pipeline.contracts.shape import table_schema
+from pipeline.data.contracts.evolution import evolve
+from pipeline.data.contracts.formats.supported import columns
+from pipeline.data.contracts.placing import placed
+from pipeline.data.contracts.policies import DEFAULTS, parse_policies
+from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema
+from pipeline.data.contracts.shape import table_schema
 from tests.unit.avro_definitions import avro
 from tests.unit.avro_definitions import decimal as decimal_type
 from tests.unit.avro_world import FORMAT, Chance, assert_sound, decode, listed, schema, varint

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from pipeline.contracts.formats.protobuf.messages import canonical
-from pipeline.contracts.formats.supported import FORMATS, columns, decoder, format_of
-from pipeline.contracts.schemas import Schema
+from pipeline.data.contracts.formats.protobuf.messages import canonical
+from pipeline.data.contracts.formats.supported import FORMATS, columns, decoder, format_of
+from pipeline.data.contracts.schemas import Schema
 from tests.unit import avro_world
 from tests.unit.definition_world import bundle, define
 from tests.unit.malformed_world import HUGE, WORLDS, World, comparable, mutant

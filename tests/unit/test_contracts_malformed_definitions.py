@@ -14,9 +14,9 @@ from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
-from pipeline.contracts.formats.avro.columns import suffix
-from pipeline.contracts.formats.supported import FORMATS, format_of
-from pipeline.contracts.registries.answers import Found
+from pipeline.data.contracts.formats.avro.columns import suffix
+from pipeline.data.contracts.formats.supported import FORMATS, format_of
+from pipeline.data.contracts.registries.answers import Found
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from tests.unit.definition_world import Fields, bundle, define

@@ -5,8 +5,8 @@ from google.protobuf import descriptor_pb2, timestamp_pb2
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from pipeline.base.errors import Refused
-from pipeline.contracts.formats.protobuf.messages import MAX_DESCRIPTOR_BYTES, canonical, describe
-from pipeline.contracts.formats.supported import fingerprint
+from pipeline.data.contracts.formats.protobuf.messages import MAX_DESCRIPTOR_BYTES, canonical, describe
+from pipeline.data.contracts.formats.supported import fingerprint
 from tests.unit.definition_world import Fields, bundle, define
 
 SIMPLE = {"M": {"a": (1, "int32")}}

@@ -7,8 +7,8 @@ from google.protobuf import message_factory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.contracts.formats.protobuf.messages import submitted
-from pipeline.contracts.formats.protobuf.mistyped import Mistyped
+from pipeline.data.contracts.formats.protobuf.messages import submitted
+from pipeline.data.contracts.formats.protobuf.mistyped import Mistyped
 from tests.unit.definition_world import bundle, define
 from tests.unit.event_world import DECODER, EVENTS, M, event_of, payloads
 

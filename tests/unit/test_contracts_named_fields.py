@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.errors import Refused
-from pipeline.contracts.evolution import evolve
-from pipeline.contracts.layout import Registered, layout
-from pipeline.contracts.model import MAX_COLUMNS
-from pipeline.contracts.policies import CHOICES, DEFAULTS, Policies
-from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
-from pipeline.contracts.shape import table_schema
+from pipeline.data.contracts.evolution import evolve
+from pipeline.data.contracts.layout import Registered, layout
+from pipeline.data.contracts.model import MAX_COLUMNS
+from pipeline.data.contracts.policies import CHOICES, DEFAULTS, Policies
+from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema
+from pipeline.data.contracts.shape import table_schema
 from tests.unit.avro_definitions import avro, decimal, enum, logical, record
 from tests.unit.avro_world import schema as avro_schema
 from tests.unit.definition_world import Fields

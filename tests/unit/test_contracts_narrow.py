@@ -2,9 +2,9 @@
 
 import pytest
 
-from pipeline.contracts.formats.protobuf.decoder import Decoder
-from pipeline.contracts.registrations import Registration
-from pipeline.contracts.registry import LocalRegistry
+from pipeline.data.contracts.formats.protobuf.decoder import Decoder
+from pipeline.data.contracts.registrations import Registration
+from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from tests.unit.definition_world import Fields, bundle, define

@@ -3,10 +3,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.contracts.formats.protobuf.decoder import Decoder
-from pipeline.contracts.placing import placed
-from pipeline.contracts.schemas import PLAIN, FieldPlacement
-from pipeline.contracts.shape import placed_columns
+from pipeline.data.contracts.formats.protobuf.decoder import Decoder
+from pipeline.data.contracts.placing import placed
+from pipeline.data.contracts.schemas import PLAIN, FieldPlacement
+from pipeline.data.contracts.shape import placed_columns
 from tests.unit.definition_world import Fields
 from tests.unit.event_world import message_class, payloads, schema
 

@@ -5,10 +5,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.contracts.decoded import MAX_PAYLOAD_BYTES
-from pipeline.contracts.formats.protobuf.decoder import Decoder
-from pipeline.contracts.formats.protobuf.messages import canonical
-from pipeline.contracts.schemas import Schema
+from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES
+from pipeline.data.contracts.formats.protobuf.decoder import Decoder
+from pipeline.data.contracts.formats.protobuf.messages import canonical
+from pipeline.data.contracts.schemas import Schema
 from tests.unit.definition_world import bundle, define
 from tests.unit.event_world import DECODER, M, message_class, payloads, schema
 

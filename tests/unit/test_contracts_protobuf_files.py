@@ -13,13 +13,13 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.json_format import ParseDict
 
 from pipeline.base.errors import Refused, Transient
-from pipeline.contracts.envelopes.index_paths import index_path
-from pipeline.contracts.formats.supported import decoder, format_of
-from pipeline.contracts.registries import protobuf_sources
-from pipeline.contracts.registries.answers import Found
-from pipeline.contracts.registries.kinds import found
-from pipeline.contracts.registries.protobuf_sources import message_paths
-from pipeline.contracts.schemas import Schema
+from pipeline.data.contracts.envelopes.index_paths import index_path
+from pipeline.data.contracts.formats.supported import decoder, format_of
+from pipeline.data.contracts.registries import protobuf_sources
+from pipeline.data.contracts.registries.answers import Found
+from pipeline.data.contracts.registries.kinds import found
+from pipeline.data.contracts.registries.protobuf_sources import message_paths
+from pipeline.data.contracts.schemas import Schema
 from tests.unit.event_world import payloads
 from tests.unit.protobuf_world import class_of
 

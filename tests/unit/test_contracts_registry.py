@@ -8,10 +8,10 @@ from sqlalchemy import Engine, event, func, select
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey, game_key
-from pipeline.contracts.plans import render_plan
-from pipeline.contracts.policies import parse_policies
-from pipeline.contracts.registry import LocalRegistry, Registered, Registration, SchemaSet
-from pipeline.contracts.schemas import PLAIN, FieldPlacement
+from pipeline.data.contracts.plans import render_plan
+from pipeline.data.contracts.policies import parse_policies
+from pipeline.data.contracts.registry import LocalRegistry, Registered, Registration, SchemaSet
+from pipeline.data.contracts.schemas import PLAIN, FieldPlacement
 from pipeline.lake.storage.places import located
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store

@@ -10,9 +10,9 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.contracts.formats.protobuf.decoder import Decoder
-from pipeline.contracts.formats.protobuf.messages import canonical
-from pipeline.contracts.schemas import Schema
+from pipeline.data.contracts.formats.protobuf.decoder import Decoder
+from pipeline.data.contracts.formats.protobuf.messages import canonical
+from pipeline.data.contracts.schemas import Schema
 from tests.unit.definition_world import Fields, bundle, define
 from tests.unit.event_world import message_class, payloads
 from tests.unit.wire_world import tagged

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.errors import Refused
-from pipeline.contracts.ages import UNKNOWN, Ages
-from pipeline.contracts.evolution import evolve
-from pipeline.contracts.formats.supported import decoder
-from pipeline.contracts.layout import Registered
-from pipeline.contracts.placing import pad, placed
-from pipeline.contracts.plans import Step
-from pipeline.contracts.policies import CHOICES, DEFAULTS, Policies
-from pipeline.contracts.schemas import PLAIN, FieldPlacement, Schema
-from pipeline.contracts.shape import table_schema
+from pipeline.data.contracts.ages import UNKNOWN, Ages
+from pipeline.data.contracts.evolution import evolve
+from pipeline.data.contracts.formats.supported import decoder
+from pipeline.data.contracts.layout import Registered
+from pipeline.data.contracts.placing import pad, placed
+from pipeline.data.contracts.plans import Step
+from pipeline.data.contracts.policies import CHOICES, DEFAULTS, Policies
+from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema
+from pipeline.data.contracts.shape import table_schema
 from tests.unit.avro_definitions import avro
 from tests.unit.event_world import message_class, payloads
 from tests.unit.history_world import choose, grown, reported, schema

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, func, select
 
 from pipeline.base.errors import Refused
-from pipeline.contracts.formats.protobuf.decoder import Decoder
-from pipeline.contracts.formats.protobuf.messages import canonical, describe
-from pipeline.contracts.formats.supported import prepare
-from pipeline.contracts.parts import split
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.contracts.schemas import Schema
+from pipeline.data.contracts.formats.protobuf.decoder import Decoder
+from pipeline.data.contracts.formats.protobuf.messages import canonical, describe
+from pipeline.data.contracts.formats.supported import prepare
+from pipeline.data.contracts.parts import split
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.contracts.schemas import Schema
 from pipeline.store.database.tables import definition_parts
 from tests.unit.definition_world import Fields, bundle, define
 

@@ -8,8 +8,8 @@ import pytest
 from google.protobuf.descriptor_pb2 import FeatureSet, FileDescriptorProto
 
 from pipeline.base.errors import Refused
-from pipeline.contracts.formats.supported import columns, decoder, format_of
-from pipeline.contracts.schemas import Schema
+from pipeline.data.contracts.formats.supported import columns, decoder, format_of
+from pipeline.data.contracts.schemas import Schema
 from tests.unit.definition_world import Fields, bundle, define
 from tests.unit.event_world import message_class, payloads
 from tests.unit.wire_world import SYNTAXES, tagged

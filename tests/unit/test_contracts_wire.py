@@ -13,10 +13,10 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.contracts.formats.protobuf.decoder import Decoder
-from pipeline.contracts.formats.protobuf.fields import entry_of, value_names
-from pipeline.contracts.formats.protobuf.messages import canonical
-from pipeline.contracts.schemas import Schema
+from pipeline.data.contracts.formats.protobuf.decoder import Decoder
+from pipeline.data.contracts.formats.protobuf.fields import entry_of, value_names
+from pipeline.data.contracts.formats.protobuf.messages import canonical
+from pipeline.data.contracts.schemas import Schema
 from tests.unit.definition_world import bundle, define
 from tests.unit.event_world import payloads
 from tests.unit.wire_world import BOXES, CLASSES, SCALARS, SCHEMAS, SYNTAXES, Producer, comparable, fields, tagged

@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.names import is_game_name
-from pipeline.contracts.envelopes.envelope import COLUMNS
-from pipeline.contracts.envelopes.wrapper import open_wrappers
+from pipeline.data.contracts.envelopes.envelope import COLUMNS
+from pipeline.data.contracts.envelopes.wrapper import open_wrappers
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 

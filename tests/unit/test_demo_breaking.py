@@ -18,10 +18,10 @@ from sqlalchemy import Engine
 from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
-from pipeline.contracts.formats.supported import FORMATS
-from pipeline.contracts.policies import Policies
-from pipeline.contracts.registry import LocalRegistry, Registration
 from pipeline.control.processes.child_processes import Children
+from pipeline.data.contracts.formats.supported import FORMATS
+from pipeline.data.contracts.policies import Policies
+from pipeline.data.contracts.registry import LocalRegistry, Registration
 from pipeline.demo.breaking import faults
 from pipeline.demo.breaking.breaker import Breaker, World
 from pipeline.demo.breaking.faults import FAULTS

@@ -21,12 +21,12 @@ from grants.applying.executor import Executor
 from listeners import families, metrics_schema
 from listeners.bridge import families as bridge
 from pipeline.control.controller import KINDS
-from pipeline.ingest.sources.landing_log import LANDING
+from pipeline.data.ingest.sources.landing_log import LANDING
+from pipeline.data.streams.writing.split import OWN_COLUMNS
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.quarantine import QUARANTINE, REASONS
 from pipeline.settings import parsing as setting_values
 from pipeline.settings import tree as settings
-from pipeline.streams.writing.split import OWN_COLUMNS
 from tests.unit.listed_metrics import listed_metrics
 
 ROOT = Path(__file__).parents[2]

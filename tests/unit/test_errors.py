@@ -10,9 +10,9 @@ from sqlalchemy.exc import OperationalError
 from grants.applying.requests import RequestConflict
 from pipeline.base.errors import Conflict, Refused, first_line
 from pipeline.control.registering.requests import SchemaRequestConflict
+from pipeline.data.repair.rebuild import GenerationConflict
 from pipeline.lake.delta.rewrite import RewriteConflict
 from pipeline.lake.delta.table import TableConflict
-from pipeline.repair.rebuild import GenerationConflict
 from pipeline.store.assignments import AssignmentConflict
 from pipeline.store.operations import OperationConflict
 

@@ -17,13 +17,13 @@ from pipeline.base.failpoints import EFFECTS, POINTS, Injected, effect, hit
 PIPELINE: Final = Path(failpoints.__file__).parents[1]
 DATA_PATH: Final = (
     "base/durable_file.py",
-    "pins.py",
-    "query_log.py",
-    "contracts/registry.py",
+    "data/pins.py",
+    "data/query_log.py",
+    "data/contracts/registry.py",
     "lake/delta/*.py",
-    "ingest/*.py",
-    "maintenance/*.py",
-    "repair/*.py",
+    "data/ingest/*.py",
+    "data/maintenance/*.py",
+    "data/repair/*.py",
     "store/stream_control.py",
     "store/processes/drivers.py",
     "store/games.py",
@@ -31,7 +31,7 @@ DATA_PATH: Final = (
     "store/onboarding.py",
     "store/sources.py",
     "store/database/engine.py",
-    "streams/**/*.py",
+    "data/streams/**/*.py",
 )
 EFFECT_CALLS: Final = {
     "link", "rename", "unlink", "remove", "rmtree", "rmdir", "mkdir", "makedirs", "move", "copyfile", "symlink_to",
@@ -51,15 +51,15 @@ IN_MEMORY: Final = {"_failed", "_files", "_held", "_noted"}
 """Attributes whose `clear` empties a collection, not a folder."""
 
 WITHOUT_POINTS: Final = {
-    "streams/active_games.py": "nothing depends on what it leaves: a file that is torn or gone tells nothing",
+    "data/streams/active_games.py": "nothing depends on what it leaves: a file that is torn or gone tells nothing",
     "lake/delta/parquet.py": "its callers have the points, or it writes into memory",
     "base/durable_file.py:make_folder": "its callers have the point",
-    "streams/writing/split.py:_ipc": "writes into memory",
-    "maintenance/run.py:alone": "a lock that saves work and guards nothing",
+    "data/streams/writing/split.py:_ipc": "writes into memory",
+    "data/maintenance/run.py:alone": "a lock that saves work and guards nothing",
     "store/database/engine.py:open_store": "makes the folder of an environment before anything is in it",
     "store/database/engine.py:refused_write": "takes out again what it puts in, in one transaction",
     "store/games.py:set_priority": "no row depends on a priority",
-    "repair/quarantined.py": "reads: what it removes is in a database of its own in memory",
+    "data/repair/quarantined.py": "reads: what it removes is in a database of its own in memory",
 }
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete, insert
 
-from pipeline.ingest.generation_numbers import open_generation, take
+from pipeline.data.ingest.generation_numbers import open_generation, take
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store, writing
 from pipeline.store.database.tables import ingest_generations

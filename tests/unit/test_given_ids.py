@@ -13,8 +13,8 @@ from sqlalchemy import Engine
 from pipeline.base import failpoints
 from pipeline.base.errors import Refused
 from pipeline.base.failpoints import Injected
-from pipeline.contracts.given_ids import GivenId, GivenIds, IdTaken
-from pipeline.contracts.registry import LocalRegistry, Registration
+from pipeline.data.contracts.given_ids import GivenId, GivenIds, IdTaken
+from pipeline.data.contracts.registry import LocalRegistry, Registration
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from tests.unit.definition_world import bundle, define

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from pipeline.ingest.evidence.kept import KeptMarks
-from pipeline.ingest.evidence.marks import LastRecord, Mark, parse, replaced
+from pipeline.data.ingest.evidence.kept import KeptMarks
+from pipeline.data.ingest.evidence.marks import LastRecord, Mark, parse, replaced
 from pipeline.lake.storage.places import located
 
 READ = Mark("a", {0: 3, 1: 0}, {0: (0, 1000)}, {0: LastRecord(7, 1000, None, "x")})

@@ -14,6 +14,7 @@ from sqlalchemy import Engine, QueuePool, delete, select, text
 from sqlalchemy.exc import OperationalError
 
 from pipeline.base.errors import Refused
+from pipeline.data.streams.outage import tolerate_store_outage
 from pipeline.settings.tree import load
 from pipeline.store.database import lakebase as lakebase_store
 from pipeline.store.database.engine import DRIVER_CONNECTIONS, open_store, require_store, writing
@@ -21,7 +22,6 @@ from pipeline.store.database.tables import drivers, groups
 from pipeline.store.games import register_group
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import leased
-from pipeline.streams.outage import tolerate_store_outage
 from pipeline.workspace.client import Workspace
 from tests.lakebase import ENDPOINT, Lakebase
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
-from pipeline.ingest import name_sketch
-from pipeline.ingest.name_sketch import EMPTY, merged, sketched
+from pipeline.data.ingest import name_sketch
+from pipeline.data.ingest.name_sketch import EMPTY, merged, sketched
 from pipeline.settings.tree import Onboarding as Limits
 from tests.unit.sketch_laws import NOW, _task, require_names_cost_next_to_nothing
 

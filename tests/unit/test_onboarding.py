@@ -17,9 +17,9 @@ from sqlalchemy import Engine, insert
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.cli.main import cli
-from pipeline.ingest import pending
-from pipeline.ingest.name_sketch import sketched
-from pipeline.ingest.onboarding import Onboarding, OnboardingRules, confusable_form, onboarding_candidate
+from pipeline.data.ingest import pending
+from pipeline.data.ingest.name_sketch import sketched
+from pipeline.data.ingest.onboarding import Onboarding, OnboardingRules, confusable_form, onboarding_candidate
 from pipeline.settings.tree import Onboarding as Limits
 from pipeline.settings.tree import load
 from pipeline.store import onboarding as store

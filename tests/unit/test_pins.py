@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.data.pins import ChunkPin, Pinned, SetPin, pin, pin_set
 from pipeline.lake.storage.places import located
-from pipeline.pins import ChunkPin, Pinned, SetPin, pin, pin_set
 
 DAMAGED = ["", "null", '{"version": 1, "hi', '{"version": 1}']
 

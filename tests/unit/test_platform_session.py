@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 from listeners import java
 from pipeline import session
 from pipeline.base.errors import Refused
-from pipeline.ingest.sources import landing, landing_source
-from pipeline.ingest.sources.kind import Begin
-from pipeline.ingest.sources.landing import Landing
+from pipeline.data.ingest.sources import landing, landing_source
+from pipeline.data.ingest.sources.kind import Begin
+from pipeline.data.ingest.sources.landing import Landing
 from pipeline.lake.storage.mounts import RUNTIME
 from pipeline.lake.storage.places import located
 from pipeline.platform_session import driver_session, is_platforms, require_version, session_conf, spark_conf

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pipeline import query_log
+from pipeline.data import query_log
+from pipeline.data.maintenance.readers import Reader, readers
 from pipeline.lake.storage.places import located
-from pipeline.maintenance.readers import Reader, readers
 
 OFFSET = {"reservoirId": "bronze", "reservoirVersion": 7, "index": -1}
 WHOLE = f"v1\n{json.dumps({'batchWatermarkMs': 0})}\n{json.dumps(OFFSET)}".encode()

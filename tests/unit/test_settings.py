@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import Refused
-from pipeline.ingest.sources.supported import configured_source
+from pipeline.data.ingest.sources.supported import configured_source
 from pipeline.settings.parsing import may_be_secret, quoted
 from pipeline.settings.registries import generation_of
 from pipeline.settings.source import Source, sources_problems, topics_described

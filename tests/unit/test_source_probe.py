@@ -15,9 +15,9 @@ from pipeline.base.errors import Refused
 from pipeline.cli.ingest import adopt_source, run_ingest
 from pipeline.cli.simulation import simulate
 from pipeline.cli.source import probe_source
-from pipeline.ingest.source_probe import describe, judge, toml_of
-from pipeline.ingest.sources.kind import SampledRecord
-from pipeline.ingest.sources.supported import SOURCES, open_source
+from pipeline.data.ingest.source_probe import describe, judge, toml_of
+from pipeline.data.ingest.sources.kind import SampledRecord
+from pipeline.data.ingest.sources.supported import SOURCES, open_source
 from pipeline.lake.storage.places import located
 from pipeline.settings.source import Source
 from protos.turnout.v1.wrapper_pb2 import Wrapper

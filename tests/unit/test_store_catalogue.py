@@ -8,17 +8,17 @@ from sqlalchemy import Engine, event
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
-from pipeline.contracts.catalogue.condition import read_catalogue, read_writers
-from pipeline.contracts.catalogue.definitions import read_definitions
-from pipeline.contracts.catalogue.differences import changes, summary, table_steps, text_diff
-from pipeline.contracts.catalogue.fields import MOST_LINES, as_text, fields_of
-from pipeline.contracts.catalogue.versions import GameVersions, read_versions
-from pipeline.contracts.formats.avro.format import AvroFormat
-from pipeline.contracts.registries.answers import Found
-from pipeline.contracts.registries.notes import Need
-from pipeline.contracts.registries.resolution import Resolution
-from pipeline.contracts.registry import LocalRegistry, Registration
-from pipeline.contracts.schemas import Schema
+from pipeline.data.contracts.catalogue.condition import read_catalogue, read_writers
+from pipeline.data.contracts.catalogue.definitions import read_definitions
+from pipeline.data.contracts.catalogue.differences import changes, summary, table_steps, text_diff
+from pipeline.data.contracts.catalogue.fields import MOST_LINES, as_text, fields_of
+from pipeline.data.contracts.catalogue.versions import GameVersions, read_versions
+from pipeline.data.contracts.formats.avro.format import AvroFormat
+from pipeline.data.contracts.registries.answers import Found
+from pipeline.data.contracts.registries.notes import Need
+from pipeline.data.contracts.registries.resolution import Resolution
+from pipeline.data.contracts.registry import LocalRegistry, Registration
+from pipeline.data.contracts.schemas import Schema
 from pipeline.settings.registries import RegistrySettings
 from pipeline.store.database.engine import writing
 from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, write_state

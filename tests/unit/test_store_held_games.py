@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, event, update
 
+from pipeline.data.streams.roster import Roster
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store import games
 from pipeline.store.database.tables import games as games_table
 from pipeline.store.processes.leases import Lease
-from pipeline.streams.roster import Roster
 from tests.unit.leases_world import SECONDS, StoreClock, group_lease
 
 

@@ -15,8 +15,8 @@ from sqlalchemy.exc import OperationalError
 from listeners.sample import GameResult, Lane
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
-from pipeline.contracts.registry import LocalRegistry
 from pipeline.control.incident_keeper import IncidentKeeper
+from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.health.status import StreamFacts
 from pipeline.health.watch import Reading, Watch
 from pipeline.settings.tree import Paths, Settings

@@ -10,12 +10,12 @@ from sqlalchemy import Engine, select
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
-from pipeline.contracts.policies import parse_policies
-from pipeline.contracts.registry import Registered, Registration
 from pipeline.control import gate
 from pipeline.control.registering import proposals, requests, trust
 from pipeline.control.registering.proposals import describe, propose, reject, review
 from pipeline.control.registering.requests import SchemaRequest, SchemaRequestConflict, list_requests
+from pipeline.data.contracts.policies import parse_policies
+from pipeline.data.contracts.registry import Registered, Registration
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
 from pipeline.settings.access import Access

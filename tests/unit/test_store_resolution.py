@@ -11,9 +11,9 @@ from sqlalchemy.exc import OperationalError
 
 from pipeline.base.failpoints import Injected
 from pipeline.base.names import game_key
-from pipeline.contracts.policies import parse_policies
-from pipeline.contracts.registries import resolution as resolution_module
-from pipeline.contracts.registries.answers import (
+from pipeline.data.contracts.policies import parse_policies
+from pipeline.data.contracts.registries import resolution as resolution_module
+from pipeline.data.contracts.registries.answers import (
     Absent,
     Answer,
     Away,
@@ -23,11 +23,11 @@ from pipeline.contracts.registries.answers import (
     by_age,
     version_of,
 )
-from pipeline.contracts.registries.notes import Need
-from pipeline.contracts.registries.recording import give_up
-from pipeline.contracts.registries.resolution import Resolution
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.contracts.schemas import Writer
+from pipeline.data.contracts.registries.notes import Need
+from pipeline.data.contracts.registries.recording import give_up
+from pipeline.data.contracts.registries.resolution import Resolution
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.contracts.schemas import Writer
 from pipeline.lake.storage.places import located
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store, writing

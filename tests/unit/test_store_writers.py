@@ -9,9 +9,9 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from pipeline.base.names import game_key
-from pipeline.contracts.profile import SourceProfile
-from pipeline.contracts.registry import LocalRegistry, number_of_profile
-from pipeline.contracts.schemas import Writer
+from pipeline.data.contracts.profile import SourceProfile
+from pipeline.data.contracts.registry import LocalRegistry, number_of_profile
+from pipeline.data.contracts.schemas import Writer
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store, writing
 from pipeline.store.writers import WriterRow, lock, write_writers

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from pipeline.data.streams.active_games import ActiveGames, read_leftover, stored_games
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.processes.runs import begin_run, end_run, ended_runs, open_runs
-from pipeline.streams.active_games import ActiveGames, read_leftover, stored_games
 
 
 def test_it_is_told_only_meanwhile(tmp_path: Path) -> None:

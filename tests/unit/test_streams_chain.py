@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.streams.stream import Link, connects, merged, reach
+from pipeline.data.streams.stream import Link, connects, merged, reach
 
 _SEQS = st.lists(st.integers(1, 200), min_size=1, max_size=30, unique=True).map(sorted)
 

@@ -9,16 +9,16 @@ import pytest
 from sqlalchemy import update
 
 from listeners.stream_id import StreamId
+from pipeline.data.pins import SetPin
+from pipeline.data.streams.demux import Demux, DemuxContext
+from pipeline.data.streams.passes import Outcome
+from pipeline.data.streams.roster import Roster
 from pipeline.health.status import PASS_LIMIT_SECONDS
-from pipeline.pins import SetPin
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import games
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.stream_control import StreamControl, submit_control
-from pipeline.streams.demux import Demux, DemuxContext
-from pipeline.streams.passes import Outcome
-from pipeline.streams.roster import Roster
 
 SEQ_TO = 7  # of the pass
 QUERY = StreamId("demux", "a")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline.streams.failure_log import FailureLog
-from pipeline.streams.lanes import Failure
+from pipeline.data.streams.failure_log import FailureLog
+from pipeline.data.streams.lanes import Failure
 
 DISK = Failure("transient", "OSError: [Errno 28] No space left on device: '/tables/chess'")
 

@@ -4,8 +4,7 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import InterfaceError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
-from pipeline.store.stream_control import StreamControl
-from pipeline.streams.lanes import (
+from pipeline.data.streams.lanes import (
     BUDGET,
     HEALTHY_SECONDS,
     Failure,
@@ -17,6 +16,7 @@ from pipeline.streams.lanes import (
     may_run,
     succeeded,
 )
+from pipeline.store.stream_control import StreamControl
 
 KINDS = st.sampled_from(["transient", "poison", "fatal"])
 DICE = st.floats(0, 1, exclude_max=True)

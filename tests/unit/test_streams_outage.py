@@ -9,11 +9,11 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from pipeline.base.names import game_key
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.pins import SetPin
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.pins import SetPin
+from pipeline.data.streams.outage import CachedRegistry, tolerate_store_outage
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
-from pipeline.streams.outage import CachedRegistry, tolerate_store_outage
 from tests.unit.definition_world import bundle, define
 from tests.unit.outage_world import away
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from pipeline.data.streams import demux
+from pipeline.data.streams.demux import Demux
+from pipeline.data.streams.group import Group
+from pipeline.data.streams.passes import Outcome
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.stream_control import submit_control
-from pipeline.streams import demux
-from pipeline.streams.demux import Demux
-from pipeline.streams.group import Group
-from pipeline.streams.passes import Outcome
 
 CHESS = "chess"
 _READY_SECONDS = 10.0

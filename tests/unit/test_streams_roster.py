@@ -8,12 +8,12 @@ import pytest
 from sqlalchemy import Engine
 
 from pipeline.base.names import GameKey, stream_app_id
+from pipeline.data.streams.roster import Roster
+from pipeline.data.streams.stream import Stream
 from pipeline.lake.delta.table import CursorTable
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_generation, record_seen, register_group
-from pipeline.streams.roster import Roster
-from pipeline.streams.stream import Stream
 
 
 @pytest.fixture

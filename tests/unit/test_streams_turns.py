@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.streams.catchup import Turn, next_turn
+from pipeline.data.streams.catchup import Turn, next_turn
 
 HEAD = 240
 MAX = st.integers(1, 40)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from pipeline.base.errors import Refused
+from pipeline.data.streams.writing.writers import DirectWriter, writer_for
 from pipeline.lake.storage.places import located
 from pipeline.settings.tree import Demux, Paths, load
-from pipeline.streams.writing.writers import DirectWriter, writer_for
 
 
 @pytest.mark.proves("G41")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.ingest.sources.topic_backlog import arrived
+from pipeline.data.ingest.sources.topic_backlog import arrived
 
 LOOKS = [(100.0, {0: 5}), (110.0, {0: 5}), (120.0, {0: 9}), (130.0, {0: 9})]
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Engine
 
-from pipeline.contracts.policies import parse_policies
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.contracts.schemas import Schema
-from pipeline.verify.values import known_schemas
+from pipeline.data.contracts.policies import parse_policies
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.contracts.schemas import Schema
+from pipeline.data.verify.values import known_schemas
 from tests.unit.registering_world import KEY, from_a_registry, proto, record, registration
 
 

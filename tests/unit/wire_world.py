@@ -8,8 +8,8 @@ from typing import Any
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import FeatureSet, FieldDescriptorProto, FileDescriptorProto
 
-from pipeline.contracts.formats.protobuf.messages import canonical
-from pipeline.contracts.schemas import Schema
+from pipeline.data.contracts.formats.protobuf.messages import canonical
+from pipeline.data.contracts.schemas import Schema
 from tests.unit.definition_world import Fields, bundle, define
 from tests.unit.event_world import message_class
 

@@ -10,12 +10,12 @@ import signal
 import threading
 from pathlib import Path
 
+from pipeline.data.streams.active_games import ActiveGames, stored_games
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import leased
 from pipeline.store.processes.runs import is_wanted
-from pipeline.streams.active_games import ActiveGames, stored_games
 
 _BEAT_SECONDS = 0.05
 

@@ -13,8 +13,6 @@ import pyarrow as pa
 from pipeline.base.errors import Refused, Transient, first_line
 from pipeline.base.names import GameKey, repair_app_id
 from pipeline.base.texts import join_limited
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.contracts.schemas import SchemaSet
 from pipeline.control.operations.definition import (
     ControlContext,
     Offer,
@@ -27,12 +25,14 @@ from pipeline.control.operations.definition import (
 from pipeline.control.operations.repairs import Subject, observe, obstacle_by_table, require_possible
 from pipeline.control.operations.tries import looked, worked
 from pipeline.control.roles import Role
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.repair.dedupe import Deduped, dedupe
+from pipeline.data.repair.refusals import unreadable
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.log import infos
 from pipeline.lake.delta.scratch import DatabaseError
 from pipeline.lake.delta.table import CursorTable
-from pipeline.repair.dedupe import Deduped, dedupe
-from pipeline.repair.refusals import unreadable
 from pipeline.settings.tree import Paths
 from pipeline.store.database.states import OperationKind
 from pipeline.store.games import Game, known_names

@@ -17,8 +17,6 @@ from listeners.sample import Lane
 from pipeline.base.errors import Refused, Transient, first_line
 from pipeline.base.names import GameKey, plain, stream_app_id
 from pipeline.base.texts import join_limited
-from pipeline.contracts.registry import LocalRegistry
-from pipeline.contracts.schemas import SchemaSet
 from pipeline.control.operations.definition import (
     RETIRED,
     ControlContext,
@@ -33,16 +31,18 @@ from pipeline.control.operations.definition import (
 from pipeline.control.operations.facts import GameFacts
 from pipeline.control.operations.tries import looked, worked
 from pipeline.control.roles import Role
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.repair import asking, damaged_log, stale_quarantine
+from pipeline.data.repair.quarantined import Selection, opened
+from pipeline.data.repair.rebuild import GenerationConflict, rebuild
+from pipeline.data.repair.refusals import unreadable
+from pipeline.data.repair.replay import KILLS_WORKER, Replayed, replay_all
+from pipeline.data.repair.report import render_rebuilt
 from pipeline.lake.delta import generation
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.quarantine import REASONS
 from pipeline.lake.delta.table import CursorTable
-from pipeline.repair import asking, damaged_log, stale_quarantine
-from pipeline.repair.quarantined import Selection, opened
-from pipeline.repair.rebuild import GenerationConflict, rebuild
-from pipeline.repair.refusals import unreadable
-from pipeline.repair.replay import KILLS_WORKER, Replayed, replay_all
-from pipeline.repair.report import render_rebuilt
 from pipeline.settings.tree import Paths
 from pipeline.store.assignments import (
     GameAssignment,

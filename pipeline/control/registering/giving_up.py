@@ -11,10 +11,10 @@ from sqlalchemy import Engine
 from pipeline.base.errors import Refused
 from pipeline.base.names import shown
 from pipeline.base.texts import join_limited
-from pipeline.contracts.registries.recording import give_up as refuse_all
-from pipeline.contracts.writer_ids import shown_writer
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
+from pipeline.data.contracts.registries.recording import give_up as refuse_all
+from pipeline.data.contracts.writer_ids import shown_writer
 from pipeline.settings.tree import Settings
 from pipeline.store.audit import Act
 from pipeline.store.schema_needs import read_needs

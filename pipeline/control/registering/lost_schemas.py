@@ -10,10 +10,10 @@ from sqlalchemy import Connection, Engine
 from pipeline.base.errors import Refused, first_line
 from pipeline.base.names import game_key, shown
 from pipeline.base.texts import join_limited
-from pipeline.contracts.given_ids import GivenIds, NewIds, with_ids
-from pipeline.contracts.kept_registrations import NOTHING, Kept, lost_of, stored_registrations
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
+from pipeline.data.contracts.given_ids import GivenIds, NewIds, with_ids
+from pipeline.data.contracts.kept_registrations import NOTHING, Kept, lost_of, stored_registrations
 from pipeline.lake.storage.location import Location
 from pipeline.settings.tree import Settings
 from pipeline.store.audit import Act

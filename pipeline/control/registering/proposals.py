@@ -13,13 +13,13 @@ from sqlalchemy import Connection, Engine
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.base.texts import join_limited
-from pipeline.contracts.plans import RegistrationPlan, Step, render_plan
-from pipeline.contracts.registry import LocalRegistry, Registered, Registration
 from pipeline.control import gate, roles
 from pipeline.control.acts import DirectAct
 from pipeline.control.registering import requests
 from pipeline.control.registering.requests import SchemaRequest
 from pipeline.control.roles import is_self
+from pipeline.data.contracts.plans import RegistrationPlan, Step, render_plan
+from pipeline.data.contracts.registry import LocalRegistry, Registered, Registration
 from pipeline.lake.storage.location import Location
 from pipeline.settings.tree import Settings
 from pipeline.store.audit import Act

@@ -14,8 +14,8 @@ from sqlalchemy import Connection, Engine, Row, case, insert, select, update
 
 from pipeline.base.errors import Conflict, Refused
 from pipeline.base.names import GameKey, game_key, is_said
-from pipeline.contracts.policies import Policies
-from pipeline.contracts.registrations import Registration
+from pipeline.data.contracts.policies import Policies
+from pipeline.data.contracts.registrations import Registration
 from pipeline.store.database.engine import writing
 from pipeline.store.database.id_prefix import read_by_prefix
 from pipeline.store.database.states import RequestState

@@ -11,9 +11,9 @@ from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import shown
-from pipeline.contracts.registries.patience import DEFAULT_PATIENCE
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
+from pipeline.data.contracts.registries.patience import DEFAULT_PATIENCE
 from pipeline.settings.tree import Settings
 from pipeline.store.audit import Act
 from pipeline.store.schema_needs import OpenNeed, RegistryHealth, read_needs, read_states, trust_again

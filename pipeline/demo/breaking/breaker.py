@@ -13,12 +13,12 @@ from typing import Final
 from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused, Transient
 from pipeline.base.names import shown
-from pipeline.contracts.policies import Policies
-from pipeline.contracts.registrations import Registered, Registration
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
 from pipeline.control.registering import proposals
 from pipeline.control.registering.requests import SchemaRequest
+from pipeline.data.contracts.policies import Policies
+from pipeline.data.contracts.registrations import Registered, Registration
 from pipeline.demo.breaking import faults
 from pipeline.demo.breaking.channel import Active
 from pipeline.demo.breaking.faults import FAULTS, Fault

@@ -13,7 +13,7 @@ from pipeline.demo.samples.sample import Sample
 SAMPLES: Final[Mapping[str, Callable[[str, int, int], Sample]]] = MappingProxyType(
     {"protobuf": ProtobufSample, "avro": AvroSample}
 )
-"""By the name of the format, as `pipeline.contracts.formats.supported` has it."""
+"""By the name of the format, as `pipeline.data.contracts.formats.supported` has it."""
 
 
 def check_formats(formats: Sequence[str]) -> None:

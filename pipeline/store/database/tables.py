@@ -259,7 +259,7 @@ refused_names = store_table(  # names that must not become games until an operat
 name_sketches = store_table(  # one row: the bounded sketch of the names that came and are no games
     "name_sketches",
     Column("sketch_id", Integer, primary_key=True, autoincrement=False),
-    Column("sketch", Text, nullable=False),  # JSON, see `pipeline/ingest/name_sketch.py`
+    Column("sketch", Text, nullable=False),  # JSON, see `pipeline/data/ingest/name_sketch.py`
     Column("written_at", Float, nullable=False),
 )
 
@@ -328,7 +328,7 @@ profiles = store_table(  # how sources route and pack their records; append-only
     "profiles",
     Column("number", Integer, primary_key=True, autoincrement=False),  # of one sequence with registrations and writers
     Column("fingerprint", String(64), nullable=False, unique=True),  # of the definition, too long for an index
-    Column("definition", Text, nullable=False),  # JSON, see `pipeline/contracts/profile.py`
+    Column("definition", Text, nullable=False),  # JSON, see `pipeline/data/contracts/profile.py`
     Column("created_at", Float, nullable=False),
     json={"definition": "object"},
 )

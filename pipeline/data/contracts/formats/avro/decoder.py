@@ -1,0 +1,149 @@
+"""Decodes Avro payloads of one schema into columns of Delta's types; bad ones become refusals, never exceptions.
+
+Most payloads are read together (`readers`). Those that fail there, or have so many more items than the others that
+this would be slow, are decided alone by the scalar decoder.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES, Decoded, Refusal, Rows, malformed, one_line
+from pipeline.data.contracts.formats.avro.columns import columns_of
+from pipeline.data.contracts.formats.avro.cursor import ALL, Cursor
+from pipeline.data.contracts.formats.avro.definitions import describe
+from pipeline.data.contracts.formats.avro.readers import reader
+from pipeline.data.contracts.formats.avro.scalar import PRESENT, Malformed, ScalarDecoder
+from pipeline.data.contracts.schemas import Schema
+
+_PART_ROWS: Final = 32_768  # decoded at once; more would leave the processor's caches
+_PART_BYTES: Final = 64 * 1024 * 1024  # of payloads decoded at once
+_SCALAR_BYTES: Final = 512 * 1024  # of payloads whose values are held as Python objects, a few hundred for a byte
+
+
+class Decoder:
+    """Decodes payloads of one schema. Whether a payload is refused depends on it alone.
+
+    Refused are: null (`empty_payload`), and as `malformed_payload` bytes that are not the record, have bytes left
+    over, are larger than MAX_PAYLOAD_BYTES, have a key of a map twice, a decimal beyond its precision or the place for
+    it, or a time or date outside the years 1 to 9999 (no reader of the table could show it).
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        """Prepare for a schema.
+
+        Raises:
+            Refused: its definition is not valid.
+        """
+        record = describe(schema.message, schema.definition)
+        self.arrow_schema: pa.Schema = pa.schema(columns_of(record))
+        self._schema = self.arrow_schema if len(self.arrow_schema) else pa.schema([(PRESENT, pa.bool_())])
+        self._read = reader(record)
+        self._scalar = ScalarDecoder(record)
+
+    def decode(self, payloads: pa.BinaryArray) -> Decoded:
+        """Decode payloads; null is a row without one, which is the whole payload where the schema has no columns."""
+        if not len(self.arrow_schema):
+            payloads = pc.fill_null(payloads, b"")
+        sizes = pc.fill_null(pc.binary_length(payloads), -1).to_numpy(zero_copy_only=False)
+        refused = [Refusal(row, "empty_payload", "the payload is empty") for row in np.flatnonzero(sizes < 0).tolist()]
+        refused += [
+            malformed(row, f"larger than {MAX_PAYLOAD_BYTES} bytes: {sizes[row]}")
+            for row in np.flatnonzero(sizes > MAX_PAYLOAD_BYTES).tolist()
+        ]
+        rows = np.flatnonzero((sizes >= 0) & (sizes <= MAX_PAYLOAD_BYTES)).astype(np.int64)
+        batches, good = [], []
+        for part in _parts(rows, sizes):
+            held = payloads.slice(int(part[0]), len(part))
+            if int(part[-1]) - int(part[0]) + 1 != len(part):
+                held = payloads.take(pa.array(part))
+            batch, places, bad = self._part(held)
+            batches.append(batch)
+            good.append(part[places])
+            refused += [malformed(int(part[place]), detail) for place, detail in bad]
+        if len(batches) == 1:
+            return Decoded(self._of_table(batches[0]), good[0], sorted(refused))
+        table = pa.Table.from_batches(batches, self._schema).combine_chunks()
+        whole = pa.RecordBatch.from_arrays([_one(column) for column in table.columns], schema=self._schema)
+        return Decoded(self._of_table(whole), np.concatenate([np.empty(0, dtype=np.int64), *good]), sorted(refused))
+
+    def _of_table(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch if len(self.arrow_schema) else batch.select([])  # which still knows its number of rows
+
+    def _part(self, payloads: pa.BinaryArray) -> tuple[pa.RecordBatch, Rows, list[tuple[int, str]]]:
+        """Return the columns and places of the good payloads of a part, in order, and why each other one is bad."""
+        cursor = Cursor(payloads)
+        values = self._read(cursor, ALL)
+        batch = pa.RecordBatch.from_arrays(
+            values.flatten() if len(self.arrow_schema) else [values], schema=self._schema
+        )
+        places = np.arange(len(payloads), dtype=np.int64)
+        doubtful = cursor.finish()
+        if not len(doubtful):
+            return batch, places, []
+        clear = np.delete(places, doubtful)
+        late, late_places, bad = self._one_by_one(payloads, doubtful)
+        batch = batch.take(pa.array(clear))
+        if not len(late_places):
+            return batch, clear, bad
+        both = np.concatenate([clear, late_places])
+        order = np.argsort(both)
+        table = pa.Table.from_batches([batch, *late], self._schema).take(pa.array(order))
+        return (
+            pa.RecordBatch.from_arrays([_one(column) for column in table.columns], schema=self._schema),
+            both[order],
+            bad,
+        )
+
+    def _one_by_one(
+        self, payloads: pa.BinaryArray, places: Rows
+    ) -> tuple[list[pa.RecordBatch], Rows, list[tuple[int, str]]]:
+        batches: list[pa.RecordBatch] = []
+        held: list[dict[str, Any]] = []
+        good: list[int] = []
+        bad: list[tuple[int, str]] = []
+        size = 0
+        for place in places.tolist():
+            content = payloads[place].as_py()
+            try:
+                held.append(self._scalar.decode(content))
+                good.append(place)
+            except Malformed as error:
+                bad.append((place, one_line(str(error))))
+            size += len(content)
+            if size > _SCALAR_BYTES:
+                batches.append(self._batch(held))
+                held, size = [], 0
+        if held:
+            batches.append(self._batch(held))
+        return batches, np.array(good, dtype=np.int64), bad
+
+    def _batch(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
+        arrays = [pa.array([row[each.name] for row in rows], each.type) for each in self._schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _parts(rows: Rows, sizes: Rows) -> Iterator[Rows]:
+    """Cut rows into parts that are decoded at once."""
+    ends = np.cumsum(sizes[rows], dtype=np.int64)
+    start = 0
+    while start < len(rows):
+        before = int(ends[start - 1]) if start else 0
+        within = int(np.searchsorted(ends, before + _PART_BYTES, side="right"))
+        stop = max(start + 1, min(start + _PART_ROWS, within))
+        yield rows[start:stop]
+        start = stop
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    """Return the only chunk of a column, or all of them as one."""
+    return (
+        column.chunk(0)
+        if column.num_chunks == 1
+        else pa.concat_arrays(column.chunks)
+        if column.num_chunks
+        else pa.array([], column.type)
+    )

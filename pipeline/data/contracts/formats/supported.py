@@ -1,0 +1,89 @@
+"""The formats of payloads that turnout reads: a further one is a folder here and a line in `FORMATS`."""
+
+import hashlib
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+import pyarrow as pa
+
+from pipeline.base.errors import Refused
+from pipeline.base.names import shown
+from pipeline.data.contracts.event_types import Numbering
+from pipeline.data.contracts.formats.avro.format import AvroFormat
+from pipeline.data.contracts.formats.payload_format import PayloadDecoder, PayloadFormat
+from pipeline.data.contracts.formats.protobuf.format import ProtobufFormat
+from pipeline.data.contracts.model import Message
+from pipeline.data.contracts.schemas import Schema
+
+FORMATS: Final[Mapping[str, PayloadFormat]] = MappingProxyType({"protobuf": ProtobufFormat(), "avro": AvroFormat()})
+"""By name, as `Schema.format` and the setting `format` of a source say it."""
+
+
+def format_of(name: str) -> PayloadFormat:
+    """Return a format by its name.
+
+    Raises:
+        Refused: turnout does not read it.
+    """
+    found = FORMATS.get(name)
+    if found is None:
+        raise Refused(f"{shown(name)} is not a format of payloads that this turnout reads: {', '.join(FORMATS)}.")
+    return found
+
+
+def fingerprint(format_name: str, message: str, definition: bytes) -> str:
+    """Return the hex SHA-256 that identifies a canonical definition."""
+    kind = (
+        b"" if format_name == "protobuf" else format_name.encode() + b"\0"
+    )  # those of protobuf are older than formats
+    return hashlib.sha256(kind + message.encode() + b"\0" + definition).hexdigest()
+
+
+@lru_cache(maxsize=4096)
+def columns(schema: Schema) -> pa.Schema:
+    """Return the columns of one schema's payloads, before any placement.
+
+    Raises:
+        Refused: the definition has no form as columns.
+    """
+    return format_of(schema.format).columns(schema)
+
+
+@lru_cache(maxsize=4096)
+def message(schema: Schema) -> Message:
+    """Return the fields of one schema's payloads, without their format.
+
+    Raises:
+        Refused: the definition has no form as columns.
+    """
+    return format_of(schema.format).message(schema)
+
+
+def numbering(schema: Schema) -> Numbering:
+    """Return within what the ids of a schema's fields identify them."""
+    return format_of(schema.format).numbering(schema.message)
+
+
+@lru_cache(maxsize=2048)
+def decoder(schema: Schema) -> PayloadDecoder:
+    """Return this process's decoder of a schema.
+
+    Raises:
+        Refused: the schema's definition is not valid or has no form as columns.
+    """
+    return format_of(schema.format).decoder(schema)
+
+
+def prepare(schemas: Collection[Schema]) -> None:
+    """Let the decoders of these schemas share memory; call it before the first of several is made.
+
+    A schema that is not valid is left out: its decoder says so.
+    """
+    if len(schemas) < 2:
+        return
+    for schema in schemas:
+        with suppress(Refused):
+            format_of(schema.format).prepare(schema)

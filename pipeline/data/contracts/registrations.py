@@ -1,0 +1,353 @@
+"""Registrations in the control store: read, planned on top of each other, and written in one transaction.
+
+Called by the registry only. Rows are added, never changed: a repeated registration of a schema replaces its earlier one
+in every later schema set.
+"""
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from typing import Final
+
+from sqlalchemy import Connection, insert
+
+from pipeline.base.errors import Refused
+from pipeline.base.names import GameKey, game_key, is_game_name, shown
+from pipeline.base.texts import first_lines
+from pipeline.data.contracts.ages import UNKNOWN, Age, Ages, after
+from pipeline.data.contracts.decoded import one_line
+from pipeline.data.contracts.event_types import event_type
+from pipeline.data.contracts.evolution import evolve
+from pipeline.data.contracts.formats.supported import fingerprint, format_of, message
+from pipeline.data.contracts.game_types import Typed, judged, names_of, other_type, refusal, rename
+from pipeline.data.contracts.given_ids import NewIds
+from pipeline.data.contracts.kept_registrations import REMARK, Kept, in_older_store
+from pipeline.data.contracts.model import remarks
+from pipeline.data.contracts.plans import RegistrationPlan, Step
+from pipeline.data.contracts.policies import DEFAULTS, Policies, lands
+from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema
+from pipeline.data.contracts.stored_registrations import REGISTERED, placement_values, take_up
+from pipeline.data.contracts.stored_schemas import read_ages, read_ids, read_schemas, write_schema
+from pipeline.store.database.tables import placements, registrations
+from pipeline.store.writers import latest_number
+
+_SHOWN_REASONS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A checked registration: it lets a game send a message."""
+
+    game: str
+    message: str  # full name
+    definition: bytes  # see `pipeline.data.contracts.formats`
+    policies: Policies = DEFAULTS
+    plan_hash: str | None = None  # of the plan that was shown; None: apply the current plan
+    format: str = "protobuf"
+    actor: str | None = None  # who registers it; None: nobody, as a simulation does
+    continues: str | None = None  # the game's event type that was renamed to this one, as the actor says
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The result of a registration."""
+
+    schema_id: int
+    version: int  # counts the game's registrations: 1, 2, …
+    new: bool  # False when the game already had this very schema
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRegistration:
+    """A registration with valid names and definition."""
+
+    game: str
+    key: GameKey
+    format: str
+    message: str
+    definition: bytes  # canonical
+    fingerprint: str
+    policies: Policies
+    plan_hash: str | None = None
+    actor: str | None = None
+    registry: str | None = None  # the generation of the registry that it comes from
+    unattended: bool = False  # nobody is there to choose: what is refused waits in quarantine for a person
+    continues: str | None = None  # see `Registration`
+
+    @property
+    def schema(self) -> Schema:
+        """The schema, which has no id yet."""
+        return Schema(0, self.format, self.message, self.definition)
+
+
+def ready(registering: Iterable[Registration]) -> list[CheckedRegistration]:
+    """Check everything that needs no store; equal definitions are checked once.
+
+    Raises:
+        Refused: a name no game can have, or a definition no table can hold.
+    """
+    known: dict[tuple[str, str, bytes], tuple[bytes, str]] = {}
+    registrations = []
+    for each in registering:
+        _check_game(each.game)
+        source = (each.format, each.message, each.definition)
+        if source not in known:
+            definition = format_of(each.format).canonical(each.message, each.definition)
+            known[source] = definition, fingerprint(each.format, each.message, definition)
+        key = game_key(each.game)
+        definition, mark = known[source]
+        checked = CheckedRegistration(each.game, key, each.format, each.message, definition, mark, each.policies)
+        registrations.append(replace(checked, plan_hash=each.plan_hash, actor=each.actor, continues=each.continues))
+    return registrations
+
+
+class RegistrationBatch:
+    """The store's content for the games; each registration is planned on top of it and of those before."""
+
+    def __init__(
+        self, connection: Connection, registrations: list[CheckedRegistration], ids: NewIds | None = None
+    ) -> None:
+        """Read the store's content for these registrations; `ids` are those of new schemas."""
+        self._connection = connection
+        self._new_ids = ids or NewIds(connection, None)
+        self._registrations = registrations
+        self._now = time.time()
+        keys = {checked.key for checked in registrations}
+        only = next(iter(keys)) if len(keys) == 1 else None
+        self._held: dict[GameKey, dict[int, FieldPlacement]] = {}
+        self._versions: dict[tuple[GameKey, int], int] = {}  # the newest of each game and schema
+        self._newest: dict[GameKey, int] = {}
+        self._began: dict[GameKey, dict[int, str | None]] = {}  # in the order of first registrations, and from where
+        self._ages: Mapping[int, Age] | None = None  # as registries say; None: not read yet
+        self._read_registered(only)
+        self._ids = read_ids(connection, {checked.fingerprint for checked in registrations})
+        used = {schema_id for key in keys for schema_id in self._held.get(key, {})}
+        used |= {self._ids[checked.fingerprint] for checked in registrations if checked.fingerprint in self._ids}
+        self._schemas = read_schemas(connection, used)
+
+    def plan(self, checked: CheckedRegistration) -> RegistrationPlan:
+        """Return what a registration would do now."""
+        held = self._held.get(checked.key, {})
+        schema_id = self._ids.get(checked.fingerprint)
+        before = None if schema_id is None else held.get(schema_id)
+        is_other = before is not None and before.other_type
+        stays = before is not None and (before.quarantined is None or (checked.unattended and not is_other))
+        if schema_id is not None and before is not None and stays:
+            version = self._versions[checked.key, schema_id]
+            return RegistrationPlan(
+                checked.game, checked.message, checked.fingerprint, version, new=False, steps=(), placement=before
+            )
+        version = self._newest.get(checked.key, 0) + 1
+        notes = tuple(remarks(message(checked.schema)))
+        kept, unattended = self._new_ids.kept(checked.key), checked.unattended
+        if (
+            settled := in_older_store(checked.game, checked.fingerprint, kept, held, unattended=unattended)
+        ) is not None:
+            new, notes = before is None or settled.quarantined is None, (*notes, REMARK)
+            return RegistrationPlan(
+                checked.game, checked.message, checked.fingerprint, version, new, (), settled, notes
+            )
+        typed = self._typed(checked)
+        with_it: list[RegistrationPlan] = []
+        if typed.is_other:
+            steps, placement = other_type(self._types(checked.key), checked.message)
+        else:
+            held, coming = dict(held), self._coming(checked)
+            places = list(self._began.get(checked.key, ()))
+            place = places.index(schema_id) if schema_id is not None and is_other else len(places)
+            earlier = [each for each in coming if places.index(each) < place]
+            with_it += [self._comes(checked, each, held, version + at) for at, each in enumerate(earlier)]
+            version += len(earlier)
+            steps, placement = self._evolve(checked, held)
+            if schema_id is not None:
+                held[schema_id] = placement
+            later = coming[len(earlier) :]
+            with_it += [self._comes(checked, each, held, version + at) for at, each in enumerate(later, start=1)]
+            if typed.continues is not None:
+                waited = [self._versions[checked.key, each] for each in coming]
+                steps = (rename(checked.message, typed.continues, waited), *steps)
+            elif before is not None:
+                typed = replace(typed, continues=before.continues)
+        placement = replace(placement, continues=typed.continues)
+        new = before is None or placement.quarantined is None or is_other != placement.other_type
+        return RegistrationPlan(
+            checked.game, checked.message, checked.fingerprint, version, new, steps, placement, notes, tuple(with_it)
+        )
+
+    def _types(self, key: GameKey) -> tuple[str, ...]:
+        """Return the names of a game's event type, the newest one last; none before its first schema.
+
+        A name that one of its schemas had before, as an alias says, is one of them, whichever came first.
+        """
+        held = self._held.get(key, {})
+        began = (
+            each for each in self._began.get(key, {}) if not held[each].other_type and held[each].continues is None
+        )
+        named = [self._schemas[each].message for each in islice(began, 1)]
+        named += [self._schemas[each].message for each, at in held.items() if at.continues is not None]
+        before = [message(self._schemas[each]).aliases for each, at in held.items() if not at.other_type]
+        return tuple(dict.fromkeys(event_type(each) for each in [*sorted({*chain(*before)}), *named]))
+
+    def _typed(self, checked: CheckedRegistration) -> Typed:
+        types = self._types(checked.key)
+        typed = judged(types, checked.game, checked.message, checked.continues, message(checked.schema).aliases)
+        if typed.is_other and not checked.unattended:
+            raise refusal(types, checked.game, checked.message)
+        return typed
+
+    def _coming(self, checked: CheckedRegistration) -> list[int]:
+        """Return what waits as another type and is of the game's with this schema, in the order of registration."""
+        held, own = self._held.get(checked.key, {}), self._ids.get(checked.fingerprint)
+        waiting = [each for each in self._began.get(checked.key, ()) if held[each].other_type and each != own]
+        names = {*self._types(checked.key), *names_of(checked.schema)}
+        coming: set[int] = set()
+        while more := {each for each in waiting if event_type(self._schemas[each].message) in names} - coming:
+            coming |= more
+            names |= {name for each in more for name in names_of(self._schemas[each])}
+        return [each for each in waiting if each in coming]
+
+    def _comes(
+        self, checked: CheckedRegistration, schema_id: int, held: dict[int, FieldPlacement], version: int
+    ) -> RegistrationPlan:
+        """Return the plan of what waited as another type, and add it to `held`; a change that is refused waits on."""
+        by = {"actor": checked.actor, "registry": checked.registry}
+        again = unattended(checked.game, checked.key, self._schemas[schema_id], checked.policies, **by)
+        self._ids[again.fingerprint] = schema_id
+        steps, placement = self._evolve(again, held)
+        held.pop(schema_id)
+        held[schema_id] = placement
+        return RegistrationPlan(again.game, again.message, again.fingerprint, version, True, steps, placement)
+
+    def _evolve(
+        self, checked: CheckedRegistration, held: Mapping[int, FieldPlacement]
+    ) -> tuple[tuple[Step, ...], FieldPlacement]:
+        schema_id = self._ids.get(checked.fingerprint)
+        own = {each: at for each, at in held.items() if not at.other_type and each != schema_id}
+        known = tuple((self._schemas[each], at) for each, at in own.items())
+        try:
+            steps, placement = evolve(known, checked.schema, checked.policies, self._age(checked, own, schema_id))
+        except Refused as refused:
+            if not checked.unattended:
+                raise
+            return (), FieldPlacement(quarantined=f"needs a person: {one_line(str(refused))}")
+        waiting = next((str(step) for step in steps if step.policy == "refuse"), None)
+        if checked.unattended and waiting is not None:
+            kept = (replace(step, policy="quarantine") if step.policy == "refuse" else step for step in steps)
+            return tuple(kept), FieldPlacement(quarantined=f"needs a person: {waiting}")
+        return steps, placement
+
+    def _age(self, checked: CheckedRegistration, own: Collection[int], schema_id: int | None) -> Ages:
+        """Return how old a game's schemas are, and a new one.
+
+        A registry counts its versions, and people register theirs in order. A person's new schema is newer than all;
+        one that a registry gave before it is not.
+        """
+        began = self._began.get(checked.key, {})
+        if self._ages is None:
+            self._ages = read_ages(self._connection, self._schemas)
+        ages = {each: self._ages.get(each, UNKNOWN) for each in (*own, *([] if schema_id is None else [schema_id]))}
+        for place, (each, registry) in enumerate(began.items()):
+            if registry is None and each in ages:
+                ages[each] |= {("people", place)}
+        held = tuple(ages[each] for each in own)
+        new = UNKNOWN if schema_id is None else ages[schema_id]
+        if not checked.unattended and schema_id not in began:
+            new |= after(held, new)
+        return Ages(held, new)
+
+    def write(self) -> list[Registered]:
+        """Register all of them.
+
+        Raises:
+            Refused: a change is refused, or a plan is not the one that was shown.
+        """
+        return [self._write(checked) for checked in self._registrations]
+
+    def require_possible(self, checked: CheckedRegistration) -> RegistrationPlan:
+        """Return what a registration would do now, where it can be done.
+
+        Raises:
+            Refused: a change is refused, or the plan is not the one that was shown.
+        """
+        plan = self.plan(checked)
+        if checked.plan_hash is not None and plan.hash != checked.plan_hash:
+            raise Refused(
+                f"The plan for {shown(checked.message)} of the game {shown(checked.game)} is {plan.hash} now, not "
+                f"{checked.plan_hash}: other schemas or policies were registered meanwhile. Review the plan again."
+            )
+        if plan.refused:
+            raise Refused(
+                f"The message {shown(checked.message)} cannot follow version {plan.version - 1} of the game "
+                f"{shown(checked.game)}; keep the existing fields, or choose a policy:"
+                f"{_listed([f'{each} ({each.kind}={lands(each.kind)})' for each in plan.refused])}"
+            )
+        return plan
+
+    def _write(self, checked: CheckedRegistration) -> Registered:
+        plan = self.require_possible(checked)
+        schema_id = self._schema_id(checked)
+        if not plan.new:
+            return Registered(schema_id, self._versions[checked.key, schema_id], new=False)
+        for each in sorted([plan, *plan.with_it], key=lambda one: one.version):
+            self._insert(checked, each, self._ids[each.fingerprint])
+        return Registered(schema_id, plan.version, new=True)
+
+    def _insert(self, checked: CheckedRegistration, plan: RegistrationPlan, schema_id: int) -> None:
+        """Write a plan's registration, or that of a version that comes with it."""
+        values = {"game_key": checked.key, "game": checked.game, "version": plan.version}
+        number = latest_number(self._connection) + 1
+        query = insert(registrations).values(registration_id=number, **values, schema_id=schema_id)
+        origin = {"actor": checked.actor, "registry": checked.registry}
+        self._connection.execute(query.values(created_at=self._now, **origin))
+        if plan.placement != PLAIN or checked.policies.chosen:
+            self._connection.execute(
+                insert(placements).values(registration_id=number, **placement_values(plan, checked.policies))
+            )
+        held = self._held.setdefault(checked.key, {})
+        held.pop(schema_id, None)
+        held[schema_id] = plan.placement
+        self._new_ids.keep(Kept(checked.key, schema_id, plan.fingerprint, plan.message, plan.placement))
+        self._began.setdefault(checked.key, {}).setdefault(schema_id, checked.registry)
+        self._versions[checked.key, schema_id] = self._newest[checked.key] = plan.version
+
+    def _read_registered(self, key: GameKey | None) -> None:
+        """Read a game's registrations, or all games', in one statement.
+
+        Two statements would see two states of an SQLite store, and take a used version for free.
+        """
+        query = REGISTERED if key is None else REGISTERED.where(registrations.c.game_key == key)
+        for row in self._connection.execute(query):
+            take_up(self._held.setdefault(GameKey(row.game_key), {}), row)
+            self._began.setdefault(GameKey(row.game_key), {}).setdefault(row.schema_id, row.registry)
+            self._versions[row.game_key, row.schema_id] = self._newest[row.game_key] = row.version
+
+    def _schema_id(self, checked: CheckedRegistration) -> int:
+        if checked.fingerprint not in self._ids:
+            values = checked.fingerprint, checked.format, checked.message, checked.definition
+            schema_id = write_schema(self._connection, self._new_ids, *values, self._now)
+            self._ids[checked.fingerprint] = schema_id
+            self._schemas[schema_id] = Schema(schema_id, checked.format, checked.message, checked.definition)
+        return self._ids[checked.fingerprint]
+
+
+def unattended(
+    game: str, key: GameKey, schema: Schema, policies: Policies, *, registry: str | None, actor: str | None = None
+) -> CheckedRegistration:
+    """Return the registration of a checked schema that nobody is there to decide about."""
+    mark = fingerprint(schema.format, schema.message, schema.definition)
+    given = (schema.format, schema.message, schema.definition, mark)
+    return CheckedRegistration(game, key, *given, policies, actor=actor, registry=registry, unattended=True)
+
+
+def _check_game(game: str) -> None:
+    try:
+        game.encode()
+    except UnicodeEncodeError as error:
+        raise Refused(f"The game name {shown(game)} is not valid UTF-8 text. Correct its encoding.") from error
+    if not is_game_name(game):
+        raise Refused(f"{shown(game)} cannot name a game: use 1 to 256 bytes of UTF-8 without NUL.")
+
+
+def _listed(reasons: Iterable[str]) -> str:
+    return "".join(f"\n  - {each}" for each in first_lines(list(reasons), _SHOWN_REASONS))

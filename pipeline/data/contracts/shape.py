@@ -1,0 +1,49 @@
+"""The columns of payloads: only Delta's types, and for each game the union over its schemas."""
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+
+from pipeline.data.contracts.columns import members, merge
+from pipeline.data.contracts.formats.supported import columns
+from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema
+
+
+def placed_columns(schema: Schema, placement: FieldPlacement = PLAIN) -> pa.Schema:
+    """Return the columns of one schema's payloads with the names they have in a game's table.
+
+    Raises:
+        Refused: the definition has no form as columns.
+    """
+    own = columns(schema)
+    return pa.schema(_renamed(own, dict(placement.names), "")) if placement.names else own
+
+
+def table_schema(placed: Iterable[tuple[Schema, FieldPlacement]]) -> pa.Schema:
+    """Return the payload columns of a game's table: the union over its schemas, in the order of registration.
+
+    Schemas whose rows are quarantined have none.
+
+    Raises:
+        Refused: two schemas disagree on a column's type; registered ones never do.
+    """
+    result = pa.schema([])
+    for schema, placement in placed:
+        if placement.quarantined is None:
+            result = merge(result, placed_columns(schema, placement))
+    return result
+
+
+def _renamed(fields: Iterable[pa.Field], names: Mapping[str, str], prefix: str) -> list[pa.Field]:
+    paths = [(f"{prefix}{field.name}", field) for field in fields]
+    return [pa.field(names.get(path, each.name), _renamed_type(each.type, names, path)) for path, each in paths]
+
+
+def _renamed_type(kind: pa.DataType, names: Mapping[str, str], path: str) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct(_renamed(members(kind), names, f"{path}."))
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", _renamed_type(kind.value_type, names, path)))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _renamed_type(kind.item_type, names, path))
+    return kind

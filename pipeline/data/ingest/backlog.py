@@ -1,0 +1,106 @@
+"""Measures the source's backlog while ingest runs, on a thread of its own, so that no micro-batch is delayed.
+
+The control store keeps the newest measurement; `pipeline/health/source.py` judges it. The query is not involved.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from pipeline.data.ingest.identity import Position
+from pipeline.data.ingest.sources.supported import configured_source
+from pipeline.data.ingest.sources.waiting import Waiting
+from pipeline.health.source import NamedBacklog
+from pipeline.settings.tree import Paths, Settings
+from pipeline.store.reports import write_backlog
+
+_log = logging.getLogger("turnout")
+_PEAK_SECONDS: Final = 60.0
+_BEFORE_START_SECONDS: Final = 0.5
+_CLOSE_SECONDS: Final = 2.0  # it may wait for a broker, and nothing waits for it then
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The position of bronze in a source: an offset in Spark's form."""
+
+    offset: Mapping[str, Any] | None  # None: nothing was read yet
+    begin: Position | None  # where reading begins; None: Spark reads the setting itself
+
+
+@contextmanager
+def backlog_watched(
+    settings: Settings, paths: Paths, engine: Engine, place: Callable[[], Place | None]
+) -> Iterator[None]:
+    """Measure the backlog repeatedly while the block runs; `place` returns bronze's position, None: unknown."""
+    watch = BacklogWatch(settings, paths, engine, place)
+    stop = threading.Event()
+    thread = threading.Thread(target=watch.run, args=(stop,), name="source-backlog", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(_CLOSE_SECONDS)
+
+
+class BacklogWatch:
+    """Measures one source's backlog, and keeps the highest age of the last minute."""
+
+    def __init__(self, settings: Settings, paths: Paths, engine: Engine, place: Callable[[], Place | None]) -> None:
+        """Prepare; measures nothing yet."""
+        self._settings, self._engine, self._place = settings, engine, place
+        self._source = configured_source(settings, paths).backlog()
+        self._ages: deque[tuple[float, float]] = deque()
+
+    def run(self, stop: threading.Event) -> None:
+        """Measure until the event."""
+        try:
+            while not stop.is_set():
+                is_known = self.measure()
+                stop.wait(self._settings.metrics.heartbeat_seconds if is_known else _BEFORE_START_SECONDS)
+        finally:
+            self._source.close()
+
+    def measure(self) -> bool:
+        """Measure once and record it; False while bronze's position is unknown."""
+        place = self._place()
+        if place is None:
+            return False
+        try:
+            found = self._source.look(place.offset, place.begin)
+        except Exception as error:  # noqa: BLE001 - the thread's edge: the next measurement may succeed
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            _log.warning("the backlog of the source cannot be measured: %s", reason)
+            found = Waiting(None, None, reason)
+        self._write(found)
+        return True
+
+    def _write(self, found: Waiting) -> None:
+        at = time.time()
+        age = found.age(at)
+        now = time.monotonic()
+        while self._ages and self._ages[0][0] < now - _PEAK_SECONDS:
+            self._ages.popleft()
+        if age is not None:
+            self._ages.append((now, age))
+        try:
+            write_backlog(
+                self._engine,
+                age_seconds=age,
+                peak_seconds=max((each for _, each in self._ages), default=None),
+                rows=found.rows,
+                limit_seconds=self._settings.metrics.latency_objective_seconds,
+                reason=found.reason,
+                sources=[NamedBacklog(name, each.age(at), each.rows, each.reason) for name, each in found.of.items()],
+            )
+        except SQLAlchemyError as error:  # the last measurement grows old, then counts as unknown
+            _log.warning("the backlog of the source cannot be recorded: %s", error)

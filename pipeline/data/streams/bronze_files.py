@@ -1,0 +1,126 @@
+"""The bronze files of a catch-up chunk, their distribution over tasks, and games with rows that bronze lacks.
+
+Tasks read these files themselves: Spark's own scan passes every row of every game through the JVM, which took as long
+as decoding the wanted rows.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote
+
+from pipeline.base.names import GameKey
+from pipeline.data.streams.lanes import Failure
+from pipeline.lake.delta import lost_seqs, parquet
+from pipeline.lake.delta.files import files_with
+from pipeline.lake.delta.log import read_commit
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.storage.location import Location
+from pipeline.lake.storage.places import located
+
+_MAX_COMMITS: Final = 64  # of the log's end; beyond that a snapshot is cheaper
+_PART_BYTES: Final = 16 * 1024 * 1024  # as spark.sql.files.maxPartitionBytes
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some row groups of a file, or all of them."""
+
+    path: str
+    groups: tuple[int, ...] | None = None
+
+
+def files_of(bronze: Location, version: int, app_id: str, low: int, high: int, keys: Collection[GameKey]) -> list[str]:
+    """Return the files that may hold rows of these games, of seqs above `low` up to `high`.
+
+    Files that begin with the same game are adjacent: ingest distributes rows by game, so they have the same games, and
+    a task that reads several of them writes fewer and larger files.
+
+    Args:
+        bronze: the table's folder.
+        version: the version to look at, whose commits hold all seqs up to `high`.
+        app_id: the application id under which ingest counts its seqs.
+        low: the seq before the first wanted.
+        high: the last wanted seq.
+        keys: the games' keys.
+    """
+    recent = _recent(bronze, version, app_id, low, high)
+    if recent is not None:
+        return recent
+    return files_with(open_table(bronze, version), bronze, "seq", range(low + 1, high + 1), list(keys), by_game=True)
+
+
+def parts_of(files: Sequence[str], part_bytes: int = _PART_BYTES) -> list[list[Piece]]:
+    """Distribute files, in their order, to tasks of about so many bytes; a larger file is cut at its row groups."""
+    parts: list[list[Piece]] = []
+    room = 0
+    for file in files:
+        for piece, size in _pieces(file, part_bytes):
+            if size > room:
+                parts.append([])
+                room = part_bytes
+            parts[-1].append(piece)
+            room -= size
+    return parts
+
+
+def _pieces(file: str, part_bytes: int) -> list[tuple[Piece, int]]:
+    size = located(file).size()
+    if size <= part_bytes:
+        return [(Piece(file), size)]
+    groups = parquet.metadata(file).num_row_groups
+    each = max(1, groups * part_bytes // size)
+    return [
+        (Piece(file, tuple(range(first, min(first + each, groups)))), size * each // groups)
+        for first in range(0, groups, each)
+    ]
+
+
+def _recent(bronze: Location, version: int, app_id: str, low: int, high: int) -> list[str] | None:
+    """Return the files that the newest commits added with these seqs; None where the end of the log is not enough."""
+    files: list[dict[str, Any]] = []
+    for at in range(version, max(version - _MAX_COMMITS, -1), -1):
+        actions = read_commit(bronze, at)
+        if actions is None or any("remove" in action for action in actions):
+            return None  # log cleanup, compaction or a person was here: the earlier files are gone
+        seqs = [int(action["txn"]["version"]) for action in actions if action.get("txn", {}).get("appId") == app_id]
+        added = [action["add"] for action in actions if "add" in action]
+        files += [each for each in added if _may_hold(each, low, high)]
+        # A batch without rows repeats the seq of the commit before, which has its rows.
+        if seqs and max(seqs) <= low + bool(added):
+            break
+    else:
+        if version >= _MAX_COMMITS:
+            return None
+    ordered = sorted(files, key=lambda each: str(_bound(each, "minValues", "game_key") or ""))
+    return [str(bronze / unquote(each["path"])) for each in ordered]
+
+
+def _may_hold(file: dict[str, Any], low: int, high: int) -> bool:
+    first, last = (_bound(file, end, "seq") for end in ("minValues", "maxValues"))
+    return first is None or last is None or (first <= high and last > low)
+
+
+def _bound(file: dict[str, Any], end: str, column: str) -> Any:
+    return json.loads(file.get("stats") or "{}").get(end, {}).get(column)
+
+
+class BronzeSeqs:
+    """The seqs that bronze has; used by one thread."""
+
+    def __init__(self, bronze: CursorTable, environment: str) -> None:
+        """Prepare; bronze is opened on first use, as a table of its own."""
+        self._bronze, self._environment = bronze, environment
+
+    def failures(self, cursors: Mapping[str, int]) -> dict[str, Failure]:
+        """Return why no rows may be added to some games' tables; `cursors` by game key, read before this call.
+
+        A row that was ingested again under such a seq would count as applied, or be added beside the lost one.
+        """
+        self._bronze.refresh()
+        head = self._bronze.cursor or 0
+        losses = lost_seqs.read(self._bronze.transaction_version, self._environment)
+        problems = {key: lost_seqs.problem(key, cursor, head, losses) for key, cursor in cursors.items()}
+        return {key: Failure("poison", sentence) for key, sentence in problems.items() if sentence is not None}

@@ -1,0 +1,347 @@
+"""One pass: bronze rows of many games become one commit per game (laws L3 to L6).
+
+The group calls `apply` with bronze rows, of a micro-batch or a catch-up chunk. The order of writes is the law: pin the
+schema set, files, quarantine, then one commit per game that moves its cursor.
+"""
+
+import json
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, KeysView, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane
+from pipeline.base.failpoints import hit
+from pipeline.base.names import GameKey
+from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.streams.active_games import ActiveGames
+from pipeline.data.streams.bronze_files import BronzeSeqs
+from pipeline.data.streams.lanes import Failure, failure_of
+from pipeline.data.streams.needs import Need, Waiting, lowest
+from pipeline.data.streams.stream import Link, Position, Stream, connects, merged, reach
+from pipeline.data.streams.writing.rows import Rows
+from pipeline.data.streams.writing.split import SplitJob, landing_schema
+from pipeline.data.streams.writing.tasks import run
+from pipeline.health.latency import Arrival, BronzeCommit, measure
+from pipeline.lake.delta import parquet
+from pipeline.lake.delta.data_files import DataFile, discard, write_file
+from pipeline.lake.delta.quarantine import QUARANTINE, present_between, without
+from pipeline.lake.delta.table import CursorTable, TableConflict
+from pipeline.lake.storage.location import Location
+
+
+@dataclass
+class GameReport:
+    """The files that the tasks wrote for one game, and the position from which its rows were split."""
+
+    expected: Position
+    links: list[Link] = field(default_factory=list)
+    arrivals: list[Arrival] = field(default_factory=list)
+    files: list[DataFile] = field(default_factory=list)
+    rejects: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    failure: Failure | None = None
+    needs: list[Need] = field(default_factory=list)  # what the schema set lacks for its rows
+
+    @property
+    def waits(self) -> bool:
+        """Whether the game waits for a newer schema set."""
+        return bool(self.needs) and self.failure is None
+
+    @property
+    def reached(self) -> int:
+        """The last seq up to which its rows connect to the position, before the first with an open need."""
+        first = min((need.seq for need in self.needs), default=None)
+        return reach(self.expected.cursor, [link for link in self.links if first is None or link.seq < first])
+
+    @property
+    def lacks(self) -> int | None:
+        """The seq that its next row follows, where the rows up to it were not read."""
+        reached = self.reached
+        before = next((link.prev_seq for link in self.links if link.seq > reached), reached)
+        return before if before > reached else None
+
+
+CommitsOf = Callable[[int, int], Sequence[BronzeCommit]]
+"""Returns the known bronze commits from one seq to another."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRows:
+    """A file with the refused rows of some games in quarantine's folder, not yet part of quarantine."""
+
+    file: DataFile
+    games: frozenset[str]
+
+
+@dataclass
+class Outcome:
+    """The result of one pass or chunk."""
+
+    seq_to: int | None  # the last bronze seq read, None without rows
+    results: list[GameResult]
+    failures: dict[str, Failure]  # by game key; None for games that only do not connect
+    reached: dict[str, int]  # by game key, of games not applied: the seq up to which their rows could be
+    phases: dict[str, float]
+    waits: dict[str, Waiting] = field(default_factory=dict)  # by game key, for a newer schema set
+    lacks: dict[str, int] = field(default_factory=dict)  # of games not applied: the seq that their next row follows
+
+
+class Passes:
+    """Applies bronze rows to game tables; one per group."""
+
+    def __init__(
+        self,
+        folder: Location,
+        quarantine: CursorTable,
+        pool: Executor,
+        active_games: ActiveGames,
+        bronze: BronzeSeqs | None = None,
+        commits_of: CommitsOf = lambda _first, _last: (),
+    ) -> None:
+        """Let tasks write below `folder`; use `quarantine` for refused rows and `pool` for commits to many tables.
+
+        While rows are applied, `active_games` records their games. A cursor that `bronze` lacks stops its game.
+        `commits_of` tells when rows came into bronze.
+        """
+        self._folder, self._quarantine, self._pool, self._active_games = folder, quarantine, pool, active_games
+        self._bronze, self._commits_of = bronze, commits_of
+
+    def apply(
+        self,
+        source: Rows,
+        streams: Mapping[str, Stream],
+        schemas: SchemaSet,
+        lane: Lane,
+        *,
+        repeated: bool,
+        read_since: float = -math.inf,
+    ) -> Outcome:
+        """Split the source's rows for these streams and commit each game that connects to its cursor.
+
+        `repeated`: some of the rows may already be in quarantine. A stream that does not connect, whose work failed, or
+        for whose rows `schemas` lacks something, is left behind; the failure of a single game is never raised. Rows
+        with a source time before `read_since` waited for their reader's start.
+        """
+        with self._active_games.track(list(streams)):
+            ahead = self._ahead_of_bronze(streams)
+            others = {key: stream for key, stream in streams.items() if key not in ahead}
+            outcome = self._apply(source, others, schemas, lane, repeated=repeated, read_since=read_since)
+            outcome.failures.update(ahead)
+            stopped = {key: GameReport(streams[key].position, failure=why) for key, why in ahead.items()}
+            outcome.results += [_failed(streams[key], report, lane) for key, report in stopped.items()]
+            return outcome
+
+    def _ahead_of_bronze(self, streams: Mapping[str, Stream]) -> dict[str, Failure]:
+        """Return the games that hold rows which bronze lacks; they are left behind."""
+        if self._bronze is None:
+            return {}
+        failures = self._bronze.failures({key: stream.cursor for key, stream in streams.items()})
+        for key in failures:
+            streams[key].behind = True
+        return failures
+
+    def _apply(
+        self,
+        source: Rows,
+        streams: Mapping[str, Stream],
+        schemas: SchemaSet,
+        lane: Lane,
+        *,
+        repeated: bool,
+        read_since: float,
+    ) -> Outcome:
+        started = time.perf_counter()
+        reports, refused, seq_to, seconds = self._split(source, streams, schemas)
+        seconds["split"] = time.perf_counter() - started
+        ready = {key: report for key, report in reports.items() if self._is_ready(streams[key], report)}
+        started = time.perf_counter()
+        self._write_quarantine(refused, ready.keys(), repeated=repeated)
+        seconds["quarantine"] = time.perf_counter() - started
+        started = time.perf_counter()
+        commits = self._commits(ready)
+        commit = partial(self._commit, schemas=schemas, lane=lane, read_since=read_since, commits=commits)
+        results = list(self._pool.map(lambda key: commit(streams[key], ready[key]), ready))
+        seconds["commit"] = time.perf_counter() - started
+        left = {key: report for key, report in reports.items() if key not in ready}
+        results += [_failed(streams[key], report, lane) for key, report in left.items()]
+        failures = {key: report.failure for key, report in reports.items() if report.failure}
+        reached = {key: report.reached for key, report in left.items()}
+        lacks = {key: seq for key, report in left.items() if (seq := report.lacks) is not None}
+        waits = {key: now_waits for key in left if (now_waits := streams[key].waits) and reports[key].waits}
+        return Outcome(seq_to, results, failures, reached, seconds, waits, lacks)
+
+    def _split(
+        self, source: Rows, streams: Mapping[str, Stream], schemas: SchemaSet
+    ) -> tuple[dict[str, GameReport], list[RefusedRows], int | None, dict[str, float]]:
+        """Run the tasks and collect their reports by game."""
+        positions = {key: stream.position for key, stream in streams.items()}
+        cursors = {key: each.cursor for key, each in positions.items()}
+        split = run(
+            source,
+            SplitJob(cursors, schemas.only([GameKey(key) for key in cursors]), self._folder, self._quarantine.path),
+        )
+        reports: dict[str, GameReport] = {}
+        refused: list[RefusedRows] = []
+        seconds: dict[str, float] = defaultdict(float)
+        seq_to: int | None = None
+        for row in split.rows:
+            report = json.loads(row.report)
+            seq_to = report["seq_to"] if seq_to is None else max(seq_to, report["seq_to"])
+            for phase, value in report["seconds"].items():
+                seconds[phase] += value
+            for key, game in report["games"].items():
+                _add(reports.setdefault(key, GameReport(positions[key])), game)
+            if (rows := report["refused"]) is not None:
+                refused.append(RefusedRows(DataFile(**rows["file"]), frozenset(rows["games"])))
+        for key, cause in split.culprits.items():
+            reports.setdefault(key, GameReport(positions[key])).failure = Failure("fatal", cause)
+        return reports, refused, seq_to, seconds
+
+    def _is_ready(self, stream: Stream, report: GameReport) -> bool:
+        """Return whether a game's rows may be committed; if not, discard its files and leave it behind.
+
+        If the files cannot be discarded they stay as orphans, and the game fails.
+        """
+        report.links = merged(report.links)
+        if report.failure is None and not report.needs and connects(report.expected.cursor, report.links):
+            return True
+        stream.behind = True
+        if report.waits:  # nothing has failed (law L14)
+            stream.held_up = True
+            since = time.time() if stream.waits is None else stream.waits.since
+            needs = lowest(report.needs)
+            after = next(link.prev_seq for link in report.links if link.seq == needs[0].seq)
+            stream.waits = Waiting(since, needs, after)
+        try:
+            discard(self._folder / stream.game_key, report.files)
+        except OSError as error:  # law L6: a table's folder may have become a file
+            report.failure = report.failure or failure_of(error)
+        return False
+
+    def _write_quarantine(self, refused: Sequence[RefusedRows], ready: KeysView[str], *, repeated: bool) -> None:
+        """Write the refused rows of the games that are ready to quarantine; with `repeated` only the missing ones.
+
+        Afterwards all of them are on disk, so that no cursor moves past a row that a power cut takes.
+        """
+        files = []
+        present = self._present(refused) if repeated and refused else None
+        for each in refused:
+            file = self._file_of(each, ready, present) if repeated or not each.games <= ready else each.file
+            files += [] if file is None else [file]
+        if files:
+            self._quarantine.append(files)
+            hit("after_quarantine_write")
+        elif refused and repeated:  # another attempt has written them, and was killed perhaps
+            self._quarantine.settle()
+
+    def _present(self, refused: Sequence[RefusedRows]) -> pa.Table:
+        """Return the quarantined keys of the refused rows' seqs, from one scan for all files."""
+        spans = [each.file.span("seq") for each in refused]
+        return present_between(self._quarantine.path, min(low for low, _ in spans), max(high for _, high in spans))
+
+    def _file_of(self, refused: RefusedRows, ready: KeysView[str], present: pa.Table | None) -> DataFile | None:
+        """Return a file with only the rows that belong in quarantine; holds one file of refused rows in memory."""
+        folder = self._quarantine.path
+        rows = parquet.read(folder / refused.file.path)
+        kept = rows.filter(pc.is_in(rows.column("game_key"), pa.array(list(ready), pa.string())))
+        kept = kept if present is None else without(kept, present).select(QUARANTINE.names)
+        if kept.num_rows == rows.num_rows:
+            return refused.file
+        file = write_file(kept, folder, ["seq", "game_key"]) if kept.num_rows else None
+        discard(folder, [refused.file])
+        return file
+
+    def _commits(self, ready: Mapping[str, GameReport]) -> dict[int, BronzeCommit]:
+        """Return the bronze commits of the rows, by seq; the one before them tells whether ingest was there already."""
+        seqs = [arrival.seq for report in ready.values() for arrival in report.arrivals]
+        known = self._commits_of(min(seqs) - 1, max(seqs)) if seqs else ()
+        return {each.seq: each for each in known}
+
+    def _commit(
+        self,
+        stream: Stream,
+        report: GameReport,
+        schemas: SchemaSet,
+        lane: Lane,
+        read_since: float,
+        commits: Mapping[int, BronzeCommit],
+    ) -> GameResult:
+        started = time.perf_counter()
+        try:
+            target = landing_schema(schemas, stream.game_key)
+            stream.commit(report.files, report.expected, report.links[-1].seq, target)
+        except TableConflict as error:
+            report.failure = Failure("expected", str(error))
+        except Exception as error:  # noqa: BLE001 - law L6: one game's failure must not stop the others
+            report.failure = failure_of(error)
+        if report.failure is not None:
+            stream.behind = True  # catch-up continues from the table's cursor
+            return _failed(stream, report, lane)
+        now = time.time()
+        hit("between_table_commits")
+        seconds = time.perf_counter() - started
+        stream.resumed(now)
+        return _result(stream, report, lane, now, seconds, max(read_since, stream.read_since), commits)
+
+
+def _add(report: GameReport, game: Mapping[str, Any]) -> None:
+    report.links += [Link(seq, prev_seq) for seq, prev_seq in game["links"]]
+    report.arrivals += [Arrival(*each) for each in game["arrivals"]]
+    report.files += [DataFile(**file) for file in game["files"]]
+    report.needs += [Need.of_json(need) for need in game["needs"]]
+    for reason, count in game["rejects"].items():
+        report.rejects[reason] += count
+    if game["error"] is not None:
+        report.failure = Failure(game["error"]["kind"], game["error"]["evidence"], may_quote=True)
+
+
+def _result(
+    stream: Stream,
+    report: GameReport,
+    lane: Lane,
+    now: float,
+    seconds: float,
+    read_since: float,
+    commits: Mapping[int, BronzeCommit],
+) -> GameResult:
+    measured = measure(report.arrivals, now, seconds, read_since, commits)
+    return GameResult(
+        game_key=stream.game_key,
+        lane=lane,
+        seq_from=report.links[0].seq,
+        seq_to=report.links[-1].seq,
+        rows=sum(file.rows for file in report.files),
+        rejects=dict(report.rejects),
+        files=len(report.files),
+        bytes=sum(file.size for file in report.files),
+        committed_at=now,
+        commit_seconds=seconds,
+        latency_counts=measured.counts,
+        caught_up_rows=measured.caught_up,
+        segments_seconds=measured.segments,
+    )
+
+
+def _failed(stream: Stream, report: GameReport, lane: Lane) -> GameResult:
+    links = report.links or [Link(report.expected.cursor, report.expected.cursor)]
+    return GameResult(
+        game_key=stream.game_key,
+        lane=lane,
+        seq_from=links[0].seq,
+        seq_to=links[-1].seq,
+        rows=0,
+        rejects={},
+        files=0,
+        bytes=0,
+        committed_at=None,
+        commit_seconds=0.0,
+        latency_counts=(0,) * (len(LATENCY_EDGES_SECONDS) + 1),
+        error=report.failure.evidence if report.failure else None,
+    )

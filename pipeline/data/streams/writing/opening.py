@@ -1,0 +1,164 @@
+"""Opens bronze rows: their payloads, and turnout's id of the schema that each one's writer names.
+
+Whether a row is decoded, refused, or waits depends on it and on the schema set alone (law L13).
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.base.names import GameKey
+from pipeline.data.contracts.decoded import Rows
+from pipeline.data.contracts.envelopes.framing import FRAMINGS
+from pipeline.data.contracts.envelopes.index_paths import index_path
+from pipeline.data.contracts.envelopes.opening import payloads_of
+from pipeline.data.contracts.envelopes.spans import present
+from pipeline.data.contracts.envelopes.wrapper import open_wrappers
+from pipeline.data.contracts.schemas import SchemaSet, WriterId
+from pipeline.data.streams.needs import Need, is_open, lowest
+from pipeline.lake.delta.bronze import whole
+
+CLOSED: Final = -1
+"""In place of a schema's id: the row is refused, or waits."""
+
+_TURNOUT: Final = ""  # in place of a registry: the ids are turnout's own
+
+
+@dataclass
+class OpenRows:
+    """Some rows of bronze, opened."""
+
+    routed: pa.Table  # the rows themselves
+    payload: pa.BinaryArray
+    event_time: pa.Array
+    event_id: pa.Array
+    ids: Rows  # turnout's id of each row's schema, or CLOSED
+    refused: list[tuple[int, str, str]] = field(default_factory=list)  # row, reason and detail
+    needs: dict[str, tuple[Need, ...]] = field(default_factory=dict)  # by game key
+
+    def close(self, keys: Collection[str]) -> None:
+        """Neither decode nor refuse any row of these games."""
+        wanted = pa.array(sorted(keys), pa.string())
+        closed = pc.is_in(whole(self.routed.column("game_key")), wanted).to_numpy(zero_copy_only=False)
+        self.ids = np.where(closed, CLOSED, self.ids)
+        self.refused = [each for each in self.refused if not closed[each[0]]]
+
+
+def open_rows(routed: pa.Table, schemas: SchemaSet) -> Iterator[OpenRows]:
+    """Open rows that ingest did not refuse, those of each profile together; most tasks have turnout's own only."""
+    numbers = routed.column("profile")
+    if numbers.null_count == len(numbers):
+        yield _own(routed)
+        return
+    for number in pc.unique(numbers).to_pylist():
+        if number is None:
+            yield _own(routed.filter(pc.is_null(numbers)))
+        else:
+            yield from _foreign(routed.filter(pc.equal(numbers, number)).combine_chunks(), number, schemas)
+
+
+def _own(routed: pa.Table) -> OpenRows:
+    batch = open_wrappers(whole(routed.column("raw")), known_good=True).batch  # ingest refused the others
+    payload, event_time, event_id = (batch.column(name) for name in ("payload", "event_time", "event_id"))
+    return OpenRows(routed, present(payload), event_time, event_id, routed.column("schema_id").to_numpy())
+
+
+def _foreign(routed: pa.Table, number: int, schemas: SchemaSet) -> Iterator[OpenRows]:
+    profile = schemas.profiles.get(number)
+    if profile is None:
+        yield _without_profile(routed, number)
+        return
+    opened = payloads_of(whole(routed.column("raw")), profile)
+    writers = whole(routed.column("writer"))
+    registries = whole(routed.column("registry").fill_null(_TURNOUT))
+    for run in FRAMINGS[profile.framing].bodies(opened.payload, writers):
+        start, count = run.start, len(run.bodies)
+        times, event_ids = opened.event_time.slice(start, count), opened.event_id.slice(start, count)
+        ids = np.full(count, CLOSED, np.int64)
+        rows = OpenRows(routed.slice(start, count), run.bodies, times, event_ids, ids)
+        rows.refused = [(each.row - start, each.reason, each.detail) for each in run.refusals]
+        their_registries = registries.slice(start, count)
+        their_writers = _with_paths(rows, their_registries, writers.slice(start, count), schemas)
+        _judge(rows, their_registries, their_writers, number, schemas)
+        yield rows
+
+
+def _without_profile(routed: pa.Table, number: int) -> OpenRows:
+    """Let all rows wait: the schema set is older than their profile."""
+    count = routed.num_rows
+    times, ids = pa.nulls(count, pa.timestamp("us", "UTC")), pa.nulls(count, pa.string())
+    rows = OpenRows(routed, pa.nulls(count, pa.binary()), times, ids, np.full(count, CLOSED, np.int64))
+    in_order = routed.select(["game_key", "seq", "pos"]).sort_by([("seq", "ascending"), ("pos", "ascending")])
+    first = in_order.group_by("game_key", use_threads=False).aggregate([("seq", "first"), ("pos", "first")])
+    rows.needs = {row["game_key"]: (Need(row["seq_first"], row["pos_first"], number),) for row in first.to_pylist()}
+    return rows
+
+
+def _with_paths(
+    rows: OpenRows, registries: pa.StringArray, writers: pa.BinaryArray, schemas: SchemaSet
+) -> pa.BinaryArray:
+    """Return the writers, with the index path of those whose payloads begin with one; these are cut off there."""
+    distinct, codes = _encoded(registries, writers)
+    is_indexed = np.array([(found := schemas.writers.get(each)) is not None and found.indexed for each in distinct])
+    chosen = is_indexed[codes] & ~_marks(len(codes), rows.refused)
+    if not chosen.any():
+        return writers
+    indexed, mask = np.flatnonzero(chosen), pa.array(chosen)
+    read = index_path(rows.payload.filter(mask))
+    rows.payload = pc.replace_with_mask(rows.payload, mask, read.rests)
+    rows.refused += [(int(indexed[each.row]), each.reason, each.detail) for each in read.bad]
+    joined = pc.binary_join_element_wise(writers.filter(mask), read.paths.fill_null(b""), b"")
+    return pc.replace_with_mask(writers, mask, joined)
+
+
+def _judge(
+    rows: OpenRows, registries: pa.StringArray, writers: pa.BinaryArray, number: int, schemas: SchemaSet
+) -> None:
+    """Find each row's schema; a row without one is refused, or its game has a need."""
+    distinct, codes = _encoded(registries, writers)
+    games = whole(rows.routed.column("game_key")).dictionary_encode()
+    pairs, of_row = np.unique(games.indices.to_numpy() * len(distinct) + codes, return_inverse=True)
+    is_bad, seqs = _marks(len(codes), rows.refused), rows.routed.column("seq").to_numpy()
+    places = rows.routed.column("pos").to_numpy()
+    names = games.dictionary.to_pylist()
+    needs: dict[str, list[Need]] = {}
+    order = np.argsort(of_row, kind="stable")  # once: a task may have thousands of pairs
+    together = np.split(order, np.searchsorted(of_row[order], np.arange(1, len(pairs))))
+    for pair, rows_of_pair in zip(pairs.tolist(), together, strict=True):
+        key, (registry, writer) = names[pair // len(distinct)], distinct[pair % len(distinct)]
+        members = rows_of_pair[~is_bad[rows_of_pair]]
+        if not members.size:
+            continue
+        seq = seqs[members].min()
+        need = Need(int(seq), int(places[members][seqs[members] == seq].min()), number, registry, writer)
+        found = schemas.writers.get((registry, writer))
+        if registry == _TURNOUT:
+            rows.ids[members] = int.from_bytes(writer[1:])
+        elif is_open(need, GameKey(key), schemas):
+            needs.setdefault(key, []).append(need)
+        elif found is not None and found.schema_id is not None:
+            rows.ids[members] = found.schema_id
+        else:
+            why = "its registry has no schema for it" if found is None or found.refused is None else found.refused
+            rows.refused += [(row, "unknown_schema", why) for row in members.tolist()]
+    rows.needs = {key: lowest(each) for key, each in needs.items()}
+
+
+def _encoded(registries: pa.StringArray, writers: pa.BinaryArray) -> tuple[list[WriterId], Rows]:
+    """Return the distinct writers, and the place of each row's among them."""
+    names, ids = registries.dictionary_encode(), writers.dictionary_encode()
+    pairs = names.indices.to_numpy().astype(np.int64) * len(ids.dictionary) + ids.indices.to_numpy()
+    known, codes = np.unique(pairs, return_inverse=True)
+    texts, values = names.dictionary.to_pylist(), ids.dictionary.to_pylist()
+    return [(texts[pair // len(values)], values[pair % len(values)]) for pair in known.tolist()], codes
+
+
+def _marks(count: int, refused: list[tuple[int, str, str]]) -> npt.NDArray[np.bool_]:
+    marks = np.zeros(count, dtype=np.bool_)
+    marks[[row for row, _, _ in refused]] = True
+    return marks

@@ -1,0 +1,410 @@
+"""The work of an executor on bronze rows: decodes each with its own schema and writes one Parquet file per game.
+
+`split` is the body of a Spark task. It commits nothing: it reports files, links and refused rows (law L9). A game whose
+rows cannot be written is reported with its error; the others go on (law L6).
+"""
+
+import itertools
+import json
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.base.failpoints import hit
+from pipeline.base.names import GameKey, shown
+from pipeline.data.contracts.formats.supported import decoder, prepare
+from pipeline.data.contracts.placing import pad, placed
+from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
+from pipeline.data.contracts.shape import table_schema
+from pipeline.data.streams.lanes import classify
+from pipeline.data.streams.needs import Need, lowest
+from pipeline.data.streams.writing.arrivals import arrivals
+from pipeline.data.streams.writing.opening import CLOSED, OpenRows, open_rows
+from pipeline.data.streams.writing.portions import portions
+from pipeline.lake.delta.bronze import SLICE_BYTES, sliced, whole
+from pipeline.lake.delta.data_files import DataFile, discard, write_file
+from pipeline.lake.delta.meanings import with_meanings
+from pipeline.lake.delta.quarantine import QUARANTINE
+from pipeline.lake.storage.location import Location
+
+READ: Final = (
+    "game_key", "game", "schema_id", "seq", "pos", "prev_seq", "refused",
+    "topic", "partition", "offset", "source_time", "raw", "profile", "registry", "writer",
+)  # fmt: skip
+"""The columns of bronze that a pass reads."""
+
+OWN_COLUMNS: Final = pa.schema(
+    [
+        ("_seq", pa.int64()),
+        ("_pos", pa.int32()),
+        ("_schema_id", pa.int64()),
+        ("_event_time", pa.timestamp("us", "UTC")),
+        ("_event_id", pa.string()),
+        ("_source_time", pa.timestamp("us", "UTC")),
+    ]
+)
+"""The columns of every game table before the payload's fields."""
+
+REPORT: Final = "report string, rejects binary"
+_WRITES: Final = 8  # files of one task that are on their way to a store
+_DETAIL_LIMIT: Final = 500
+_MOST_GROWTH: Final = 4  # decoded values that are held may be so many times larger than a slice
+
+Place: TypeAlias = tuple[int, int]
+"""A row of bronze: its seq and pos."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitJob:
+    """The games to split, their cursors and schemas: the same job on the same rows has the same result."""
+
+    cursors: Mapping[str, int]
+    schema_set: SchemaSet
+    tables: Location  # below it each game's files are written, in a folder named by its key
+    quarantine: Location | None = None  # where refused rows are written; None: they are returned, as Arrow IPC
+    deadly: frozenset[Place] = frozenset()  # refused without decoding: each kills a worker
+    # A trial: does a worker survive these rows, first to last? nothing is kept.
+    trial: tuple[Place, Place] | None = None
+    slice_bytes: int = SLICE_BYTES  # a task with more rows splits them one slice after the other
+
+
+def target_schema(schema_set: SchemaSet, key: str) -> pa.Schema:
+    """Return the columns of a game's table: our own, then the union of its registered schemas."""
+    return _target(schema_set.placed(GameKey(key)))
+
+
+def landing_schema(schema_set: SchemaSet, key: str) -> pa.Schema:
+    """Return the same columns for a commit of rows: they carry what the game's schema ids mean."""
+    ids = schema_set.games.get(GameKey(key), ())
+    marks = {each: schema_set.fingerprints[each] for each in ids if each in schema_set.fingerprints}
+    return with_meanings(target_schema(schema_set, key), marks)
+
+
+@lru_cache(maxsize=4096)
+def _target(schemas: tuple[tuple[Schema, FieldPlacement], ...]) -> pa.Schema:
+    return pa.schema([*OWN_COLUMNS, *(table_schema(schemas) if schemas else ())])
+
+
+def split(batches: Iterator[pa.RecordBatch], job: SplitJob) -> Iterator[pa.RecordBatch]:
+    """Split the rows of one task and yield a row for each slice: a JSON report, refused rows that were not written."""
+    for rows in sliced(batches, job.slice_bytes):
+        yield _split_slice(rows, job)
+
+
+def _split_slice(rows: pa.Table, job: SplitJob) -> pa.RecordBatch:
+    seqs = pc.min_max(rows.column("seq")).as_py()
+    own_rows = _of_my_games(rows, job.cursors)
+    if job.trial is not None:
+        own_rows = _within(own_rows, *job.trial)
+    worker = _Split(own_rows, job)
+    del rows, own_rows  # payloads are large: the copies are freed
+    worker.run()
+    worker.settle()
+    rejects = pa.concat_tables([QUARANTINE.empty_table(), *worker.rejects])
+    refused = None
+    if job.quarantine is not None:
+        refused, rejects = worker.write_rejects(rejects, job.quarantine), rejects.slice(0, 0)
+    report = {
+        "seq_from": seqs["min"],
+        "seq_to": seqs["max"],
+        "games": worker.games,
+        "refused": refused,
+        "seconds": worker.seconds,
+    }
+    return pa.RecordBatch.from_pydict({"report": [json.dumps(report)], "rejects": [_ipc(rejects)]})
+
+
+def _of_my_games(rows: pa.Table, cursors: Mapping[str, int]) -> pa.Table:
+    """Keep the rows above the cursor of each game of the job."""
+    keys = whole(rows.column("game_key")).dictionary_encode()
+    floor = np.array([cursors.get(key, np.iinfo(np.int64).max) for key in keys.dictionary.to_pylist()])
+    is_above_cursor = rows.column("seq").to_numpy() > floor[keys.indices.to_numpy()]
+    return rows if is_above_cursor.all() else rows.filter(pa.array(is_above_cursor))  # copying all payloads costs time
+
+
+def _within(rows: pa.Table, first: Place, last: Place) -> pa.Table:
+    places = zip(rows.column("seq").to_pylist(), rows.column("pos").to_pylist(), strict=True)
+    return rows.filter(pa.array([first <= place <= last for place in places], pa.bool_()))
+
+
+class _Split:
+    """The work of one slice; `games` and `rejects` are its outcome."""
+
+    def __init__(self, rows: pa.Table, job: SplitJob) -> None:
+        self.job = job
+        self.rows = rows.combine_chunks()
+        self.games: dict[str, dict[str, Any]] = {}
+        self.rejects: list[pa.Table] = []
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.needs: dict[str, list[Need]] = defaultdict(list)  # by game key
+        self._most_bytes = _MOST_GROWTH * job.slice_bytes
+        self._held = 0  # bytes of decoded values
+
+    def run(self) -> None:
+        if not self.rows.num_rows:
+            return
+        self._note_links()
+        refused = self.rows.column("refused")
+        routed = self.rows if refused.null_count == len(refused) else self.rows.filter(pc.is_null(refused))
+        if self.job.deadly:
+            routed = self._without_deadly(routed)
+        decoded: _ByColumns = defaultdict(list)
+        if routed.num_rows:
+            self._decode(routed, decoded)
+        if self.needs:
+            self._hold_back(decoded)
+        del routed
+        self.rows = self.rows.schema.empty_table()
+        self._write_all(decoded)
+
+    def _without_deadly(self, routed: pa.Table) -> pa.Table:
+        places = zip(routed.column("seq").to_pylist(), routed.column("pos").to_pylist(), strict=True)
+        deadly = np.array([place in self.job.deadly for place in places], dtype=bool)
+        why = "a worker that read this record died"
+        self._refuse(routed, [(int(row), "kills_worker", why) for row in np.flatnonzero(deadly)])
+        return routed.filter(pa.array(~deadly))
+
+    def _note_links(self) -> None:
+        """Record the seqs of each game's rows, refused ones included: the cursor moves over them too."""
+        links = self.rows.group_by(["game_key", "seq", "prev_seq"]).aggregate([])
+        for row in links.to_pylist():
+            game = self.games.setdefault(
+                row["game_key"], {"links": [], "arrivals": [], "files": [], "rejects": {}, "error": None, "needs": []}
+            )
+            game["links"].append([row["seq"], row["prev_seq"]])
+
+    def _decode(self, routed: pa.Table, decoded: "_ByColumns") -> None:
+        """Decode all rows, part by part; values may be much larger than bronze's, so some are written in between."""
+        since, written = time.perf_counter(), self.seconds["write"]
+        for part in open_rows(routed, self.job.schema_set):
+            for key, needs in part.needs.items():
+                self.needs[key] += needs
+            if self.needs:
+                part.close(self.needs)
+            self._decode_part(part, decoded)
+        self.seconds["decode"] += time.perf_counter() - since - (self.seconds["write"] - written)
+
+    def _hold_back(self, decoded: "_ByColumns") -> None:
+        """Drop the rows of games for which the schema set lacks something: none lands or is refused (law L14)."""
+        waiting = pa.array(sorted(self.needs), pa.string())
+        self.rejects = [each.filter(pc.invert(pc.is_in(each.column("game_key"), waiting))) for each in self.rejects]
+        for target, parts in decoded.items():
+            decoded[target] = [each.without(waiting) for each in parts]
+        for key, needs in self.needs.items():
+            game = self.games[key]
+            game.update(rejects={}, needs=[need.as_json() for need in lowest(needs)])
+            try:
+                discard(self.job.tables / key, [DataFile(**file) for file in game["files"]])
+            except OSError as error:  # law L6: they stay as orphans
+                game["error"] = _fault(error)
+            game["files"] = []
+
+    def _decode_part(self, part: OpenRows, decoded: "_ByColumns") -> None:
+        """Decode by schema id, over all games at once, and lay each row out in its game's columns."""
+        routed, ids, refusals = part.routed, part.ids, part.refused
+        keys = whole(routed.column("game_key")).dictionary_encode()
+        names = keys.dictionary.to_pylist()
+        games = keys.indices.to_numpy()
+        own = self._own_columns(part)
+        sizes = pc.fill_null(pc.binary_length(part.payload), 0).to_numpy(zero_copy_only=False)
+        of_rows = np.unique(ids)
+        known = self.job.schema_set.schemas
+        prepare([known[each] for each in of_rows.tolist() if each in known])
+        for schema_id in of_rows:
+            if schema_id == CLOSED:
+                continue
+            chosen = np.flatnonzero(ids == schema_id)
+            refused_games = {
+                game: why
+                for game, name in enumerate(names)
+                if (why := self._refusal_of(name, int(schema_id))) is not None
+            }
+            allowed = np.array([game not in refused_games for game in range(len(names))])[games[chosen]]
+            refusals += [(row, *refused_games[int(games[row])]) for row in chosen[~allowed].tolist()]
+            chosen = chosen[allowed]
+            if not chosen.size:
+                continue
+            try:
+                schema = self.job.schema_set.schemas[int(schema_id)]
+                for portion in portions(chosen, sizes[chosen], schema, self._most_bytes):
+                    payloads = decoder(schema).decode(part.payload.take(pa.array(portion)))
+                    self._held += payloads.batch.nbytes
+                    good = portion[payloads.rows]
+                    for target, placement, members in self._by_layout(good, games, names, int(schema_id)):
+                        payload = placed(_take(payloads.batch, members), schema, placement)
+                        payload = pad(payload, pa.schema(list(target)[len(OWN_COLUMNS) :]))
+                        rows = pa.array(good[members])
+                        columns = [*own.take(rows).columns, *payload.columns]
+                        laid = _Laid(routed.column("game_key").take(rows), pa.table(columns, names=target.names))
+                        decoded[target].append(laid)
+                    refusals += [(int(portion[index]), reason, detail) for index, reason, detail in payloads.refused]
+                    if self._held > self._most_bytes:
+                        self._write_all(decoded)
+            except Exception as error:  # noqa: BLE001 - law L6: games without this schema go on
+                for game in np.unique(games[chosen]):
+                    self.games[names[game]]["error"] = _fault(error)
+        self._refuse(routed, refusals)
+
+    def _own_columns(self, part: OpenRows) -> pa.Table:
+        columns = [part.routed.column("seq"), part.routed.column("pos"), pa.array(part.ids)]
+        columns += [part.event_time, part.event_id, part.routed.column("source_time")]
+        return pa.table(columns, names=OWN_COLUMNS.names).cast(OWN_COLUMNS)
+
+    def _refusal_of(self, name: str, schema_id: int) -> tuple[str, str] | None:
+        """Return why a game's rows of a schema are refused without decoding, None when they are not."""
+        schema_set = self.job.schema_set
+        if schema_id not in schema_set.games.get(GameKey(name), ()):
+            if (message := schema_set.lost.get(schema_id)) is not None:
+                lost = f"the control store has lost schema {schema_id}, {shown(message)}"
+                return "unknown_schema", f"{lost}: restore its newest copy, or register the schema again"
+            return "unknown_schema", f"schema {schema_id} is not registered for this game"
+        placement = schema_set.placement(GameKey(name), schema_id)
+        return None if placement.quarantined is None else (placement.reason, placement.quarantined)
+
+    def _by_layout(
+        self, good: np.ndarray, games: np.ndarray, names: list[str], schema_id: int
+    ) -> list[tuple[pa.Schema, FieldPlacement, np.ndarray]]:
+        """Group rows by the columns of their game's table and their layout: most games share a few layouts."""
+        schema_set = self.job.schema_set
+        layouts: dict[tuple[int, FieldPlacement], tuple[pa.Schema, list[int]]] = {}
+        for game in np.unique(games[good]).tolist():
+            target = target_schema(schema_set, names[game])
+            key = id(target), schema_set.placement(GameKey(names[game]), schema_id)
+            layouts.setdefault(key, (target, []))[1].append(game)
+        if len(layouts) == 1:
+            (((_, placement), (target, _)),) = layouts.items()
+            return [(target, placement, np.arange(good.size))]
+        marks = np.zeros(len(names), dtype=np.int64)
+        for mark, (_, members) in enumerate(layouts.values()):
+            marks[members] = mark
+        of_row = marks[games[good]]
+        return [
+            (target, placement, np.flatnonzero(of_row == mark))
+            for mark, ((_, placement), (target, _)) in enumerate(layouts.items())
+        ]
+
+    def _write_all(self, decoded: "_ByColumns") -> None:
+        started, self._held = time.perf_counter(), 0
+        for target in list(decoded):
+            self._write(_joined(decoded.pop(target)))
+        self.seconds["write"] += time.perf_counter() - started
+
+    def _write(self, laid: "_Laid") -> None:
+        keys, table = whole(laid.keys).dictionary_encode(), laid.rows
+        games = keys.indices.to_numpy()
+        # By number, not by name: sorting compares, and comparing texts is slow.
+        order = np.lexsort((table.column("_pos").to_numpy(), table.column("_seq").to_numpy(), games))
+        table = table.take(pa.array(order)).combine_chunks()
+        for game, arrival in arrivals(games[order], table):
+            self.games[keys.dictionary[game].as_py()]["arrivals"].append(arrival)
+        ends = np.flatnonzero(np.diff(games[order], append=-1)) + 1
+
+        def write(start: int, end: int) -> None:
+            self._write_game(keys.dictionary[int(games[order[start]])].as_py(), table.slice(start, end - start))
+
+        starts = [0, *ends.tolist()]
+        if not self.job.tables.is_far:
+            for start, end in itertools.pairwise(starts):
+                write(start, end)
+            return
+        with ThreadPoolExecutor(_WRITES) as pool:  # each waits for its store: 300 games one after another are seconds
+            list(pool.map(write, starts, starts[1:]))
+
+    def _write_game(self, key: str, rows: pa.Table) -> None:
+        try:
+            file = write_file(rows, self.job.tables / key, ["_seq"], settled=False)
+            if self.job.trial is None:
+                self.games[key]["files"].append(file.as_dict())
+            else:
+                discard(self.job.tables / key, [file])
+            hit("mid_data_files")
+        except Exception as error:  # noqa: BLE001 - law L6: one game's failure must not stop the others
+            self.games[key]["error"] = _fault(error)
+
+    def settle(self) -> None:
+        """Put the games' files on disk before they are reported: this task may run on another machine than the driver.
+
+        In threads, for all games at once, and not while the driver commits.
+        """
+        started = time.perf_counter()
+        names = {key: [f"{key}/{file['path']}" for file in game["files"]] for key, game in self.games.items()}
+        try:
+            self.job.tables.settle([name for of_game in names.values() for name in of_game])
+        except OSError as error:  # law L6: games without a file here go on
+            for key in (key for key, of_game in names.items() if of_game):
+                self.games[key]["error"] = _fault(error)
+        self.seconds["write"] += time.perf_counter() - started
+
+    def write_rejects(self, rejects: pa.Table, folder: Location) -> dict[str, Any] | None:
+        """Write refused rows as a file below quarantine's folder; return it with the games in it."""
+        if not rejects.num_rows or self.job.trial is not None:
+            return None
+        keys = pc.unique(rejects.column("game_key")).to_pylist()
+        try:
+            return {"file": write_file(rejects, folder, ["seq", "game_key"]).as_dict(), "games": keys}
+        except Exception as error:  # noqa: BLE001 - law L6: games without refused rows go on
+            for key in keys:
+                self.games[key]["error"] = _fault(error)
+            return None
+
+    def _refuse(self, routed: pa.Table, refusals: list[tuple[int, str, str]]) -> None:
+        if not refusals:
+            return
+        refused = routed.take(pa.array([row for row, _, _ in refusals], pa.int64()))
+        now = pa.scalar(int(time.time() * 1_000_000), pa.timestamp("us", "UTC"))
+        given = {
+            "reason": pa.array([reason for _, reason, _ in refusals], pa.string()),
+            "detail": pa.array([detail[:_DETAIL_LIMIT] for _, _, detail in refusals], pa.string()),
+            "quarantined_at": pa.repeat(now, len(refusals)),
+        }
+        columns = [given[name] if name in given else refused.column(name) for name in QUARANTINE.names]
+        self.rejects.append(pa.table(columns, names=QUARANTINE.names).cast(QUARANTINE))
+        for key, (_, reason, _) in zip(refused.column("game_key").to_pylist(), refusals, strict=True):
+            reasons = self.games[key]["rejects"]
+            reasons[reason] = reasons.get(reason, 0) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Laid:
+    """Rows in their games' columns. The game is not a column of theirs: a payload field may have any name."""
+
+    keys: pa.ChunkedArray  # the game's key of each row
+    rows: pa.Table
+
+    def without(self, keys: pa.StringArray) -> "_Laid":
+        kept = pc.invert(pc.is_in(self.keys, keys))
+        return _Laid(self.keys.filter(kept), self.rows.filter(kept))
+
+
+_ByColumns: TypeAlias = dict[pa.Schema, list[_Laid]]
+"""Decoded rows by the columns of their games' tables."""
+
+
+def _joined(parts: list[_Laid]) -> _Laid:
+    keys = pa.chunked_array([chunk for part in parts for chunk in part.keys.chunks], pa.string())
+    return _Laid(keys, pa.concat_tables([part.rows for part in parts]))
+
+
+def _fault(error: Exception) -> dict[str, str]:
+    evidence = "".join(traceback.format_exception_only(error)).strip()[:_DETAIL_LIMIT]
+    return {"kind": classify(error), "evidence": evidence}
+
+
+def _take(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
+    return batch if rows.size == batch.num_rows else batch.take(pa.array(rows))
+
+
+def _ipc(table: pa.Table) -> Any:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
