@@ -1,8 +1,8 @@
 """What a cluster group carried over time, and what it can carry as far as that is known. Pure.
 
 Nobody measures a driver's cores over time. Where a group has a limit, its load is estimated from rows and commits as
-`pipeline.placement.capacity` does, without the size of rows. Where it has none, its rows are compared with the most
-that it kept up with.
+`pipeline.health.verdicts.placement.capacity` does, without the size of rows. Where it has none, its rows are compared
+with the most that it kept up with.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +16,8 @@ from app.look.axes import Event, Values
 from app.look.lines import per_second
 from listeners.series import Series
 from pipeline.base.texts import in_utc
-from pipeline.health.condition import GroupCondition
-from pipeline.placement.capacity import IDLE_CORES, GroupLoad, Load
+from pipeline.health.verdicts.condition import GroupCondition
+from pipeline.health.verdicts.placement.capacity import IDLE_CORES, GroupLoad, Load
 from pipeline.store.database.states import OperationState
 from pipeline.store.fleet import Fleet
 from pipeline.store.operations import Operation

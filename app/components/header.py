@@ -16,7 +16,7 @@ from app.look.tokens import Tone
 from app.state import control_queries, demo_people, identity, services
 from app.state.services import Environment
 from pipeline.base.errors import Refused
-from pipeline.health.judgement import Judgement
+from pipeline.health.verdicts.judgement import Judgement
 
 _MISSED_REFRESHES = 3
 _CLOCK_SECONDS: Final = 60.0  # two clocks differ; what several viewers share was read some seconds ago

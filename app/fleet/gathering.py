@@ -18,7 +18,7 @@ from app.state.services import Environment
 from app.state.shared import once
 from listeners.series import Series
 from pipeline.data.ingest.pending import Pending
-from pipeline.signals.incidents import Incident
+from pipeline.health.incidents.incidents import Incident
 from pipeline.store.fleet import Fleet
 
 MISSED_REFRESHES: Final = 3

@@ -10,7 +10,7 @@ from app.fleet.signals import IDLE, Signals, short, since_text
 from app.fleet.strip import calm_since
 from app.look.tokens import Tone
 from listeners.sample import STATUSES
-from pipeline.health.judgement import FAILING
+from pipeline.health.verdicts.judgement import FAILING
 from pipeline.store.fleet import Fleet
 
 

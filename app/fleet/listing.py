@@ -18,7 +18,7 @@ from app.state.readings import reading
 from app.state.services import Environment
 from listeners.sample import STATUSES
 from pipeline.base.texts import join_limited
-from pipeline.signals.incidents import Incident
+from pipeline.health.incidents.incidents import Incident
 from pipeline.store.fleet import Fleet, GameRow
 
 AT_LEAST_SECONDS: Final = 15.0

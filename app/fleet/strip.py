@@ -14,7 +14,7 @@ from app.state.shared import once
 from listeners.sample import STATUSES
 from listeners.series import IntArray, Series
 from pipeline.base.texts import in_utc, join_limited
-from pipeline.health.judgement import FAILING
+from pipeline.health.verdicts.judgement import FAILING
 from pipeline.store.fleet import Fleet
 
 SLOTS: Final = 60

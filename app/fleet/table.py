@@ -13,7 +13,7 @@ from app import formatting
 from app.fleet.incidents import reason
 from app.look import trends
 from listeners.series import Series
-from pipeline.signals.incidents import Incident
+from pipeline.health.incidents.incidents import Incident
 from pipeline.store.fleet import Fleet, GameRow
 
 MOST: Final = 300

@@ -12,9 +12,9 @@ from typing import Final
 from app import formatting
 from app.game.signals import GameSignals, lasting
 from app.look.tokens import Tone
-from pipeline.health.judgement import FAILING
-from pipeline.signals.causes import Action, Cause
-from pipeline.signals.incidents import Incident
+from pipeline.health.incidents.causes import Action, Cause
+from pipeline.health.incidents.incidents import Incident
+from pipeline.health.verdicts.judgement import FAILING
 from pipeline.store.database.states import OperationKind
 
 FOLLOWING: Final[Mapping[Cause, tuple[OperationKind, str]]] = {

@@ -15,7 +15,7 @@ from app.look.tokens import Tone
 from listeners.sample import STATUSES
 from listeners.series import Series
 from pipeline.base.texts import in_utc
-from pipeline.health.judgement import FAILING
+from pipeline.health.verdicts.judgement import FAILING
 
 SLOTS: Final = 60
 """Most slots of a strip; more would be thinner than people can point at."""

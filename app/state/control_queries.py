@@ -17,8 +17,8 @@ from pipeline.base.errors import Refused
 from pipeline.control.capabilities import read_all_facts
 from pipeline.control.operations.executor import require_undoable
 from pipeline.control.operations.facts import GameFacts
-from pipeline.health.liveness import controller_absence
-from pipeline.placement.capacity import Loads
+from pipeline.health.verdicts.liveness import controller_absence
+from pipeline.health.verdicts.placement.capacity import Loads
 from pipeline.store import audit
 from pipeline.store.assignments import GameAssignment, read_assignments
 from pipeline.store.audit import changes_of

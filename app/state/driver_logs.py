@@ -20,7 +20,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import is_group_name
 from pipeline.control.processes.duties import log_name
 from pipeline.control.roles import Role, may
-from pipeline.health.liveness import Driver
+from pipeline.health.verdicts.liveness import Driver
 from pipeline.settings.tree import Settings
 
 TAIL_BYTES: Final = 65_536

@@ -22,8 +22,8 @@ from pipeline.control.operations import executor as steps
 from pipeline.control.operations import registry
 from pipeline.control.proposals import PlacementView, propose, undo
 from pipeline.control.repair_proposals import RepairPlanner
-from pipeline.placement.capacity import GroupLoad, Loads
-from pipeline.placement.planner import lines_of
+from pipeline.health.verdicts.placement.capacity import GroupLoad, Loads
+from pipeline.health.verdicts.placement.planner import lines_of
 from pipeline.store import operations
 from pipeline.store.assignments import GameAssignment, read_assignments
 from pipeline.store.groups import Group

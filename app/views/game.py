@@ -18,7 +18,7 @@ from app.state.readings import reading
 from app.state.services import Environment
 from pipeline.base.errors import Refused
 from pipeline.control.operations import registry
-from pipeline.signals.causes import Action
+from pipeline.health.incidents.causes import Action
 from pipeline.store.database.states import OperationKind
 from pipeline.store.fleet import GameRow
 

@@ -22,8 +22,8 @@ from listeners.sample import STATUSES
 from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
 from pipeline.control.group_changes import STARTED_BY
-from pipeline.health.judgement import DriverState
-from pipeline.placement.capacity import Loads
+from pipeline.health.verdicts.judgement import DriverState
+from pipeline.health.verdicts.placement.capacity import Loads
 from pipeline.store.database.states import OperationKind
 from pipeline.store.fleet import Fleet
 

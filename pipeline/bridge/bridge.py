@@ -32,7 +32,7 @@ from listeners.totals import (
     SelfCounts,
 )
 from pipeline.bridge.polled import Polled, Reading
-from pipeline.health.liveness import heartbeat_limit
+from pipeline.health.verdicts.liveness import heartbeat_limit
 from pipeline.lake.delta.log import exists
 from pipeline.lake.delta.opening import DeltaTable, files_below, open_table
 from pipeline.lake.storage.location import Location

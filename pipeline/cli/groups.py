@@ -25,8 +25,14 @@ from pipeline.cli.options import (
     submitting,
 )
 from pipeline.control.acts import DirectAct
-from pipeline.placement.capacity import PRIORITIES, GroupLoad
-from pipeline.placement.planner import MAX_REBALANCING_MOVES, GamePlacement, Placed, catch_up_seconds, lines_of
+from pipeline.health.verdicts.placement.capacity import PRIORITIES, GroupLoad
+from pipeline.health.verdicts.placement.planner import (
+    MAX_REBALANCING_MOVES,
+    GamePlacement,
+    Placed,
+    catch_up_seconds,
+    lines_of,
+)
 from pipeline.settings.tree import load
 from pipeline.store.database.states import BACKENDS, OperationKind
 from pipeline.store.groups import Group
@@ -200,7 +206,7 @@ def run_group(env_dir: Path, name: str, once: bool, run_id: int | None) -> None:
 
 
 def _rows(engine: Engine, heartbeat_seconds: float) -> list[dict[str, Any]]:
-    from pipeline.health.condition import judge_group
+    from pipeline.health.verdicts.condition import judge_group
     from pipeline.store.games import known_groups
     from pipeline.store.groups import read_groups
     from pipeline.store.processes.liveness import read_drivers

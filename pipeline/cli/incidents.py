@@ -9,8 +9,8 @@ from sqlalchemy import Engine
 from pipeline.base.terminal import say, say_json
 from pipeline.base.texts import in_utc
 from pipeline.cli.context import CommandContext
-from pipeline.health.upkeep import duration
-from pipeline.signals.incidents import Incident
+from pipeline.health.incidents.incidents import Incident
+from pipeline.health.verdicts.upkeep import duration
 
 if TYPE_CHECKING:
     from pipeline.store.fleet import Fleet
@@ -47,7 +47,7 @@ def read(engine: Engine, fleet: "Fleet") -> dict[str, Any]:
 
     That the control store takes no writes is computed of the fleet, as nobody can keep it.
     """
-    from pipeline.signals.away import with_computed
+    from pipeline.health.incidents.away import with_computed
     from pipeline.store.incidents import read_incidents, read_last_look
 
     look = read_last_look(engine)

@@ -18,7 +18,7 @@ from pipeline.control.operations.definition import RETIRED, WAIT, Offer, describ
 from pipeline.control.operations.facts import GameFacts, GroupFacts
 from pipeline.control.operations.repairs import selection
 from pipeline.data.repair.quarantined import opened
-from pipeline.health.liveness import HEARTBEAT_SECONDS
+from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS
 from pipeline.lake.delta.log import exists
 from pipeline.settings.tree import Paths
 from pipeline.store.assignments import read_assignments, read_group_liveness

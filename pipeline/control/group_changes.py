@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from pipeline.base.errors import Refused
-from pipeline.placement.capacity import GroupLoad
+from pipeline.health.verdicts.placement.capacity import GroupLoad
 from pipeline.store.groups import Group
 
 STARTED_BY: Final[Mapping[str, str]] = {

@@ -12,15 +12,15 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.base.errors import Refused
-from pipeline.health.liveness import heartbeat_limit
+from pipeline.health.incidents import away
+from pipeline.health.incidents.access import keep_access
+from pipeline.health.incidents.causes import Cause
+from pipeline.health.incidents.evidence import Look
+from pipeline.health.incidents.incidents import Causes, Incident, group_incidents, order
+from pipeline.health.incidents.judging import judge_all
+from pipeline.health.incidents.memory import Memory
+from pipeline.health.verdicts.liveness import heartbeat_limit
 from pipeline.settings.tree import Settings
-from pipeline.signals import away
-from pipeline.signals.access import keep_access
-from pipeline.signals.causes import Cause
-from pipeline.signals.evidence import Look
-from pipeline.signals.incidents import Causes, Incident, group_incidents, order
-from pipeline.signals.judging import judge_all
-from pipeline.signals.memory import Memory
 from pipeline.store.evidence import read_evidence
 from pipeline.store.fleet import Fleet, read_fleet
 from pipeline.store.incidents import keep_look, read_incidents

@@ -12,9 +12,9 @@ from pipeline.control.operations import moves, registry
 from pipeline.control.operations.definition import OperationProposal
 from pipeline.control.operations.executor import has_effect, require_undoable
 from pipeline.control.operations.moves import MovePlan
-from pipeline.health.condition import GroupCondition
-from pipeline.placement.capacity import Loads
-from pipeline.placement.planner import MAX_REBALANCING_MOVES, Placed, proposed
+from pipeline.health.verdicts.condition import GroupCondition
+from pipeline.health.verdicts.placement.capacity import Loads
+from pipeline.health.verdicts.placement.planner import MAX_REBALANCING_MOVES, Placed, proposed
 from pipeline.settings.tree import Settings
 from pipeline.store.assignments import GameAssignment, read_assignments, read_group_liveness
 from pipeline.store.database.states import OperationKind

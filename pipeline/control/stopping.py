@@ -28,7 +28,7 @@ from pipeline.control.processes.present import (
     with_lease,
 )
 from pipeline.control.processes.signals import STOP_SECONDS
-from pipeline.health.liveness import heartbeat_limit
+from pipeline.health.verdicts.liveness import heartbeat_limit
 from pipeline.settings.tree import Paths
 from pipeline.store.operations import Operation, OperationConflict
 from pipeline.store.processes.leases import Process, expire_dead, leased

@@ -9,8 +9,8 @@ from sqlalchemy import ColumnElement, Connection, Engine, select, update
 from listeners.sample import Lane
 from pipeline.base.errors import Conflict, Refused
 from pipeline.base.texts import join_limited
-from pipeline.health.condition import GroupCondition, judge_groups
-from pipeline.health.liveness import HEARTBEAT_SECONDS
+from pipeline.health.verdicts.condition import GroupCondition, judge_groups
+from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS
 from pipeline.store.database.tables import games, groups, leases, streams
 from pipeline.store.games import holding
 from pipeline.store.processes.leases import store_now

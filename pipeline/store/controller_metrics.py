@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, Engine, select
 
 from listeners.totals import ControllerMetrics
-from pipeline.signals import away
-from pipeline.signals.causes import Cause
+from pipeline.health.incidents import away
+from pipeline.health.incidents.causes import Cause
 from pipeline.store.database.states import OPEN
 from pipeline.store.database.tables import catalog_snapshots
 from pipeline.store.fleet import Fleet

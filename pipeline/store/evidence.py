@@ -8,11 +8,7 @@ from sqlalchemy import Connection, Engine, func, select
 
 from listeners.sample import Lane
 from pipeline.base.texts import join_limited
-from pipeline.health.condition import MOST_DEATHS
-from pipeline.health.liveness import Driver
-from pipeline.health.reported import ReportedStream
-from pipeline.placement.capacity import Load
-from pipeline.signals.evidence import (
+from pipeline.health.incidents.evidence import (
     GameSeen,
     GroupSeen,
     Look,
@@ -22,7 +18,11 @@ from pipeline.signals.evidence import (
     SourceSeen,
     StreamFailure,
 )
-from pipeline.signals.gaps import Commit, longest_gap
+from pipeline.health.incidents.gaps import Commit, longest_gap
+from pipeline.health.verdicts.condition import MOST_DEATHS
+from pipeline.health.verdicts.liveness import Driver
+from pipeline.health.verdicts.placement.capacity import Load
+from pipeline.health.verdicts.reported import ReportedStream
 from pipeline.store.database.states import OPEN, OperationState
 from pipeline.store.database.tables import (
     bronze_commits,

@@ -8,7 +8,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from listeners.sample import STATUSES
 from pipeline.base.errors import Refused, first_line
-from pipeline.health.judgement import (
+from pipeline.health.verdicts.judgement import (
     TROUBLE,
     DriverState,
     FleetFacts,
@@ -16,10 +16,10 @@ from pipeline.health.judgement import (
     StreamVerdict,
     judge_fleet,
 )
-from pipeline.health.liveness import HEARTBEAT_SECONDS, Driver
-from pipeline.health.reported import AssignedGame, ReportedStream
-from pipeline.health.silence import is_silent
-from pipeline.health.upkeep import UNKNOWN, UpkeepFacts, limit_seconds
+from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS, Driver
+from pipeline.health.verdicts.reported import AssignedGame, ReportedStream
+from pipeline.health.verdicts.silence import is_silent
+from pipeline.health.verdicts.upkeep import UNKNOWN, UpkeepFacts, limit_seconds
 from pipeline.settings.tree import Maintenance
 from pipeline.store.database.engine import refused_write
 from pipeline.store.database.tables import (

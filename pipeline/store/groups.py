@@ -11,9 +11,9 @@ from sqlalchemy.exc import IntegrityError
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import is_group_name
-from pipeline.health.condition import judge_group
-from pipeline.health.liveness import HEARTBEAT_SECONDS
-from pipeline.placement.capacity import MAX_GAMES, PRIORITIES, Desired
+from pipeline.health.verdicts.condition import judge_group
+from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS
+from pipeline.health.verdicts.placement.capacity import MAX_GAMES, PRIORITIES, Desired
 from pipeline.store import audit
 from pipeline.store.database.checked_table import MAX_NUMBER
 from pipeline.store.database.states import BACKENDS

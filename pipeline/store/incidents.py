@@ -12,8 +12,8 @@ from sqlalchemy import Column, Connection, Engine, Float, Integer, String, Text,
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.base.errors import Refused, first_line
-from pipeline.signals.causes import Action, Cause, Finding
-from pipeline.signals.incidents import REOPEN_SECONDS, Incident, order
+from pipeline.health.incidents.causes import Action, Cause, Finding
+from pipeline.health.incidents.incidents import REOPEN_SECONDS, Incident, order
 from pipeline.store.database.checked_table import store_table
 from pipeline.store.database.engine import writing
 from pipeline.store.processes.leases import store_now

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from pipeline.signals.access import OVERDUE_SECONDS, OverdueAccess
+from pipeline.health.incidents.access import OVERDUE_SECONDS, OverdueAccess
 from pipeline.store.database.tables import entitlements, games
 from pipeline.store.processes.leases import store_now
 

@@ -19,8 +19,8 @@ from sqlalchemy import (
     update,
 )
 
-from pipeline.health.source import NamedBacklog, SourceReading
-from pipeline.health.upkeep import RoundFacts
+from pipeline.health.verdicts.source import NamedBacklog, SourceReading
+from pipeline.health.verdicts.upkeep import RoundFacts
 from pipeline.store.database.checked_table import store_table
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import ingest_generations, waiting_evacuations

@@ -13,9 +13,9 @@ from sqlalchemy import insert, update
 
 from listeners.metrics_table import MetricsTables
 from listeners.sample import LATENCY_EDGES_SECONDS, StreamMinute
+from pipeline.health.incidents.causes import Action, Cause, Finding
+from pipeline.health.incidents.incidents import Incident
 from pipeline.settings.tree import Paths, Settings
-from pipeline.signals.causes import Action, Cause, Finding
-from pipeline.signals.incidents import Incident
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.incidents import incident_looks, keep_look

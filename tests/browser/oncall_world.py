@@ -23,8 +23,8 @@ from grants.catalogs.people import add
 from grants.catalogs.rest import Rest
 from pipeline.base.actor import current_user
 from pipeline.base.names import game_key
+from pipeline.health.incidents.incidents import Incident
 from pipeline.settings.tree import Paths, load
-from pipeline.signals.incidents import Incident
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.incidents import read_incidents

@@ -17,7 +17,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.control.capabilities import read_facts
 from pipeline.control.operations import pauses
-from pipeline.health.condition import WINDOW_SECONDS
+from pipeline.health.verdicts.condition import WINDOW_SECONDS
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store import stream_control
 from pipeline.store.database import tables

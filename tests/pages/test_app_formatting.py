@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from app import formatting
 from listeners.sample import STATUSES
-from pipeline.health.judgement import TROUBLE
+from pipeline.health.verdicts.judgement import TROUBLE
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.fleet import Fleet, read_fleet

@@ -19,9 +19,9 @@ from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.data.contracts.catalogue.versions import Version
+from pipeline.health.incidents.causes import Action, Cause, Finding
+from pipeline.health.incidents.incidents import Incident
 from pipeline.settings.tree import Paths, Settings
-from pipeline.signals.causes import Action, Cause, Finding
-from pipeline.signals.incidents import Incident
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState
 from pipeline.store.fleet import read_fleet

@@ -22,7 +22,7 @@ from pipeline.control.processes.local import Local, process_of
 from pipeline.control.supervision.evacuation import Dead, dead
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.data.streams.active_games import read_leftover
-from pipeline.health.condition import judge_groups
+from pipeline.health.verdicts.condition import judge_groups
 from pipeline.settings.tree import load
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import open_store
@@ -39,7 +39,7 @@ from pipeline.store.reports import write_backlog
 
 DRIVER = """
 import pathlib, signal, sys, threading
-from pipeline.health.condition import judge_groups
+from pipeline.health.verdicts.condition import judge_groups
 from pipeline.settings.tree import load
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.database.engine import open_store
@@ -60,7 +60,7 @@ with leased(engine, settings.store, "group", name, run_id):
 
 CARRIER = """
 import os, pathlib, signal, sys, time
-from pipeline.health.condition import judge_groups
+from pipeline.health.verdicts.condition import judge_groups
 from pipeline.settings.tree import load
 from pipeline.store.processes.drivers import heartbeat, start_driver, write_streams
 from pipeline.store.database.engine import open_store

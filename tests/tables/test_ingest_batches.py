@@ -16,7 +16,7 @@ from pipeline.data.ingest import query
 from pipeline.data.ingest.bronze_writer import IngestJob
 from pipeline.data.ingest.checkpoint import Landed, require_bronze
 from pipeline.data.verify.balance import verify
-from pipeline.health.status import PASS_LIMIT_SECONDS
+from pipeline.health.verdicts.status import PASS_LIMIT_SECONDS
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.store.processes.drivers import commits_between

@@ -15,7 +15,7 @@ from pipeline.data.streams.lanes import Failure
 from pipeline.data.streams.passes import Passes
 from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.watchdog import Watchdog
-from pipeline.health.status import IMPROVE_AFTER
+from pipeline.health.verdicts.status import IMPROVE_AFTER
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
 from pipeline.settings.tree import Settings

@@ -19,7 +19,7 @@ from pipeline.data.streams.lanes import Failure
 from pipeline.data.streams.passes import Passes
 from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.writing.split import READ, SplitJob, split
-from pipeline.health.latency import BronzeCommit
+from pipeline.health.verdicts.latency import BronzeCommit
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
 from pipeline.store.games import register_group

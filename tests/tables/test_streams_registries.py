@@ -34,7 +34,7 @@ from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.watchdog import Watchdog
 from pipeline.data.verify import values
 from pipeline.data.verify.balance import Balance, verify
-from pipeline.health.status import IMPROVE_AFTER
+from pipeline.health.verdicts.status import IMPROVE_AFTER
 from pipeline.lake.delta.table import CursorTable
 from pipeline.settings.tree import Demux, Settings
 from pipeline.store.controller_metrics import read_controller_metrics

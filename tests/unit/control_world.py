@@ -31,7 +31,7 @@ from pipeline.control.processes.local import reference_of
 from pipeline.data.streams import lanes
 from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.writing.writers import DirectWriter
-from pipeline.health.liveness import HEARTBEAT_SECONDS
+from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store import groups as store
 from pipeline.store.database.engine import open_store

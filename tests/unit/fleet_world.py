@@ -10,12 +10,12 @@ from app.fleet.signals import Signals
 from listeners.sample import LATENCY_EDGES_SECONDS, STATUSES
 from listeners.series import Series
 from pipeline.base.names import game_key
-from pipeline.health.judgement import FleetFacts, judge_fleet
-from pipeline.health.liveness import Driver
-from pipeline.health.reported import AssignedGame, ReportedStream
-from pipeline.health.source import SourceReading
-from pipeline.signals.causes import Action, Cause, Finding
-from pipeline.signals.incidents import Incident
+from pipeline.health.incidents.causes import Action, Cause, Finding
+from pipeline.health.incidents.incidents import Incident
+from pipeline.health.verdicts.judgement import FleetFacts, judge_fleet
+from pipeline.health.verdicts.liveness import Driver
+from pipeline.health.verdicts.reported import AssignedGame, ReportedStream
+from pipeline.health.verdicts.source import SourceReading
 from pipeline.store.fleet import Fleet, GameRow
 
 NOW: Final = 1_800_000_000.0  # 08:00 UTC

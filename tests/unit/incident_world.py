@@ -1,7 +1,7 @@
 """A finding, and its incident."""
 
-from pipeline.signals.causes import Action, Cause, Finding
-from pipeline.signals.incidents import Incident
+from pipeline.health.incidents.causes import Action, Cause, Finding
+from pipeline.health.incidents.incidents import Incident
 
 FINDING = Finding(
     Cause.SCHEMA, "Rows of 2 games refused since schema version 7", ("492 rows",), ("its neighbours are well",),

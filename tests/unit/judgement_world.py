@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from pipeline.health.judgement import (
+from pipeline.health.verdicts.judgement import (
     FleetFacts,
     Judgement,
     judge_fleet,
 )
-from pipeline.health.liveness import Driver, HeldLease, ProcessRun
-from pipeline.health.reported import AssignedGame, GroupIntent, ReportedStream
-from pipeline.health.source import SourceReading
+from pipeline.health.verdicts.liveness import Driver, HeldLease, ProcessRun
+from pipeline.health.verdicts.reported import AssignedGame, GroupIntent, ReportedStream
+from pipeline.health.verdicts.source import SourceReading
 
 NOW = 1_800_000_000.0
 INGEST = Driver("ingest", "main", "host", 7, NOW - 600, NOW - 2, "running", None, 9)

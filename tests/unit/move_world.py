@@ -7,8 +7,8 @@ from sqlalchemy import Engine
 
 from listeners.sample import Lane, StreamState
 from pipeline.control.operations import moves
-from pipeline.health.condition import GroupCondition
-from pipeline.health.liveness import Liveness
+from pipeline.health.verdicts.condition import GroupCondition
+from pipeline.health.verdicts.liveness import Liveness
 from pipeline.store.assignments import read_assignments
 from pipeline.store.games import carried, let_go, record_seen, register_group
 from pipeline.store.operations import Operation, operation, submit

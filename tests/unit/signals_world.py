@@ -1,6 +1,6 @@
 """A fleet made up for causes: groups with queues that fill and drain, look by look, and faults that disturb them.
 
-Statuses come from the real rules of `pipeline.health.status`; what a fault does stands in `Fault`.
+Statuses come from the real rules of `pipeline.health.verdicts.status`; what a fault does stands in `Fault`.
 """
 
 from collections import deque
@@ -9,10 +9,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from listeners.sample import Lane
-from pipeline.health.liveness import Liveness
-from pipeline.health.status import Observation, Settled, StreamFacts, judge_stream, settle
-from pipeline.signals.causes import Cause
-from pipeline.signals.evidence import (
+from pipeline.health.incidents.causes import Cause
+from pipeline.health.incidents.evidence import (
     Evidence,
     GameSeen,
     GroupSeen,
@@ -23,9 +21,11 @@ from pipeline.signals.evidence import (
     SourceSeen,
     StreamFailure,
 )
-from pipeline.signals.incidents import Causes, Incident, group_incidents
-from pipeline.signals.judging import judge_all
-from pipeline.signals.memory import Memory
+from pipeline.health.incidents.incidents import Causes, Incident, group_incidents
+from pipeline.health.incidents.judging import judge_all
+from pipeline.health.incidents.memory import Memory
+from pipeline.health.verdicts.liveness import Liveness
+from pipeline.health.verdicts.status import Observation, Settled, StreamFacts, judge_stream, settle
 
 NOW = 1_700_000_000.0
 LIVE = Liveness("running", NOW - 86_400, None)

@@ -14,7 +14,7 @@ from app.state import driver_logs, services
 from app.state.driver_logs import doubt, masked, tail
 from app.state.services import Environment
 from pipeline.base.errors import Refused
-from pipeline.health.liveness import Driver
+from pipeline.health.verdicts.liveness import Driver
 from pipeline.settings.registries import RegistrySettings
 from pipeline.settings.source import Source
 from pipeline.settings.tree import Settings, load

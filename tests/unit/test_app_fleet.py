@@ -17,7 +17,7 @@ from app.look import grid, lines, tokens
 from app.look.parts import Figure
 from listeners.sample import STATUSES
 from pipeline.base.names import game_key
-from pipeline.signals.causes import Finding
+from pipeline.health.incidents.causes import Finding
 from pipeline.store.database.states import OperationState
 from pipeline.store.operations import Operation
 from tests.unit.fleet_world import NOW, Game, fleet, incident, series, signals

@@ -20,7 +20,7 @@ from listeners.metrics_schema import PROCESS_SAMPLE, STREAM_BATCH
 from pipeline.base.errors import Refused
 from pipeline.bridge.bridge import Bridge
 from pipeline.bridge.serving import _patience, serve
-from pipeline.health.liveness import heartbeat_limit
+from pipeline.health.verdicts.liveness import heartbeat_limit
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database import tables
 from tests.unit.bridge_world import GROUP, HOSTILE, BridgeWorld, Scrape, parsed, scrape, until

@@ -12,8 +12,8 @@ from sqlalchemy import Engine, update
 
 from pipeline.cli.incidents import next_step
 from pipeline.cli.main import cli
+from pipeline.health.incidents.incidents import Incident
 from pipeline.settings.tree import load
-from pipeline.signals.incidents import Incident
 from pipeline.store.database.engine import open_store
 from pipeline.store.incidents import incident_looks, keep_look
 from tests.unit.incident_world import FINDING, OPEN

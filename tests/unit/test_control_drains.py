@@ -12,7 +12,7 @@ from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.control.operations.moves import drain
 from pipeline.control.proposals import undo
-from pipeline.placement.capacity import GroupLoad, Load, Loads, tallied
+from pipeline.health.verdicts.placement.capacity import GroupLoad, Load, Loads, tallied
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.assignments import read_assignments, read_group_liveness
 from pipeline.store.database.tables import groups

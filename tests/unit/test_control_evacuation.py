@@ -20,9 +20,9 @@ from pipeline.control.proposals import undo
 from pipeline.control.roles import CONTROLLER
 from pipeline.control.supervision import evacuation
 from pipeline.control.supervision.evacuation import Dead, EvacuationPlan, Evacuator, Facts, dead, plan
-from pipeline.health.condition import GroupCondition, judge_groups
-from pipeline.health.liveness import Liveness
-from pipeline.placement.capacity import GroupLoad, Load, Loads, Priority, tallied
+from pipeline.health.verdicts.condition import GroupCondition, judge_groups
+from pipeline.health.verdicts.liveness import Liveness
+from pipeline.health.verdicts.placement.capacity import GroupLoad, Load, Loads, Priority, tallied
 from pipeline.settings.tree import Paths, PlacementSettings, Settings, load
 from pipeline.store.assignments import GameAssignment
 from pipeline.store.database.states import OperationState

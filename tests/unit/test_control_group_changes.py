@@ -11,7 +11,7 @@ from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
 from pipeline.control import group_changes, group_proposals
 from pipeline.control.group_changes import apply_options, effects, render_changes
-from pipeline.placement.capacity import GroupLoad
+from pipeline.health.verdicts.placement.capacity import GroupLoad
 from pipeline.settings.tree import load
 from pipeline.store.groups import Group, create, read_groups
 

@@ -12,7 +12,7 @@ from sqlalchemy import Engine, insert, update
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.control.operations import moves
-from pipeline.placement.planner import place
+from pipeline.health.verdicts.placement.planner import place
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.assignments import read_assignments, read_group_liveness
 from pipeline.store.database import tables

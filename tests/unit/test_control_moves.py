@@ -17,9 +17,9 @@ from pipeline.control.operations import moves, pauses
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import close, require_undoable, resume, tick
 from pipeline.control.proposals import undo
-from pipeline.health.condition import GroupCondition
-from pipeline.health.liveness import Liveness
-from pipeline.placement.capacity import GroupLoad, Load, tallied
+from pipeline.health.verdicts.condition import GroupCondition
+from pipeline.health.verdicts.liveness import Liveness
+from pipeline.health.verdicts.placement.capacity import GroupLoad, Load, tallied
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store import audit, stream_control
 from pipeline.store.assignments import read_assignments

@@ -16,7 +16,7 @@ from pipeline.control.operations.executor import tick
 from pipeline.control.proposals import undo
 from pipeline.data.verify.balance import verify
 from pipeline.data.verify.report import render_balance
-from pipeline.health.judgement import TROUBLE
+from pipeline.health.verdicts.judgement import TROUBLE
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.assignments import AssignmentConflict, read_assignments, reassign, restore, retire
 from pipeline.store.fleet import read_fleet

@@ -13,8 +13,8 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves, retirement
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import close, tick
-from pipeline.health.condition import GroupCondition
-from pipeline.health.liveness import Liveness
+from pipeline.health.verdicts.condition import GroupCondition
+from pipeline.health.verdicts.liveness import Liveness
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.assignments import AssignmentConflict, read_assignments, reassign, retire

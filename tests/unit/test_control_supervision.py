@@ -12,9 +12,9 @@ from pipeline.control.processes.databricks import Databricks
 from pipeline.control.processes.duties import Duty, Upkeep
 from pipeline.control.processes.local import Local
 from pipeline.control.supervision.restart_policy import Action, GroupObservation, pause_after, plan
-from pipeline.health.condition import Conditions, judge_group, judge_groups
-from pipeline.health.liveness import Driver, DriverFacts, ProcessRun
-from pipeline.health.reported import GroupIntent
+from pipeline.health.verdicts.condition import Conditions, judge_group, judge_groups
+from pipeline.health.verdicts.liveness import Driver, DriverFacts, ProcessRun
+from pipeline.health.verdicts.reported import GroupIntent
 from pipeline.store.groups import Group
 from pipeline.store.processes.liveness import Run
 

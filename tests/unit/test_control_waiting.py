@@ -10,8 +10,8 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations import executor, moves, pauses
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
-from pipeline.health.condition import GroupCondition
-from pipeline.health.liveness import Liveness
+from pipeline.health.verdicts.condition import GroupCondition
+from pipeline.health.verdicts.liveness import Liveness
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.assignments import read_assignments
 from pipeline.store.games import record_seen, register_group

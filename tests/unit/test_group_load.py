@@ -9,7 +9,7 @@ import pytest
 
 from app.components import group_load
 from listeners.series import Series
-from pipeline.placement.capacity import GameLoad, GroupLoad, Load, Loads, tallied
+from pipeline.health.verdicts.placement.capacity import GameLoad, GroupLoad, Load, Loads, tallied
 from pipeline.store.database.states import OperationState
 from pipeline.store.operations import Operation
 from tests.unit.fleet_world import NOW, Game, fleet, series

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.health.condition import GroupCondition
+from pipeline.health.verdicts.condition import GroupCondition
 from tests.unit.condition_world import (
     DIED_AT,
     NOW,

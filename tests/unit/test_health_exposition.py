@@ -8,8 +8,8 @@ from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, PassResult
 from pipeline.health.alerting.alerts import alerts
 from pipeline.health.alerting.burn import record_groups
 from pipeline.health.alerting.objectives import default
-from pipeline.health.status import StreamFacts
-from pipeline.health.watch import Reading, Watch
+from pipeline.health.verdicts.status import StreamFacts
+from pipeline.health.verdicts.watch import Reading, Watch
 from tests.unit.controller_metrics import CONTROLLER_METRICS, NOW
 
 

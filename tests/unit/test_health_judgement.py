@@ -13,15 +13,15 @@ from app.components.header import judgement_line
 from listeners.prometheus import Exposition
 from listeners.sample import STATUSES
 from pipeline.cli.status import describe
-from pipeline.health.judgement import (
+from pipeline.health.verdicts.judgement import (
     TROUBLE,
     FleetFacts,
     Judgement,
     judge_fleet,
 )
-from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Driver, HeldLease, ProcessRun
-from pipeline.health.reported import AssignedGame, GroupIntent, ReportedStream
-from pipeline.health.source import SourceReading
+from pipeline.health.verdicts.liveness import CLOCK_BOUND_SECONDS, Driver, HeldLease, ProcessRun
+from pipeline.health.verdicts.reported import AssignedGame, GroupIntent, ReportedStream
+from pipeline.health.verdicts.source import SourceReading
 from tests.unit.judgement_world import (
     BY_HAND,
     CONTROLLER,

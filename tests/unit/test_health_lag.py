@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from listeners.sample import Lane
-from pipeline.health.lag import backlog_age, backlog_age_at_least, seconds_left
+from pipeline.health.verdicts.lag import backlog_age, backlog_age_at_least, seconds_left
 
 NOW = 1_000.0
 RING = [(5, 900.0), (6, 910.0), (9, 940.0), (12, 970.0)]

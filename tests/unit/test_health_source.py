@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.health.judgement import TROUBLE
-from pipeline.health.liveness import Liveness
-from pipeline.health.source import SourceReading, judge_source
+from pipeline.health.verdicts.judgement import TROUBLE
+from pipeline.health.verdicts.liveness import Liveness
+from pipeline.health.verdicts.source import SourceReading, judge_source
 from tests.unit.judgement_world import INGEST, LEVEL, NOW, REPORTED, Given
 
 LIVE = Liveness("running", NOW - 600, None)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from listeners.sample import STATUSES, Lane
-from pipeline.health.status import Observation, Settled, StatusVerdict, StreamFacts, judge_stream, settle
+from pipeline.health.verdicts.status import Observation, Settled, StatusVerdict, StreamFacts, judge_stream, settle
 
 NOW = 10_000.0
 HEALTHY = StreamFacts(

@@ -8,10 +8,10 @@ from click.testing import CliRunner
 from sqlalchemy import Engine, insert, update
 
 from pipeline.cli.main import cli
-from pipeline.health.judgement import FleetFacts, Judgement, judge_fleet
-from pipeline.health.liveness import Driver, HeldLease
-from pipeline.health.source import SourceReading
-from pipeline.health.upkeep import RoundFacts, UpkeepFacts, in_hours, limit_seconds
+from pipeline.health.verdicts.judgement import FleetFacts, Judgement, judge_fleet
+from pipeline.health.verdicts.liveness import Driver, HeldLease
+from pipeline.health.verdicts.source import SourceReading
+from pipeline.health.verdicts.upkeep import RoundFacts, UpkeepFacts, in_hours, limit_seconds
 from pipeline.settings.tree import Maintenance, load
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.engine import open_store

@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, Segments, StreamState
-from pipeline.health.status import StreamFacts
-from pipeline.health.watch import WINDOW_OBSERVATIONS, Reading, Transition, Watch
+from pipeline.health.verdicts.status import StreamFacts
+from pipeline.health.verdicts.watch import WINDOW_OBSERVATIONS, Reading, Transition, Watch
 
 START = 50_000.0
 BUCKETS = len(LATENCY_EDGES_SECONDS) + 1

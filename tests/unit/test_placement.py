@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pipeline.placement import rebalancing
-from pipeline.placement.capacity import (
+from pipeline.health.verdicts.placement import rebalancing
+from pipeline.health.verdicts.placement.capacity import (
     COMMIT_CORE_SECONDS,
     IDLE_CORES,
     ROW_CORE_SECONDS,
@@ -24,7 +24,7 @@ from pipeline.placement.capacity import (
     choose,
     tallied,
 )
-from pipeline.placement.planner import (
+from pipeline.health.verdicts.placement.planner import (
     CATCHUP_ROWS_PER_SECOND,
     Placed,
     catch_up_seconds,

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.health.liveness import Liveness
-from pipeline.signals.causes import AGREEING_LOOKS, CLEARING_LOOKS, Action, Cause, Finding, Settled, settle
-from pipeline.signals.evidence import GameSeen, GroupSeen, Need, NewestSchema, OpenOperation, StreamFailure
-from pipeline.signals.judging import judge_cause, judge_source
+from pipeline.health.incidents.causes import AGREEING_LOOKS, CLEARING_LOOKS, Action, Cause, Finding, Settled, settle
+from pipeline.health.incidents.evidence import GameSeen, GroupSeen, Need, NewestSchema, OpenOperation, StreamFailure
+from pipeline.health.incidents.judging import judge_cause, judge_source
+from pipeline.health.verdicts.liveness import Liveness
 from tests.unit.signals_world import FAULTS, LEVEL, LIVE, NOW, Fleet, Keeper, cause_after, evidence, game, look
 
 ROOT = Path(__file__).parents[2]
@@ -325,7 +325,7 @@ def test_runbooks_of_findings_exist() -> None:
     """Each runbook that a finding names is a page."""
     named = {
         word
-        for path in (ROOT / "pipeline/signals").glob("*.py")
+        for path in (ROOT / "pipeline/health/incidents").glob("*.py")
         for word in path.read_text("utf-8").split('"')
         if word.startswith("turnout") and word.isalpha()
     }

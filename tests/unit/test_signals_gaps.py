@@ -1,6 +1,6 @@
 """How long a source is usually without a row: outages of ingest are not its silence."""
 
-from pipeline.signals.gaps import Commit, longest_gap
+from pipeline.health.incidents.gaps import Commit, longest_gap
 
 STEADY = [(2.0 * number, 400) for number in range(60)]
 

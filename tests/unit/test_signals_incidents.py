@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.health.liveness import Liveness
-from pipeline.signals.causes import Action, Cause, Finding
-from pipeline.signals.evidence import GameSeen, GroupSeen, NewestSchema, SourceSeen, StreamFailure
-from pipeline.signals.incidents import ADOPTED, JOIN_SECONDS, REOPEN_SECONDS, Incident, group_incidents
+from pipeline.health.incidents.causes import Action, Cause, Finding
+from pipeline.health.incidents.evidence import GameSeen, GroupSeen, NewestSchema, SourceSeen, StreamFailure
+from pipeline.health.incidents.incidents import ADOPTED, JOIN_SECONDS, REOPEN_SECONDS, Incident, group_incidents
+from pipeline.health.verdicts.liveness import Liveness
 from tests.unit.signals_world import (
     LEVEL,
     LIVE,

@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
-from pipeline.signals.evidence import Point
-from pipeline.signals.memory import Memory
-from pipeline.signals.outlook import Outlook, look_ahead
-from pipeline.signals.shared import is_falling
+from pipeline.health.incidents.evidence import Point
+from pipeline.health.incidents.memory import Memory
+from pipeline.health.incidents.outlook import Outlook, look_ahead
+from pipeline.health.incidents.shared import is_falling
 from tests.unit.signals_world import NOW, game, look
 
 STEP = 5.0

@@ -16,8 +16,8 @@ from listeners.sample import STATUSES, Lane, StreamState
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.cli.main import cli
-from pipeline.health.judgement import StreamVerdict
-from pipeline.health.source import NamedBacklog
+from pipeline.health.verdicts.judgement import StreamVerdict
+from pipeline.health.verdicts.source import NamedBacklog
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database import tables

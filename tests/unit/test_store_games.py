@@ -6,7 +6,7 @@ from sqlalchemy import Engine, update
 from listeners.sample import Lane, StreamState
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey
-from pipeline.placement.capacity import Load
+from pipeline.health.verdicts.placement.capacity import Load
 from pipeline.settings.tree import load
 from pipeline.store import games, onboarding
 from pipeline.store.database import tables

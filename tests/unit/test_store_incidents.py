@@ -17,11 +17,11 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.data.contracts.registry import LocalRegistry
-from pipeline.health.status import StreamFacts
-from pipeline.health.watch import Reading, Watch
+from pipeline.health.incidents.causes import Action, Cause
+from pipeline.health.incidents.incidents import Incident
+from pipeline.health.verdicts.status import StreamFacts
+from pipeline.health.verdicts.watch import Reading, Watch
 from pipeline.settings.tree import Paths, Settings
-from pipeline.signals.causes import Action, Cause
-from pipeline.signals.incidents import Incident
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store

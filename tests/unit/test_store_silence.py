@@ -17,9 +17,9 @@ from pipeline.base.names import game_key
 from pipeline.cli import incidents as incidents_command
 from pipeline.cli import status
 from pipeline.control.incident_keeper import IncidentKeeper
+from pipeline.health.incidents.away import with_computed
+from pipeline.health.incidents.causes import Cause
 from pipeline.settings.tree import Settings, load
-from pipeline.signals.away import with_computed
-from pipeline.signals.causes import Cause
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.engine import open_store, refused_write
 from pipeline.store.database.states import ProcessKind, ProcessState

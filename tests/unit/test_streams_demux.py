@@ -13,7 +13,7 @@ from pipeline.data.pins import SetPin
 from pipeline.data.streams.demux import Demux, DemuxContext
 from pipeline.data.streams.passes import Outcome
 from pipeline.data.streams.roster import Roster
-from pipeline.health.status import PASS_LIMIT_SECONDS
+from pipeline.health.verdicts.status import PASS_LIMIT_SECONDS
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import games

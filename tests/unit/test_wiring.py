@@ -22,7 +22,7 @@ from pipeline import wiring
 from pipeline.base.errors import Refused
 from pipeline.base.reasons import missing_commit
 from pipeline.data.ingest.query import Landed
-from pipeline.health.judgement import PROBLEM_KINDS
+from pipeline.health.verdicts.judgement import PROBLEM_KINDS
 from pipeline.lake.storage import cloud
 from pipeline.session import waits_for_cores
 from pipeline.settings.tree import Paths, load

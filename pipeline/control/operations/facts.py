@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipeline.health.condition import GroupCondition
-from pipeline.placement.capacity import Loads
+from pipeline.health.verdicts.condition import GroupCondition
+from pipeline.health.verdicts.placement.capacity import Loads
 from pipeline.store.assignments import GameAssignment
 from pipeline.store.groups import Group
 from pipeline.store.operations import Operation

@@ -25,7 +25,7 @@ from pipeline.control.processes.databricks import Databricks
 from pipeline.control.processes.local import Local
 from pipeline.control.processes.signals import STOP_SECONDS
 from pipeline.control.roles import Role
-from pipeline.health.liveness import RUNS
+from pipeline.health.verdicts.liveness import RUNS
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.states import OperationKind
 from pipeline.store.groups import Group, read_groups, set_desired_state

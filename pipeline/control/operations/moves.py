@@ -23,10 +23,10 @@ from pipeline.control.operations.definition import (
 )
 from pipeline.control.operations.facts import GroupFacts
 from pipeline.control.roles import Role
-from pipeline.health.condition import GroupCondition
-from pipeline.health.lag import seconds_left
-from pipeline.placement.capacity import GroupLoad, Loads
-from pipeline.placement.planner import catch_up_seconds, full, leaving, room_left
+from pipeline.health.verdicts.condition import GroupCondition
+from pipeline.health.verdicts.lag import seconds_left
+from pipeline.health.verdicts.placement.capacity import GroupLoad, Loads
+from pipeline.health.verdicts.placement.planner import catch_up_seconds, full, leaving, room_left
 from pipeline.settings.tree import Demux
 from pipeline.store.assignments import (
     AssignmentConflict,

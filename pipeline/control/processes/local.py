@@ -14,7 +14,7 @@ from pipeline.base.errors import Refused, Transient
 from pipeline.control.processes.backends import Limits, RunState
 from pipeline.control.processes.duties import Duty, described, log_name
 from pipeline.control.processes.signals import STOP_SECONDS
-from pipeline.health.liveness import START_LIMIT_SECONDS
+from pipeline.health.verdicts.liveness import START_LIMIT_SECONDS
 from pipeline.store.processes.leases import Process
 
 

@@ -15,9 +15,9 @@ from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
 from pipeline.control.operations import moves
 from pipeline.control.roles import CONTROLLER
-from pipeline.health.condition import Conditions, GroupCondition
-from pipeline.placement.capacity import Loads
-from pipeline.placement.planner import Placed, leaving, room_left
+from pipeline.health.verdicts.condition import Conditions, GroupCondition
+from pipeline.health.verdicts.placement.capacity import Loads
+from pipeline.health.verdicts.placement.planner import Placed, leaving, room_left
 from pipeline.settings.tree import PlacementSettings
 from pipeline.store.assignments import GameAssignment, read_assignments
 from pipeline.store.loads import read_loads

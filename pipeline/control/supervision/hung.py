@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from pipeline.control.processes.backends import Backend
 from pipeline.control.processes.duties import described
-from pipeline.health.liveness import Driver, DriverFacts
+from pipeline.health.verdicts.liveness import Driver, DriverFacts
 from pipeline.store.processes.drivers import record_hung
 from pipeline.store.processes.leases import held_by
 

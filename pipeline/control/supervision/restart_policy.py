@@ -13,8 +13,8 @@ from typing import Final, Literal
 from pipeline.control.processes.backends import Limits, RunState
 from pipeline.control.processes.duties import Duty
 from pipeline.control.processes.local import Local
-from pipeline.health.condition import MOST_DEATHS, GroupCondition, is_within
-from pipeline.health.liveness import ProcessRun
+from pipeline.health.verdicts.condition import MOST_DEATHS, GroupCondition, is_within
+from pipeline.health.verdicts.liveness import ProcessRun
 from pipeline.store.processes.liveness import Run
 from pipeline.store.processes.runs import RELEASED
 

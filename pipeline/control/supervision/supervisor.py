@@ -18,7 +18,7 @@ from pipeline.control.processes.backends import Backend, RunState
 from pipeline.control.processes.duties import Duty, described
 from pipeline.control.supervision import hung, restart_policy
 from pipeline.control.supervision.restart_policy import Action, GroupObservation
-from pipeline.health.condition import (
+from pipeline.health.verdicts.condition import (
     WINDOW_SECONDS,
     Conditions,
     GroupCondition,
@@ -26,7 +26,7 @@ from pipeline.health.condition import (
     judge_group,
     judge_groups,
 )
-from pipeline.health.liveness import HEARTBEAT_SECONDS, Driver, DriverFacts, heartbeat_limit
+from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS, Driver, DriverFacts, heartbeat_limit
 from pipeline.store import groups as store
 from pipeline.store.assignments import read_assignments
 from pipeline.store.groups import Group

@@ -1,6 +1,7 @@
 """Measures the source's backlog while ingest runs, on a thread of its own, so that no micro-batch is delayed.
 
-The control store keeps the newest measurement; `pipeline/health/source.py` judges it. The query is not involved.
+The control store keeps the newest measurement; `pipeline/health/verdicts/source.py` judges it. The query is not
+involved.
 """
 
 import logging
@@ -18,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from pipeline.data.ingest.identity import Position
 from pipeline.data.ingest.sources.supported import configured_source
 from pipeline.data.ingest.sources.waiting import Waiting
-from pipeline.health.source import NamedBacklog
+from pipeline.health.verdicts.source import NamedBacklog
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.reports import write_backlog
 

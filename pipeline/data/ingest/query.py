@@ -47,7 +47,7 @@ from pipeline.data.ingest.sources.kind import Begin, RowsOf, as_they_come
 from pipeline.data.ingest.sources.supported import configured_source
 from pipeline.data.ingest.sources.topic_again import OVERFLOW
 from pipeline.data.pins import pin
-from pipeline.health.latency import Start
+from pipeline.health.verdicts.latency import Start
 from pipeline.lake.delta import lost_seqs
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import DataFile

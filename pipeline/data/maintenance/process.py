@@ -20,7 +20,7 @@ from pipeline.data.maintenance.report import Round, as_json, render_round
 from pipeline.data.maintenance.run import one_round
 from pipeline.data.maintenance.unchanged import Unchanged
 from pipeline.data.streams.outage import tolerate_store_outage
-from pipeline.health.upkeep import in_hours
+from pipeline.health.verdicts.upkeep import in_hours
 from pipeline.settings.parsing import hours_of
 from pipeline.settings.tree import Paths, Settings, Store
 from pipeline.store.database.engine import DRIVER_CONNECTIONS, open_store

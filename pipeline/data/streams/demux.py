@@ -20,7 +20,7 @@ from pipeline.data.streams.passes import Outcome, Passes
 from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.stream import Stream
 from pipeline.data.streams.writing.rows import FrameRows
-from pipeline.health.latency import Start
+from pipeline.health.verdicts.latency import Start
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
 from pipeline.settings.tree import Settings

@@ -34,7 +34,7 @@ from pipeline.data.streams.passes import Passes
 from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.stream import Stream
 from pipeline.data.streams.writing.writers import writer_for
-from pipeline.health.latency import BronzeCommit
+from pipeline.health.verdicts.latency import BronzeCommit
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.environment import require_own
 from pipeline.lake.delta.errors import DeltaError

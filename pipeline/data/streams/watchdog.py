@@ -9,9 +9,9 @@ from sqlalchemy import Engine
 from listeners.sample import GroupSample, Lane, PassResult, StatusEvent, StreamState
 from pipeline.data.streams.group import Group
 from pipeline.data.streams.stream import Stream
-from pipeline.health.lag import backlog_age
-from pipeline.health.status import StreamFacts
-from pipeline.health.watch import Reading, Watch
+from pipeline.health.verdicts.lag import backlog_age
+from pipeline.health.verdicts.status import StreamFacts
+from pipeline.health.verdicts.watch import Reading, Watch
 from pipeline.settings.tree import Settings
 from pipeline.store.processes.drivers import commits_since, write_streams
 

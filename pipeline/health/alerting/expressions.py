@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pipeline.health.source import SILENT_SOURCE_SECONDS
+from pipeline.health.verdicts.source import SILENT_SOURCE_SECONDS
 
 # While a game moves, two drivers may tell its series for a moment. A join that meets two owners fails, and with it the
 # alert; and which of equals `topk` names depends on the order of the series in Prometheus's storage. So where there are

@@ -1,6 +1,7 @@
 """The values that columns of the control store may have: types for the code, CHECKs for the database.
 
-Those of games' and groups' placement are in `pipeline.placement.capacity`, those of streams in `listeners.sample`.
+Those of games' and groups' placement are in `pipeline.health.verdicts.placement.capacity`, those of streams in
+`listeners.sample`.
 """
 
 from enum import StrEnum

@@ -15,8 +15,8 @@ from sqlalchemy import ColumnElement, Engine, case, delete, exists, func, select
 from sqlalchemy.exc import IntegrityError
 
 from listeners.sample import StreamState
-from pipeline.health.latency import BronzeCommit
-from pipeline.health.liveness import CLOCK_BOUND_SECONDS, Driver
+from pipeline.health.verdicts.latency import BronzeCommit
+from pipeline.health.verdicts.liveness import CLOCK_BOUND_SECONDS, Driver
 from pipeline.store.database.engine import writing
 from pipeline.store.database.states import ProcessKind, ProcessState
 from pipeline.store.database.tables import bronze_commits, drivers, leases, streams

@@ -9,8 +9,8 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, Engine, case, func, select
 
-from pipeline.health.condition import WINDOW_SECONDS
-from pipeline.health.liveness import (
+from pipeline.health.verdicts.condition import WINDOW_SECONDS
+from pipeline.health.verdicts.liveness import (
     HEARTBEAT_SECONDS,
     START_LIMIT_SECONDS,
     Driver,
@@ -19,7 +19,7 @@ from pipeline.health.liveness import (
     Liveness,
     ProcessRun,
 )
-from pipeline.health.reported import GroupIntent
+from pipeline.health.verdicts.reported import GroupIntent
 from pipeline.store.database.tables import drivers, group_runs, groups, leases
 from pipeline.store.processes.leases import store_now
 

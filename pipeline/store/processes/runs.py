@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from sqlalchemy import ColumnElement, Connection, Engine, insert, select, update
 
-from pipeline.health.liveness import START_LIMIT_SECONDS
+from pipeline.health.verdicts.liveness import START_LIMIT_SECONDS
 from pipeline.store.database.tables import drivers, group_runs, groups, leases
 from pipeline.store.processes.leases import Process, store_now
 from pipeline.store.processes.liveness import RUN_COLUMNS, Run

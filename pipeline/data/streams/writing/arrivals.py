@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.health.latency import Arrival
+from pipeline.health.verdicts.latency import Arrival
 from pipeline.lake.delta.bronze import whole
 
 _MOST_MICROS: Final = np.iinfo(np.int64).max

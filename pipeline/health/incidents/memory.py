@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-from pipeline.signals.evidence import (
+from pipeline.health.incidents.evidence import (
     RECOVERING,
     Evidence,
     GameSeen,

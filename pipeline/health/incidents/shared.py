@@ -3,12 +3,18 @@
 from dataclasses import replace
 from typing import Final
 
-from pipeline.health.liveness import START_LIMIT_SECONDS, Liveness
-from pipeline.health.upkeep import duration
-from pipeline.signals.causes import Action, Cause, Finding
-from pipeline.signals.evidence import RECOVERING, Evidence, GameWindow, GroupSeen, GroupWindow, OpenOperation, Point
-from pipeline.signals.own import is_storage, storage_advice
-from pipeline.signals.texts import (
+from pipeline.health.incidents.causes import Action, Cause, Finding
+from pipeline.health.incidents.evidence import (
+    RECOVERING,
+    Evidence,
+    GameWindow,
+    GroupSeen,
+    GroupWindow,
+    OpenOperation,
+    Point,
+)
+from pipeline.health.incidents.own import is_storage, storage_advice
+from pipeline.health.incidents.texts import (
     MAX_NAME,
     cut,
     neighbours,
@@ -21,6 +27,8 @@ from pipeline.signals.texts import (
     times_usual,
     troubled_neighbours,
 )
+from pipeline.health.verdicts.liveness import START_LIMIT_SECONDS, Liveness
+from pipeline.health.verdicts.upkeep import duration
 
 FALLING: Final = -0.05
 """A backlog whose age falls by so many seconds a second is worked off: it recovers and needs no other cause."""

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from pipeline.health.judgement import FAILING, TROUBLE
-from pipeline.health.liveness import Liveness
+from pipeline.health.verdicts.judgement import FAILING, TROUBLE
+from pipeline.health.verdicts.liveness import Liveness
 
 RECOVERING: Final = frozenset({"STARTING", "BACKFILLING", "CATCHING_UP"})
 """Statuses of a stream that works off what waits."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from pipeline.placement import rebalancing
-from pipeline.placement.capacity import GameLoad, GroupLoad, Loads, choose, placed_sooner
+from pipeline.health.verdicts.placement import rebalancing
+from pipeline.health.verdicts.placement.capacity import GameLoad, GroupLoad, Loads, choose, placed_sooner
 
 CATCHUP_ROWS_PER_SECOND: Final = 46_000.0
 """The slower of two large chunks in `bench/results/outage-300x8000.json`: 2.97 million rows in 64.1 s on two cores."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from listeners.sample import GameResult, Lane, StreamState
-from pipeline.health.latency_windows import LatencyWindow, SegmentWindow
-from pipeline.health.status import Observation, Settled, StreamFacts, judge_stream, patience_seconds, settle
+from pipeline.health.verdicts.latency_windows import LatencyWindow, SegmentWindow
+from pipeline.health.verdicts.status import Observation, Settled, StreamFacts, judge_stream, patience_seconds, settle
 
 RATE_SECONDS: Final = 60.0
 LATENCY_SECONDS: Final = 300.0

@@ -9,7 +9,7 @@ from itertools import pairwise
 from math import ceil, isfinite, sqrt
 from typing import Final
 
-from pipeline.signals.evidence import Point
+from pipeline.health.incidents.evidence import Point
 
 RECENT_SECONDS: Final = 300.0
 """The drift is of so long: an older rate says little about the next minutes."""

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from pipeline.health.upkeep import duration
-from pipeline.signals import own, shared
-from pipeline.signals.causes import Cause, Finding
-from pipeline.signals.evidence import Evidence, GameWindow, GroupWindow
-from pipeline.signals.texts import cut, of_all, times_usual
+from pipeline.health.incidents import own, shared
+from pipeline.health.incidents.causes import Cause, Finding
+from pipeline.health.incidents.evidence import Evidence, GameWindow, GroupWindow
+from pipeline.health.incidents.texts import cut, of_all, times_usual
+from pipeline.health.verdicts.upkeep import duration
 
 SILENT_SECONDS: Final = 120.0
 SILENT_GAPS: Final = 5.0

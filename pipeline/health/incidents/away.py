@@ -6,11 +6,11 @@ Pure; called by pages, commands and exporters with their judgement, and by the j
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from pipeline.health.judgement import Judgement
-from pipeline.health.upkeep import duration
-from pipeline.signals.causes import Cause, Finding
-from pipeline.signals.incidents import Incident, order
-from pipeline.signals.texts import cut
+from pipeline.health.incidents.causes import Cause, Finding
+from pipeline.health.incidents.incidents import Incident, order
+from pipeline.health.incidents.texts import cut
+from pipeline.health.verdicts.judgement import Judgement
+from pipeline.health.verdicts.upkeep import duration
 
 INCIDENT_ID: Final = "control-store"
 """Of the incident that readers compute; the one that is kept afterwards has an id of its own."""

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from pipeline.placement.capacity import COMPARED_CORES, GameLoad, GroupLoad
+from pipeline.health.verdicts.placement.capacity import COMPARED_CORES, GameLoad, GroupLoad
 
 _WORTH: Final = 0.01  # of a share: a smaller reduction is not worth a catch-up
 

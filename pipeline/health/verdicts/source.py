@@ -6,7 +6,7 @@ Pure. Nobody knows which games the unread records belong to, so the age of the o
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from pipeline.health.liveness import CLOCK_BOUND_SECONDS, START_LIMIT_SECONDS, Liveness
+from pipeline.health.verdicts.liveness import CLOCK_BOUND_SECONDS, START_LIMIT_SECONDS, Liveness
 
 LEVEL: Final = frozenset({"RUNNING", "AT_RISK"})
 """Statuses that say of a stream that it has all there is, or nearly: its driver knows that of bronze only."""

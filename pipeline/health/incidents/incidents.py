@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from listeners.sample import STATUSES
-from pipeline.signals.causes import Cause, Finding, Settled, key_of, settle
-from pipeline.signals.evidence import RECOVERING, Evidence, GameWindow, Point
-from pipeline.signals.outlook import look_ahead
-from pipeline.signals.shared import LEAST_TREND
-from pipeline.signals.texts import name_of
+from pipeline.health.incidents.causes import Cause, Finding, Settled, key_of, settle
+from pipeline.health.incidents.evidence import RECOVERING, Evidence, GameWindow, Point
+from pipeline.health.incidents.outlook import look_ahead
+from pipeline.health.incidents.shared import LEAST_TREND
+from pipeline.health.incidents.texts import name_of
 
 JOIN_SECONDS: Final = 900.0
 REOPEN_SECONDS: Final = 300.0

@@ -13,8 +13,8 @@ from typing import Final, Literal, get_args
 
 from listeners.sample import STATUSES
 from pipeline.base.texts import join_limited
-from pipeline.health.condition import Conditions, GroupCondition, judge_group, judge_groups
-from pipeline.health.liveness import (
+from pipeline.health.verdicts.condition import Conditions, GroupCondition, judge_group, judge_groups
+from pipeline.health.verdicts.liveness import (
     CLOCK_BOUND_SECONDS,
     START_LIMIT_SECONDS,
     Driver,
@@ -23,10 +23,10 @@ from pipeline.health.liveness import (
     controller_absence,
     heartbeat_limit,
 )
-from pipeline.health.reported import AssignedGame, GroupIntent, ReportedStream
-from pipeline.health.silence import Silence, find_silence
-from pipeline.health.source import LEVEL, NOT_KNOWN, SourceReading, SourceState, judge_source, source_notes
-from pipeline.health.upkeep import UNKNOWN, UpkeepFacts
+from pipeline.health.verdicts.reported import AssignedGame, GroupIntent, ReportedStream
+from pipeline.health.verdicts.silence import Silence, find_silence
+from pipeline.health.verdicts.source import LEVEL, NOT_KNOWN, SourceReading, SourceState, judge_source, source_notes
+from pipeline.health.verdicts.upkeep import UNKNOWN, UpkeepFacts
 
 TROUBLE: Final = frozenset(STATUSES[STATUSES.index("AT_RISK") :])
 """Statuses at which a person should look; UNKNOWN is one of them."""

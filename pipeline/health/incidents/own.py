@@ -5,10 +5,9 @@ from dataclasses import replace
 from typing import Final
 
 from pipeline.base.names import plain
-from pipeline.health.upkeep import duration
-from pipeline.signals.causes import Action, Cause, Finding
-from pipeline.signals.evidence import Evidence, GameWindow, GroupWindow
-from pipeline.signals.texts import (
+from pipeline.health.incidents.causes import Action, Cause, Finding
+from pipeline.health.incidents.evidence import Evidence, GameWindow, GroupWindow
+from pipeline.health.incidents.texts import (
     MAX_NAME,
     cut,
     neighbours,
@@ -18,6 +17,7 @@ from pipeline.signals.texts import (
     source_trouble,
     troubled_neighbours,
 )
+from pipeline.health.verdicts.upkeep import duration
 
 REFUSED_SHARE: Final = 0.02
 PLAIN_SHARE: Final = 0.05

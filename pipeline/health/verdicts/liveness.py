@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from pipeline.health.reported import GroupIntent
+from pipeline.health.verdicts.reported import GroupIntent
 
 HEARTBEAT_SECONDS: Final = 5.0
 """The time between two heartbeats by default: the setting metrics.heartbeat_seconds."""

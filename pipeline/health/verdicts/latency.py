@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from listeners.sample import LATENCY_EDGES_SECONDS, Segments
-from pipeline.health.status import PASS_LIMIT_SECONDS
+from pipeline.health.verdicts.status import PASS_LIMIT_SECONDS
 
 _NOWHERE: Final = -math.inf
 

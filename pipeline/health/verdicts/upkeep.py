@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from pipeline.health.liveness import Liveness
+from pipeline.health.verdicts.liveness import Liveness
 from pipeline.settings.parsing import hours_of
 from pipeline.settings.tree import Maintenance
 

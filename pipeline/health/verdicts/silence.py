@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.health.liveness import (
+from pipeline.health.verdicts.liveness import (
     RUNS,
     START_LIMIT_SECONDS,
     STORE_REFUSES,
