@@ -18,6 +18,10 @@ catalog says of the tables of these games, see `setup.catalog_checks`."""
 CONTROLLER: Final = "turnout.controller"
 """Entry points here are classes like `Extension` of `control.operations.executor`, made with its `ControlContext`."""
 
+DATABASES: Final = "turnout.databases"
+"""Entry points here are modules with `claims`, which tells whether a `store.url` is theirs, and `open_engine`, which
+returns a SQLAlchemy engine for the URL, the environment's variables and the options of its pool."""
+
 
 def registered(group: str) -> list[Any]:
     """Return the objects registered under a group, ordered by name; a failure to load raises."""

@@ -199,9 +199,11 @@ def uninstall(env_dir: Path, target: str | None, variables: dict[str, str], bund
 def _opened(
     env_dir: Path, target: str | None, variables: dict[str, str], bundle: Path, *, build: bool = True
 ) -> "Opened":
+    from pipeline.control.deployed_groups import open_groups
     from pipeline.fleet.opening import open_fleet
 
-    return open_fleet(env_dir, bundle.resolve(), target, variables, bundle.resolve() / _OUT if build else None, parse)
+    folder = bundle.resolve()
+    return open_fleet(env_dir, folder, target, variables, folder / _OUT if build else None, open_groups, parse)
 
 
 def parse(words: Sequence[str]) -> str | None:

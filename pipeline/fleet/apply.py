@@ -11,13 +11,14 @@ from pipeline.base.texts import join_limited
 from pipeline.fleet.bundle import Resource, put, unresolved
 from pipeline.fleet.compare import Change
 from pipeline.fleet.desired import group_of
+from pipeline.fleet.groups import Groups
 from pipeline.fleet.journal import Entry, Journal
 from pipeline.fleet.kinds.apps import missing_secrets
 from pipeline.fleet.kinds.jobs import active_runs, marked_jobs
 from pipeline.fleet.kinds.kind import Found, Kind, Scope, State
 from pipeline.fleet.limits import require_room
 from pipeline.fleet.plan import Observed, Step, differences, in_order, plan, removals
-from pipeline.fleet.restarts import Groups, Restarts
+from pipeline.fleet.restarts import Restarts
 
 _AT_A_TIME: Final = 8  # requests: with hundreds of groups a plan reads as many jobs
 

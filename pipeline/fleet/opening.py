@@ -6,18 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
-from pipeline.base.texts import join_limited
-from pipeline.control import gate
-from pipeline.control.acts import DirectAct
 from pipeline.fleet.apply import Fleet
 from pipeline.fleet.build import build_app_source
 from pipeline.fleet.bundle import Bundle, place_of, put
 from pipeline.fleet.desired import Built, desired, group_of
+from pipeline.fleet.groups import DeployedGroups, OpenGroups
 from pipeline.fleet.journal import Journal
 from pipeline.fleet.kinds.apps import Apps
 from pipeline.fleet.kinds.boards import Alerts, Dashboards
@@ -32,14 +28,6 @@ from pipeline.fleet.kinds.store_roles import StoreRoles
 from pipeline.fleet.rules import Parses, require_rules
 from pipeline.settings.parsing import quoted
 from pipeline.settings.storage import read_link
-from pipeline.settings.tree import Paths, Settings, load
-from pipeline.setup.catalog_checks import require_writable
-from pipeline.store.assignments import read_assignments
-from pipeline.store.database.engine import open_store, require_store
-from pipeline.store.games import known_games
-from pipeline.store.groups import Group, create, read_groups
-from pipeline.store.processes.liveness import read_drivers
-from pipeline.store.processes.runs import open_runs, submit_stop
 from pipeline.workspace.client import open_workspace
 
 _ALL: Final[tuple[Kind, ...]] = (
@@ -66,70 +54,12 @@ class Opened:
     env_dir: Path
     environ: Mapping[str, str]
     group: str  # the first one
+    open_groups: OpenGroups
 
     def ensure_group(self) -> str:
         """Make the first group in a control store that has none; return what was done, as a sentence."""
-        groups, notes = _groups(self.env_dir, self.environ, is_new=True)
+        groups, notes = _groups(self.open_groups, self.env_dir, self.environ, is_new=True)
         return notes[0] if groups is None else groups.ensure(self.group)
-
-
-class StoredGroups:
-    """The groups of a control store; see `pipeline.fleet.restarts.Groups`."""
-
-    def __init__(self, settings: Settings, paths: Paths, engine: Engine) -> None:
-        """Read and ask in this store."""
-        self._settings, self._paths, self._engine = settings, paths, engine
-
-    def names(self) -> list[str]:
-        """Return the groups whose drivers are jobs."""
-        return sorted(name for name, group in read_groups(self._engine).items() if group.backend == "databricks")
-
-    def require_writable(self) -> list[str]:
-        """Return notes about the games' tables in the catalog.
-
-        Raises:
-            Refused: one of them is a table that turnout cannot write, such as a managed one.
-        """
-        return require_writable(self._settings, self._paths, sorted(map(str, known_games(self._engine))))
-
-    def ensure(self, name: str) -> str:
-        """Make a group whose driver is a job, where there is no group yet; return what was done."""
-        if known := read_groups(self._engine):
-            return f"The control store has the groups {join_limited(sorted(known))}."
-        actor, reason = current_user(), "turnout fleet apply"
-        gate.permit(self._settings, self._engine, actor, DirectAct.CREATE_GROUP, reason)
-        create(self._engine, Group(name, "databricks"), actor, reason)
-        return f"Made the group {name}, whose driver the controller starts as a job."
-
-    def disturbed(self, group: str) -> str:
-        """See `Groups`."""
-        games = sum(each.group == group for each in read_assignments(self._engine).values())
-        return f"its {games} streams stand still until its cluster and driver have started, some minutes"
-
-    def restart(self, group: str) -> int | None:
-        """See `Groups`."""
-        run = open_runs(self._engine).get(group)
-        if run is None or run.backend != "databricks":
-            return None
-        submit_stop(self._engine, run.run_id)
-        return run.run_id
-
-    def controller(self) -> object | None:
-        """See `Groups`."""
-        facts = read_drivers(self._engine, self._settings.metrics.heartbeat_seconds)
-        driver = facts.drivers.get(("controller", "main"))
-        is_alive = driver is not None and facts.judge("controller", "main").state == "running"
-        return (driver.process, driver.started_at) if driver is not None and is_alive else None
-
-    def runs_again(self, group: str, run_id: int | None) -> bool:
-        """See `Groups`."""
-        registered = read_groups(self._engine).get(group)
-        if registered is None or registered.desired == "stopped" or registered.backend != "databricks":
-            return True
-        facts = read_drivers(self._engine, self._settings.metrics.heartbeat_seconds)
-        driver = facts.drivers.get(("group", group))
-        is_later = driver is not None and driver.run_id is not None and driver.run_id > (run_id or 0)
-        return is_later and facts.judge("group", group).state == "running"
 
 
 def open_fleet(
@@ -138,12 +68,13 @@ def open_fleet(
     target: str | None,
     given: Mapping[str, str],
     out: Path | None,
+    open_groups: OpenGroups,
     parses: Parses | None = None,
 ) -> Opened:
     """Open a target; with `out` the wheel and the app are built into that folder first.
 
     The bundle's rules come before anything is sent; `parses` judges the commands of jobs. The environment and its
-    control store are those that the bundle gives to the controller.
+    control store are those that the bundle gives to the controller; `open_groups` opens that store.
 
     Raises:
         Refused: the bundle is wrong, a variable of this process or the environment's URL names another environment
@@ -160,7 +91,7 @@ def open_fleet(
     require_rules(bundle, wanted, parses)
     said = _environ(bundle)
     environ = {**os.environ, **said}
-    groups, notes = _groups(env_dir, environ)
+    groups, notes = _groups(open_groups, env_dir, environ)
     if _STORE in os.environ and _STORE not in said and _STORE in _given(bundle):
         unlike = (
             f"The control store of this shell may be another than that of target {bundle.target}: the bundle takes its "
@@ -183,7 +114,7 @@ def open_fleet(
         "root": bundle.variables.get("root", ""),
         "store": said.get(_STORE, ""),
     }
-    return Opened(fleet, bundle.target, places, notes, env_dir, environ, bundle.variables["group"])
+    return Opened(fleet, bundle.target, places, notes, env_dir, environ, bundle.variables["group"], open_groups)
 
 
 def _with_root(folder: Path, target: str | None, given: Mapping[str, str], url: str) -> dict[str, str]:
@@ -238,13 +169,10 @@ def _variables(cluster: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _groups(
-    env_dir: Path, environ: Mapping[str, str], *, is_new: bool = False
-) -> tuple[StoredGroups | None, tuple[str, ...]]:
+    open_groups: OpenGroups, env_dir: Path, environ: Mapping[str, str], *, is_new: bool = False
+) -> tuple[DeployedGroups | None, tuple[str, ...]]:
     try:
-        settings, paths = load(env_dir, environ)
-        if not is_new:
-            require_store(settings, paths)
-        return StoredGroups(settings, paths, open_store(settings, paths)), ()
+        return open_groups(env_dir, environ, is_new=is_new), ()
     except (Refused, SQLAlchemyError) as error:
         reason = str(error).splitlines()[0]
         return None, (f"The control store is not read, so the groups are those of the last apply. {reason}",)

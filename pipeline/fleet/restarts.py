@@ -9,42 +9,26 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from pipeline.base.errors import Refused
 from pipeline.base.failpoints import effect
 from pipeline.base.texts import join_limited
-from pipeline.control.processes.databricks import Databricks
 from pipeline.fleet.desired import group_of
+from pipeline.fleet.groups import Groups
 from pipeline.fleet.journal import Journal
 from pipeline.fleet.kinds.jobs import active_runs
 from pipeline.fleet.kinds.kind import Scope
 from pipeline.fleet.plan import Step
 from pipeline.store.database.engine import STORE_AWAY
-from pipeline.workspace.jobs import cancel_run
+from pipeline.workspace.jobs import START_SECONDS, STOP_SECONDS, cancel_run
 
-PATIENCE_SECONDS: Final = Databricks.limits.stop_seconds + Databricks.limits.start_seconds
+PATIENCE_SECONDS: Final = STOP_SECONDS + START_SECONDS
 """A group ends its pass, and its cluster and driver start."""
 
 _CONTROLLER: Final = "jobs.controller"
 _WAVES: Final = 10
 _LOOK_SECONDS: Final = 2.0
-
-
-class Groups(Protocol):
-    """The control store, as far as it says what a restart disturbs, and can ask for one."""
-
-    def disturbed(self, group: str) -> str:
-        """Return which streams of a group stand still while its driver starts, and how long, as a clause."""
-
-    def restart(self, group: str) -> int | None:
-        """Ask a group's run to end in order, so that the controller starts another; None where no job runs for it."""
-
-    def controller(self) -> object | None:
-        """Return what tells the controller that runs from every other one; None where none does."""
-
-    def runs_again(self, group: str, run_id: int | None) -> bool:
-        """Return whether a group is driven, by a later run than this one if any, or no job of it should run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,12 @@ from pipeline.workspace.client import Workspace
 ENVIRONMENT_TAG: Final = "turnout_env"
 """The tag with the environment's name that everything of ours has which can have tags."""
 
+START_SECONDS: Final = 1200.0
+"""From the start of a run until its driver reports: a cluster takes minutes."""
+
+STOP_SECONDS: Final = 300.0
+"""From the request to end until the run has ended its pass and its cluster is given back."""
+
 _PAGE: Final = 100  # the most that a list returns at once
 _OVER: Final = frozenset({"TERMINATED", "SKIPPED", "INTERNAL_ERROR"})
 _OPEN: Final = frozenset({"QUEUED", "PENDING", "RUNNING", "TERMINATING", "BLOCKED", "WAITING", "WAITING_FOR_RETRY"})

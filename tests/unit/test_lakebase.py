@@ -77,7 +77,7 @@ def test_an_endpoints_path_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setattr(lakebase_store, "open_workspace", lambda **_: Workspace(None, "https://w"))
     settings, _paths = load(tmp_path, {"TURNOUT_STORE__URL": url})
     environ = {"PGHOST": "127.0.0.1", "PGUSER": "app-1", "PGDATABASE": "from_pg", "PGPORT": "6543"}
-    made = lakebase_store.lakebase_engine(settings.store.url, environ)
+    made = lakebase_store.open_engine(settings.store.url, environ)
     assert str(made.url) == f"postgresql+psycopg://app-1@127.0.0.1:6543/{database}"
 
 

@@ -12,13 +12,14 @@ from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
 from pipeline.base.errors import Refused
+from pipeline.control.deployed_groups import StoredGroups
 from pipeline.fleet import journal
+from pipeline.fleet.groups import Groups
 from pipeline.fleet.journal import Journal
 from pipeline.fleet.kinds.jobs import active_runs
 from pipeline.fleet.kinds.kind import Scope
-from pipeline.fleet.opening import StoredGroups
 from pipeline.fleet.plan import Step
-from pipeline.fleet.restarts import Groups, Restarts
+from pipeline.fleet.restarts import Restarts
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import groups as group_rows

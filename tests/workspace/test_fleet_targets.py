@@ -13,6 +13,7 @@ from databricks.sdk.service.workspace import AclPermission
 
 from pipeline.base.errors import Refused
 from pipeline.cli.fleet import parse
+from pipeline.control.deployed_groups import open_groups
 from pipeline.fleet import opening
 from pipeline.fleet.build import AppSource, Wheel
 from pipeline.fleet.journal import Journal
@@ -58,7 +59,8 @@ def target(workspace: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def opened(target: Target, env_dir: Path, **given: str) -> opening.Opened:
     given = {**target.variables(), **given}
-    return opening.open_fleet(env_dir, target.folder, target.name, given, target.folder / "app-source", parse)
+    out = target.folder / "app-source"
+    return opening.open_fleet(env_dir, target.folder, target.name, given, out, open_groups, parse)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +126,7 @@ def test_an_environment_of_another_target_is_refused(target: Target, stated: str
         own = {"root": "s3://games/${bundle.target}/"}
         target.edit("databricks.yml", lambda top: top["targets"]["prod"].setdefault("variables", {}).update(own))
     with pytest.raises(Refused, match=r"at s3://games/dev, and `root` .* is 's3://games/prod/?'"):
-        opening.open_fleet(env_dir, target.folder, "prod", given, target.folder / "app-source", parse)
+        opening.open_fleet(env_dir, target.folder, "prod", given, target.folder / "app-source", open_groups, parse)
 
 
 def _target(name: str, **more: Any) -> Callable[[Any], object]:

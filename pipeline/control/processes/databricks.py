@@ -17,7 +17,7 @@ from pipeline.control.processes.backends import Limits, RunState
 from pipeline.control.processes.duties import Duty, described
 from pipeline.store.processes.leases import Process
 from pipeline.workspace.client import Absent, Workspace
-from pipeline.workspace.jobs import JobRun, cancel_run, find_job, read_run, run_now
+from pipeline.workspace.jobs import START_SECONDS, STOP_SECONDS, JobRun, cancel_run, find_job, read_run, run_now
 
 _AT_ONCE: Final = 8  # requests; a workspace takes 100 reads of runs a second
 _LOOK_SECONDS: Final = 10.0  # all that one look waits for the workspace
@@ -27,7 +27,7 @@ _UNSEEN_SECONDS: Final = 60.0  # a first read may be older than the start
 class Databricks:
     """Runs each duty as a run of its job; see `Backend`."""
 
-    limits: Final = Limits(stop_seconds=300.0, start_seconds=1200.0, starts_at_once=20)  # a cluster takes minutes
+    limits: Final = Limits(STOP_SECONDS, START_SECONDS, starts_at_once=20)
     starts_once: Final = True
 
     def __init__(self, environment: str, connect: Callable[[], Workspace]) -> None:

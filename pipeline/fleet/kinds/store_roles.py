@@ -17,7 +17,7 @@ from pipeline.base.errors import Refused, Transient
 from pipeline.base.reasons import innermost
 from pipeline.fleet.compare import Change
 from pipeline.fleet.kinds.kind import Found, Scope, State
-from pipeline.store.database.lakebase import lakebase_engine
+from pipeline.store.database.lakebase import open_engine
 from pipeline.workspace.client import Absent
 
 _MEMBERS: Final = text(
@@ -104,7 +104,7 @@ class _Session:
 
     def __init__(self, store: str) -> None:
         self._store = store
-        self._engine = lakebase_engine(f"lakebase://{store}", os.environ, poolclass=NullPool)
+        self._engine = open_engine(f"lakebase://{store}", os.environ, poolclass=NullPool)
 
     def __enter__(self) -> Connection:
         try:

@@ -22,9 +22,9 @@ from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from pipeline.base import private_files
 from pipeline.base.errors import Refused, Transient
+from pipeline.base.extensions import DATABASES, registered
 from pipeline.base.failpoints import effect
 from pipeline.settings.tree import Paths, Settings
-from pipeline.store.database.lakebase import is_lakebase, lakebase_engine
 from pipeline.store.database.migrate import migrate
 from pipeline.store.database.ownership import MISSING_RIGHT
 from pipeline.store.database.row_check import require_sound_rows
@@ -166,8 +166,11 @@ def _own(paths: Paths) -> URL:
 
 def _engine(url: str | URL, connections: int = 1) -> Engine:
     pool = {"pool_size": connections, "max_overflow": connections}
-    if isinstance(url, str) and is_lakebase(url):
-        return lakebase_engine(url, os.environ, **pool)
+    if isinstance(url, str):
+        for kind in registered(DATABASES):
+            if kind.claims(url):
+                engine: Engine = kind.open_engine(url, os.environ, **pool)
+                return engine
     try:
         parts = make_url(url)
         if parts.host and "@" in f"{parts.host}{parts.database}":

@@ -1,7 +1,7 @@
 """The control store in Lakebase: an engine from `PG*` variables, whose password is a token for each new connection.
 
-`pipeline/store/database/engine.py` calls it where `store.url` names an endpoint. The facts are of Databricks' pages on
-Lakebase authentication and on Apps with a database, as of October 2026.
+`pipeline/store/database/engine.py` finds it by its entry point where `store.url` names an endpoint. The facts are of
+Databricks' pages on Lakebase authentication and on Apps with a database, as of October 2026.
 """
 
 import re
@@ -32,12 +32,12 @@ _DEAD_PEER: Final = {
 """A server that vanished without a word, as in a fail-over, is an error after 30 to 60 s. Seconds; the last in ms."""
 
 
-def is_lakebase(url: str) -> bool:
+def claims(url: str) -> bool:
     """Tell whether `store.url` names an endpoint of Lakebase, or tries to."""
     return url.startswith((_SCHEME, "projects/"))
 
 
-def lakebase_engine(url: str, environ: Mapping[str, str], **pool: Any) -> Engine:
+def open_engine(url: str, environ: Mapping[str, str], **pool: Any) -> Engine:
     """Return an engine on an endpoint's database; `PG*` variables win over what the workspace says of it.
 
     Nobody logs in yet. An error on the way to a token is raised as the driver's OperationalError, as every other error
