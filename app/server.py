@@ -26,9 +26,9 @@ from app.gate import Gate, Identity, LocalUser, platform
 from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
 from pipeline.control.processes.present import goes_on
+from pipeline.platforms.local.shared import documents
 from pipeline.settings.storage import machine_folder
 from pipeline.settings.tree import Paths, load
-from pipeline.setup.shared import documents
 from pipeline.store.database.engine import open_store, require_store
 
 _HERE: Final = Path(__file__).parent

@@ -33,7 +33,7 @@ from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.rewrite import table_files
 from pipeline.lake.delta.table import CursorTable
-from pipeline.session import spark_session
+from pipeline.platforms.session.spark import spark_session
 from pipeline.settings.tree import Paths, Settings, load
 
 _LAST_SEQS: Final = 100

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 from listeners.callbacks import start_callbacks
+from pipeline.platforms.local.jars import spark_jars
 from pipeline.settings.tree import Paths, Settings
-from pipeline.setup.jars import spark_jars
 
 COLUMNS: Final = ("seq", "pos", "schema_id", "event_time", "event_id", "source_time", "raw")
 STOCK: Final = {  # what Delta cannot run without, and loopback addresses

@@ -17,7 +17,7 @@ from bench import classic
 from bench.load import GROUP
 from pipeline import wiring
 from pipeline.control.processes.signals import stop_on_signals
-from pipeline.session import TUNED, spark_session
+from pipeline.platforms.session.spark import TUNED, spark_session
 from pipeline.settings.tree import Paths, Settings, load
 
 KINDS: Final = ("shared", "tuned", "stock")

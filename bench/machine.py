@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bench import cpu
-from pipeline.setup.jars import java_executable, spark_jars
+from pipeline.platforms.local.jars import java_executable, spark_jars
 
 _PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow", "ptars")
 _BUSY_CORES = 0.05

@@ -43,7 +43,7 @@ from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_name
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.table import CursorTable
-from pipeline.session import spark_session
+from pipeline.platforms.session.spark import spark_session
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen, register_group

@@ -13,8 +13,8 @@ from pyspark.sql.avro.functions import from_avro
 
 from bench import cpu
 from pipeline.data.contracts.schemas import Schema
-from pipeline.setup.fetch import download_with_ivy, fetch
-from pipeline.setup.jars import LockedJar
+from pipeline.platforms.local.fetch import download_with_ivy, fetch
+from pipeline.platforms.local.jars import LockedJar
 
 _JAR: Final = LockedJar(
     "4c186cedc03cbe4ee356a94b32232b347ef48611c3209400b3a77e4fe4abff4f", "spark", "spark-avro_2.13-4.2.0.jar"

@@ -1,6 +1,6 @@
 """Whether the catalog's tables of games are those that turnout writes: external, where the game's table lies.
 
-`pipeline.setup.catalog_checks` finds `tables_of_games` as an extension. Only reads.
+`pipeline.platforms.local.catalog_checks` finds `tables_of_games` as an extension. Only reads.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -13,8 +13,8 @@ from grants.model import GameTable, Securable
 from grants.observing.external import judged
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey
+from pipeline.platforms.local.catalog_checks import CatalogCheck
 from pipeline.settings.tree import Paths, Settings
-from pipeline.setup.catalog_checks import CatalogCheck
 
 _FEW: Final = 3  # games that are looked up one by one; for more the whole schema is listed
 

@@ -36,8 +36,8 @@ from pipeline.data.streams.lookup import Lookup
 from pipeline.data.streams.outage import tolerate_store_outage
 from pipeline.data.streams.watchdog import Watchdog
 from pipeline.lake.delta.errors import DeltaError
-from pipeline.platform_session import driver_session, stop_queries
-from pipeline.session import waits_for_cores
+from pipeline.platforms.session.driver import driver_session, stop_queries
+from pipeline.platforms.session.spark import waits_for_cores
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.engine import DRIVER_CONNECTIONS, open_store

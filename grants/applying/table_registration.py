@@ -10,11 +10,11 @@ from grants.observing.left_places import beside
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey
 from pipeline.control.operations.definition import ControlContext
-from pipeline.fleet.kinds.kind import mark
 from pipeline.lake.delta.columns import ArrayType, MapType, StructType
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.log import exists
 from pipeline.lake.delta.opening import open_table
+from pipeline.platforms.databricks.deploy.kinds.kind import mark
 from pipeline.store.games import known_games
 
 _log: Final = logging.getLogger("turnout")

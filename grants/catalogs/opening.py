@@ -14,9 +14,9 @@ from grants.catalogs.unity_key import UnityKey
 from grants.catalogs.warehouse import Warehouse
 from pipeline.base.errors import Refused
 from pipeline.lake.storage.mounts import is_databricks
+from pipeline.platforms.databricks.workspace.client import host_of_run
 from pipeline.settings.access import Access
 from pipeline.settings.tree import Paths
-from pipeline.workspace.client import host_of_run
 
 PORT_FILE: Final = "port"
 TOKEN_FILE: Final = "token"  # noqa: S105 - a file's name, in the embedded catalog's folder

@@ -17,7 +17,7 @@ from grants.catalog import CatalogUnavailable, Denied, NotFound, Unauthenticated
 from grants.catalogs.proven import ProvenAdapter
 from grants.catalogs.rate_limit import Clock
 from pipeline.base.errors import Refused, Transient
-from pipeline.workspace.client import said_by
+from pipeline.platforms.databricks.workspace.client import said_by
 
 
 def client(

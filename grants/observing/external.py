@@ -1,7 +1,7 @@
 """Whether a table of the catalog is the one that turnout writes: external, where the game's table lies. Pure."""
 
 from grants.model import MOVED, GameTable
-from pipeline.setup.catalog_checks import UNTRIED, CatalogCheck
+from pipeline.platforms.local.catalog_checks import UNTRIED, CatalogCheck
 
 
 def judged(table: GameTable | None, location: str, writer: str) -> CatalogCheck | None:

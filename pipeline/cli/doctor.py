@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 if TYPE_CHECKING:
+    from pipeline.platforms.local.doctor import Finding
     from pipeline.settings.tree import Paths, Settings
-    from pipeline.setup.doctor import Finding
 
 _NOBODYS: Final = b"turnout-doctor"  # a writer that is a name, whose schema no registry has
 
@@ -22,7 +22,7 @@ def doctor(env_dir: Path, as_json: bool) -> None:
     package is missing it also connects to the control store, asks the brokers for the topics, and asks the registries
     and the catalog. Exit code 1 if something needed is missing.
     """
-    from pipeline.setup import doctor as checks
+    from pipeline.platforms.local import doctor as checks
 
     def asked(settings: "Settings", paths: "Paths") -> "list[Finding]":
         storage, services = try_storage(paths), [*try_store(settings, paths), *ask_topics(settings)]
@@ -36,7 +36,7 @@ def doctor(env_dir: Path, as_json: bool) -> None:
 def try_storage(paths: "Paths") -> "list[Finding]":
     """Try the place of the tables where it is a bucket, by files of its own, which are deleted."""
     from pipeline.lake.storage.trial import trials
-    from pipeline.setup.doctor import Finding
+    from pipeline.platforms.local.doctor import Finding
 
     if not paths.storage:
         return []
@@ -55,7 +55,7 @@ def try_storage(paths: "Paths") -> "list[Finding]":
 def look_at_logs(paths: "Paths") -> "list[Finding]":
     """Look for commits of other writers among the newest of each table in a bucket: nobody else may write there."""
     from pipeline.lake.delta.foreign import newest_in
-    from pipeline.setup.doctor import Finding
+    from pipeline.platforms.local.doctor import Finding
 
     if not paths.storage:
         return []
@@ -77,7 +77,7 @@ def try_store(settings: "Settings", paths: "Paths") -> "list[Finding]":
     from sqlalchemy.exc import SQLAlchemyError
 
     from pipeline.base.errors import Refused, Transient, first_line
-    from pipeline.setup.doctor import Finding
+    from pipeline.platforms.local.doctor import Finding
     from pipeline.store.database.engine import find_lack, reach
 
     topic = "control store"
@@ -94,7 +94,7 @@ def try_store(settings: "Settings", paths: "Paths") -> "list[Finding]":
 def ask_topics(settings: "Settings") -> "list[Finding]":
     """Ask the brokers of each source for its topics, with the options of the settings."""
     from pipeline.base.errors import Refused, Transient
-    from pipeline.setup.doctor import Finding
+    from pipeline.platforms.local.doctor import Finding
 
     found = []
     for name, source in settings.every_source.items():
@@ -115,8 +115,8 @@ def ask_topics(settings: "Settings") -> "list[Finding]":
 
 def ask_catalog(settings: "Settings", paths: "Paths") -> "list[Finding]":
     """Ask the catalog of a workspace whether its tables of games are ours."""
-    from pipeline.setup.catalog_checks import catalog_checks
-    from pipeline.setup.doctor import Finding, State
+    from pipeline.platforms.local.catalog_checks import catalog_checks
+    from pipeline.platforms.local.doctor import Finding, State
 
     states: dict[str, State] = {"ok": "ok", "refused": "missing", "untried": "optional", "unknown": "optional"}
     keys = [each.name for each in paths.tables.folders()]
@@ -131,8 +131,8 @@ def ask_registries(settings: "Settings") -> "list[Finding]":
     from pipeline.base.errors import Refused
     from pipeline.data.contracts.registries.answers import Away
     from pipeline.data.contracts.registries.supported import resolvers
+    from pipeline.platforms.local.doctor import Finding
     from pipeline.settings.registries import generation_of
-    from pipeline.setup.doctor import Finding
 
     try:
         clients = resolvers(settings)

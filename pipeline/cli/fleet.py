@@ -12,8 +12,8 @@ from pipeline.base.terminal import say, say_json
 from pipeline.cli.options import combine_options
 
 if TYPE_CHECKING:
-    from pipeline.fleet.opening import Opened
-    from pipeline.fleet.plan import Step
+    from pipeline.platforms.databricks.deploy.opening import Opened
+    from pipeline.platforms.databricks.deploy.plan import Step
 
 
 @click.command("build")
@@ -33,9 +33,9 @@ def build(env_dir: Path, out: Path, as_json: bool) -> None:
     URL, app.yaml names it, and the app shows that environment. JSON: `folder`, `version`, `wheel`, `sha256` of the
     wheel, and `files` with their sizes in bytes.
     """
-    from pipeline.fleet.build import build_app_source
+    from pipeline.platforms.databricks.deploy.build import build_app_source
+    from pipeline.platforms.local.shared import require_checkout
     from pipeline.settings.storage import read_link
-    from pipeline.setup.shared import require_checkout
 
     made = build_app_source(require_checkout("an app is built from sources"), out, read_link(env_dir))
     if as_json:
@@ -200,7 +200,7 @@ def _opened(
     env_dir: Path, target: str | None, variables: dict[str, str], bundle: Path, *, build: bool = True
 ) -> "Opened":
     from pipeline.control.deployed_groups import open_groups
-    from pipeline.fleet.opening import open_fleet
+    from pipeline.platforms.databricks.deploy.opening import open_fleet
 
     folder = bundle.resolve()
     return open_fleet(env_dir, folder, target, variables, folder / _OUT if build else None, open_groups, parse)

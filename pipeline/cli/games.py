@@ -57,7 +57,7 @@ def approve_game(env_dir: Path, reason: str | None, name: str) -> None:
     """
     from pipeline.base.names import game_key
     from pipeline.data.ingest import pending
-    from pipeline.setup.catalog_checks import require_writable
+    from pipeline.platforms.local.catalog_checks import require_writable
 
     context = CommandContext(env_dir)
     for note in require_writable(context.settings, context.paths, [game_key(name)]):

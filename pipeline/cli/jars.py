@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from pipeline.base.terminal import say
-from pipeline.setup.fetch import set_up
-from pipeline.setup.jars import jars_dir
+from pipeline.platforms.local.fetch import set_up
+from pipeline.platforms.local.jars import jars_dir
 
 
 @click.command("setup")

@@ -85,7 +85,7 @@ def register_schema(env_dir: Path, plan_hash: str | None, reason: str | None, as
     from pipeline.base.names import game_key
     from pipeline.control.registering.proposals import describe, register
     from pipeline.control.registering.requests import SchemaRequest
-    from pipeline.setup.catalog_checks import require_writable
+    from pipeline.platforms.local.catalog_checks import require_writable
     from pipeline.store.games import known_games
 
     context = CommandContext(env_dir)

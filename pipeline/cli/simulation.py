@@ -160,8 +160,8 @@ def demo(
     from pipeline.demo import claim
     from pipeline.demo import demo as runs
     from pipeline.demo.object_storage import clustered, served
-    from pipeline.setup.fetch import set_up
-    from pipeline.setup.shared import checkout
+    from pipeline.platforms.local.fetch import set_up
+    from pipeline.platforms.local.shared import checkout
 
     plan = runs.Wanted(
         games, versions, bad_share, skew, seed, hostile, formats, framings, version_every, registry_url, glue_endpoint

@@ -110,8 +110,8 @@ def try_managed(env_dir: Path, schema: str) -> None:
     tables: see docs/storage.md.
     """
     from pipeline.lake.delta.opening import open_table
-    from pipeline.session import spark_session
-    from pipeline.setup.managed_trial import try_managed as trials
+    from pipeline.platforms.local.managed_trial import try_managed as trials
+    from pipeline.platforms.session.spark import spark_session
 
     settings, paths = load(env_dir)
     spark = spark_session(settings, paths, "turnout-try-managed", light=True)

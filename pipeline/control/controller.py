@@ -31,12 +31,12 @@ from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.data.streams import active_games
 from pipeline.data.streams.outage import tolerate_store_outage
 from pipeline.lake.storage.mounts import is_databricks
+from pipeline.platforms.databricks.workspace.client import open_workspace
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import assign_waiting
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import leased
-from pipeline.workspace.client import open_workspace
 
 _log = logging.getLogger("turnout")
 KINDS: Final = {str(each.kind): each for each in registry.own()}

@@ -9,8 +9,8 @@ from pipeline.base.actor import current_user
 from pipeline.base.texts import join_limited
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
+from pipeline.platforms.local.catalog_checks import require_writable
 from pipeline.settings.tree import Paths, Settings, load
-from pipeline.setup.catalog_checks import require_writable
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import open_store, require_store
 from pipeline.store.games import known_games
@@ -20,7 +20,7 @@ from pipeline.store.processes.runs import open_runs, submit_stop
 
 
 class StoredGroups:
-    """The groups of a control store; see `pipeline.fleet.groups.Groups`."""
+    """The groups of a control store; see `pipeline.platforms.databricks.deploy.groups.Groups`."""
 
     def __init__(self, settings: Settings, paths: Paths, engine: Engine) -> None:
         """Read and ask in this store."""
@@ -75,7 +75,7 @@ class StoredGroups:
 
 
 def open_groups(env_dir: Path, environ: Mapping[str, str], *, is_new: bool) -> StoredGroups:
-    """See `OpenGroups` of `pipeline.fleet.groups`."""
+    """See `OpenGroups` of `pipeline.platforms.databricks.deploy.groups`."""
     settings, paths = load(env_dir, environ)
     if not is_new:
         require_store(settings, paths)

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from pipeline.base.errors import Refused
 from pipeline.demo.server_process import HOST, ServerProcess, claimed, free_ports, launch
-from pipeline.setup.jars import java_executable, kafka_jars
+from pipeline.platforms.local.jars import java_executable, kafka_jars
 
 _READY_SECONDS = 60.0
 _FORMAT_SECONDS = 60.0

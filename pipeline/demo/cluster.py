@@ -17,8 +17,8 @@ from typing import Final, Self
 from pipeline.base import private_files
 from pipeline.base.errors import Refused
 from pipeline.demo.server_process import HOST, ServerProcess, claimed, free_ports, launch
-from pipeline.session import properties
-from pipeline.setup.jars import java_executable
+from pipeline.platforms.local.jars import java_executable
+from pipeline.platforms.session.spark import properties
 
 CORES: Final = 4
 """Declared cores of a worker: each driver takes one, whatever the machine has."""

@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from pipeline.base.errors import Refused
 from pipeline.demo.server_process import HOST, ServerProcess, claimed, free_ports, launch
-from pipeline.setup.jars import java_executable, registry_archive
+from pipeline.platforms.local.jars import java_executable, registry_archive
 
 _API: Final = "/apis/ccompat/v7"
 _READY_SECONDS: Final = 90.0

@@ -133,10 +133,10 @@ class Spark:
     more on top."""
 
     conf: Mapping[str, str] = field(default_factory=dict)
-    """More Spark settings, which win over those of `pipeline/session.py`. They may hold secrets: turnout passes them in
-    memory, on a Mac in a file that only its owner reads. `spark.driver.extraJavaOptions` remains visible on the Java
-    process's command line. On Databricks a driver sets those of SQL in the running session; the others belong into the
-    cluster's `spark_conf`, and a driver logs those that it lacks."""
+    """More Spark settings, which win over those of `pipeline/platforms/session/spark.py`. They may hold secrets:
+    turnout passes them in memory, on a Mac in a file that only its owner reads. `spark.driver.extraJavaOptions` remains
+    visible on the Java process's command line. On Databricks a driver sets those of SQL in the running session; the
+    others belong into the cluster's `spark_conf`, and a driver logs those that it lacks."""
 
 
 @dataclass(frozen=True, slots=True)

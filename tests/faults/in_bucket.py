@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipeline.base.failpoints import ENVIRON
 from pipeline.base.terminal import say_json
-from pipeline.session import spark_session
+from pipeline.platforms.session.spark import spark_session
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from tests.faults.faults import Faults

@@ -38,7 +38,7 @@ from tests.model.schedule_spark import Functions
 from tests.model.schedule_world import REMEMBERED, ControlStore
 
 _MAX_KNOWN: Final = 5_000  # tables of a few rows each: some kilobytes
-_LEFT_ALONE: Final = {"pipeline.base.failpoints", "pipeline.session"}
+_LEFT_ALONE: Final = {"pipeline.base.failpoints", "pipeline.platforms.session.spark"}
 _REAL: Final[dict[str, Any]] = {
     "time": time,
     "threading": threading,

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from pipeline.base.errors import Refused
-from pipeline.fleet import build
-from pipeline.fleet.build import build_app_source, build_wheel
-from pipeline.setup import shared
+from pipeline.platforms.databricks.deploy import build
+from pipeline.platforms.databricks.deploy.build import build_app_source, build_wheel
+from pipeline.platforms.local import shared
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,7 +13,7 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from pipeline.fleet.build import build_wheel
+from pipeline.platforms.databricks.deploy.build import build_wheel
 from tests.packaging.runtime import KEPT, REPLACED, ROOT, RUNTIME
 
 OURS = {"app", "docs", "grants", "listeners", "pipeline", "protos", "tests"}

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from pipeline.base.names import game_key
-from pipeline.fleet.build import AppSource, build_app_source
+from pipeline.platforms.databricks.deploy.build import AppSource, build_app_source
 from tests.browser.seed import fleet_of_forty, seed
 from tests.browser.served import free_port, started
 from tests.packaging.runtime import KEPT, REPLACED, RUNTIME

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pipeline.lake.storage.mounts import RUNTIME
-from pipeline.setup.jars import spark_jars, store_jars
+from pipeline.platforms.local.jars import spark_jars, store_jars
 from tests.postgres import postgres_server
 from tests.storage.served import served
 

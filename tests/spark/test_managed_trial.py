@@ -5,7 +5,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.base.errors import Refused
 from pipeline.lake.delta.opening import open_table
-from pipeline.setup.managed_trial import try_managed
+from pipeline.platforms.local.managed_trial import try_managed
 
 
 def test_a_managed_table_is_tried_and_dropped(spark: SparkSession) -> None:

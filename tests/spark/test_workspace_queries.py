@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from listeners.metrics_schema import MINUTES
 from listeners.sample import LATENCY_EDGES_SECONDS
-from pipeline.fleet.monitoring import ALERTS, DASHBOARD, burn_query, texts
 from pipeline.health.alerting.objectives import Objective, default
+from pipeline.platforms.databricks.deploy.monitoring import ALERTS, DASHBOARD, burn_query, texts
 
 NOW = datetime.now(UTC).replace(second=0, microsecond=0)
 PAIRS = (("1h", "5m", 0.02),)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.setup.archive import archives
+from pipeline.platforms.local.archive import archives
 
 _TASKS = (
     "pipeline.data.streams.writing.rows, pipeline.data.ingest.bronze_writer, pipeline.data.ingest.sources.landing_files"

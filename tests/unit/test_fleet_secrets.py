@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from pipeline.fleet.compare import changes
+from pipeline.platforms.databricks.deploy.compare import changes
 
 SECRET: Final = "wr0ng-Horse"
 REFERENCE: Final = "{{secrets/turnout-dev/x}}"

@@ -20,8 +20,8 @@ from pipeline.base.names import game_key
 from pipeline.cli.doctor import ask_catalog, look_at_logs
 from pipeline.cli.main import cli
 from pipeline.control.operations.definition import ControlContext
+from pipeline.platforms.local.catalog_checks import catalog_checks, managed_refusals, require_writable
 from pipeline.settings.tree import Paths, Settings, load
-from pipeline.setup.catalog_checks import catalog_checks, managed_refusals, require_writable
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen
 from tests.unit.catalog_world import UC, Recorder, recorder

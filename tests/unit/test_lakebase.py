@@ -15,14 +15,14 @@ from sqlalchemy.exc import OperationalError
 
 from pipeline.base.errors import Refused
 from pipeline.data.streams.outage import tolerate_store_outage
+from pipeline.platforms.databricks import lakebase as lakebase_store
+from pipeline.platforms.databricks.workspace.client import Workspace
 from pipeline.settings.tree import load
-from pipeline.store.database import lakebase as lakebase_store
 from pipeline.store.database.engine import DRIVER_CONNECTIONS, open_store, require_store, writing
 from pipeline.store.database.tables import drivers, groups
 from pipeline.store.games import register_group
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import leased
-from pipeline.workspace.client import Workspace
 from tests.lakebase import ENDPOINT, Lakebase
 
 Opening = Callable[..., Engine]

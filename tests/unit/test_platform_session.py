@@ -16,15 +16,15 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from listeners import java
-from pipeline import session
 from pipeline.base.errors import Refused
 from pipeline.data.ingest.sources import landing, landing_source
 from pipeline.data.ingest.sources.kind import Begin
 from pipeline.data.ingest.sources.landing import Landing
 from pipeline.lake.storage.mounts import RUNTIME
 from pipeline.lake.storage.places import located
-from pipeline.platform_session import driver_session, is_platforms, require_version, session_conf, spark_conf
-from pipeline.session import TUNED, waits_for_cores
+from pipeline.platforms.session import spark as session
+from pipeline.platforms.session.driver import driver_session, is_platforms, require_version, session_conf, spark_conf
+from pipeline.platforms.session.spark import TUNED, waits_for_cores
 from pipeline.settings.source import Source
 from pipeline.settings.tree import Ingest, Paths, Settings, Spark
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark import java_gateway
 
-from pipeline.session import properties, spark_session
+from pipeline.platforms.session.spark import properties, spark_session
 from pipeline.settings.tree import load
 
 
@@ -29,7 +29,7 @@ def test_the_settings_conf_is_on_no_command_line(tmp_path: Path, monkeypatch: py
         left.extend(each for each in tmp_path.rglob("*") if each.is_file() and b"secret" in each.read_bytes())
         raise Stopped
 
-    monkeypatch.setattr("pipeline.session.spark_jars", list)
+    monkeypatch.setattr("pipeline.platforms.session.spark.spark_jars", list)
     monkeypatch.setattr(java_gateway, "Popen", popen)
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     monkeypatch.setattr("pyspark.SparkContext._jvm", None)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.session_folder import session_folder, takes_sockets
+from pipeline.platforms.session.folder import session_folder, takes_sockets
 
 _DRIVER = """
 import sys, time
 from pathlib import Path
-from pipeline.session_folder import session_folder
+from pipeline.platforms.session.folder import session_folder
 print(session_folder(Path(sys.argv[1])), flush=True)
 sys.stdin.read()
 """

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli.doctor import ask_registries, try_store
+from pipeline.platforms.local import doctor
+from pipeline.platforms.local.doctor import Finding
+from pipeline.platforms.local.jars import locked_jars
 from pipeline.settings.registries import RegistrySettings
 from pipeline.settings.source import Source
 from pipeline.settings.tree import Dashboard, Settings, load
-from pipeline.setup import doctor
-from pipeline.setup.doctor import Finding
-from pipeline.setup.jars import locked_jars
 from pipeline.store.database.engine import open_store
 
 

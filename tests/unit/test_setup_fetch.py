@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import Refused
-from pipeline.setup import fetch as fetching
-from pipeline.setup.jars import LockedJar, locked_jars
+from pipeline.platforms.local import fetch as fetching
+from pipeline.platforms.local.jars import LockedJar, locked_jars
 
 GOOD = b"the locked bytes"
 JAR = LockedJar(hashlib.sha256(GOOD).hexdigest(), "spark", "one.jar")

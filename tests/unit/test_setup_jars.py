@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import Refused
-from pipeline.setup import jars
-from pipeline.setup.fetch import IVY_FILE
+from pipeline.platforms.local import jars
+from pipeline.platforms.local.fetch import IVY_FILE
 
 
 def test_lock_and_ivy_file_name_the_same_jars() -> None:

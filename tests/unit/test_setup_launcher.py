@@ -23,7 +23,7 @@ case "$*" in
     cp "$0" "$last/bin/python"
     printf '#!/bin/sh\\nprintf "%%s|" "$PWD" "$TURNOUT_HOME" "$@"\\n' >"$last/bin/turnout"
     chmod +x "$last/bin/turnout" ;;
-*pipeline.setup.fetch*) echo "fetch $3 $4${{5:+ $5}}" >>"{log}"
+*pipeline.platforms.local.fetch*) echo "fetch $3 $4${{5:+ $5}}" >>"{log}"
     mkdir -p "$4/spark"; rm -f "$4/spark/a.jar"; touch "$4/spark/a.jar" ;;
 *long_parts*) echo "$*" >>"{log}" ;;
 *' pytest '*|'-m pytest '*) echo "pytest $*" >>"{log}" ;;
@@ -72,7 +72,7 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     home, stubs, log = tmp_path / "my checkout", tmp_path / "stubs", tmp_path / "log"
-    for folder in (home / "pipeline" / "setup", stubs):
+    for folder in (home / "pipeline" / "platforms" / "local", stubs):
         folder.mkdir(parents=True)
     shutil.copy(LAUNCHER, home / "turnout")
     for file in (
@@ -80,7 +80,7 @@ def machine(tmp_path: Path) -> Machine:
         "requirements.lock",
         "requirements-dev.lock",
         "requirements-s3.lock",
-        "pipeline/setup/jars.lock",
+        "pipeline/platforms/local/jars.lock",
     ):
         (home / file).write_text(f"{file}\nsetuptools==1\n")
     made = Machine(home, stubs, log)
@@ -116,7 +116,7 @@ def test_second_use_resolves_nothing(machine: Machine) -> None:
     assert not (machine.home / "the cache").exists()
 
 
-@pytest.mark.parametrize("file", ["requirements.lock", "pipeline/setup/jars.lock", "pyproject.toml"])
+@pytest.mark.parametrize("file", ["requirements.lock", "pipeline/platforms/local/jars.lock", "pyproject.toml"])
 def test_changed_lock_is_installed_on_the_next_use(machine: Machine, file: str) -> None:
     """After a pull nobody has to think of set-up, and the environment is kept."""
     machine.run("demo")

@@ -84,7 +84,7 @@ def test_setuptools_ends_the_lock() -> None:
     assert list(locked(LOCKS[0]))[-1] == "setuptools"
 
 
-@pytest.mark.parametrize("file", [*LOCKS, *LISTS, "pipeline/setup/ivysettings.xml"])
+@pytest.mark.parametrize("file", [*LOCKS, *LISTS, "pipeline/platforms/local/ivysettings.xml"])
 def test_no_download_address_is_written_down(file: str) -> None:
     """Where things come from is the user's own client configuration."""
     assert "://" not in (ROOT / file).read_text("utf-8")

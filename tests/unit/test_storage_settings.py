@@ -9,9 +9,9 @@ from pipeline.base.errors import Refused
 from pipeline.lake.storage import cloud, mounts
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
+from pipeline.platforms.local import doctor
 from pipeline.settings.storage import machine_folder, require_place
 from pipeline.settings.tree import Paths, Settings, load
-from pipeline.setup import doctor
 from tests.storage.buckets import bucket
 
 

@@ -24,7 +24,7 @@ from pipeline.base.reasons import missing_commit
 from pipeline.data.ingest.query import Landed
 from pipeline.health.verdicts.judgement import PROBLEM_KINDS
 from pipeline.lake.storage import cloud
-from pipeline.session import waits_for_cores
+from pipeline.platforms.session.spark import waits_for_cores
 from pipeline.settings.tree import Paths, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers, group_runs

@@ -12,8 +12,8 @@ import pytest
 from databricks.sdk.errors import platform
 
 from pipeline.base.errors import Refused, Transient
-from pipeline.workspace.client import Workspace
-from pipeline.workspace.credentials import DatabaseCredentials
+from pipeline.platforms.databricks.workspace.client import Workspace
+from pipeline.platforms.databricks.workspace.credentials import DatabaseCredentials
 
 HOUR = 3600.0
 ENDPOINT = "projects/p/branches/b/endpoints/e"

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from pipeline.cli.main import main as entry_point
-from pipeline.setup.jars import spark_jars, store_jars
+from pipeline.platforms.local.jars import spark_jars, store_jars
 
 _WITH_SPARK = frozenset({"ingest", "groups"})
 

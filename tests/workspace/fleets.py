@@ -12,14 +12,14 @@ import pytest
 import yaml
 from databricks.sdk import WorkspaceClient
 
-from pipeline.fleet.apply import Fleet
-from pipeline.fleet.bundle import Bundle
-from pipeline.fleet.desired import Built, desired
-from pipeline.fleet.journal import Journal
-from pipeline.fleet.kinds.kind import Scope
-from pipeline.fleet.opening import KINDS
-from pipeline.fleet.plan import Step
-from pipeline.workspace.client import open_workspace
+from pipeline.platforms.databricks.deploy.apply import Fleet
+from pipeline.platforms.databricks.deploy.bundle import Bundle
+from pipeline.platforms.databricks.deploy.desired import Built, desired
+from pipeline.platforms.databricks.deploy.journal import Journal
+from pipeline.platforms.databricks.deploy.kinds.kind import Scope
+from pipeline.platforms.databricks.deploy.opening import KINDS
+from pipeline.platforms.databricks.deploy.plan import Step
+from pipeline.platforms.databricks.workspace.client import open_workspace
 from tests.workspace.fixtures import client
 from tests.workspace.running import StandIn
 from tests.workspace.server.boards import WAREHOUSE

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.base import failpoints
-from pipeline.workspace.client import Workspace
+from pipeline.platforms.databricks.workspace.client import Workspace
 
 
 def ends_at(hit: int, act: Callable[[], object], log: Path, *, of_requests: str | None = None) -> str | None:

@@ -20,6 +20,7 @@ from pipeline.control.processes.local import Local
 from pipeline.control.supervision.restart_policy import Action
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.data.streams.active_games import read_leftover
+from pipeline.platforms.databricks.workspace.client import open_workspace
 from pipeline.settings.tree import load
 from pipeline.store import groups as store
 from pipeline.store.database.engine import open_store
@@ -29,7 +30,6 @@ from pipeline.store.groups import Group, create
 from pipeline.store.operations import list_operations
 from pipeline.store.processes import runs as run_store
 from pipeline.store.processes.runs import open_runs
-from pipeline.workspace.client import open_workspace
 from tests.workspace.fixtures import client
 from tests.workspace.running import StandIn
 

@@ -15,7 +15,7 @@ from databricks.sdk.errors import InternalError, NotFound, PermissionDenied, Una
 from databricks.sdk.errors.base import DatabricksError
 
 from pipeline.base.errors import Refused, Unclear
-from pipeline.workspace.client import open_workspace
+from pipeline.platforms.databricks.workspace.client import open_workspace
 from tests.workspace.core_world import bearer, is_alive
 from tests.workspace.fixtures import client, until
 from tests.workspace.running import StandIn

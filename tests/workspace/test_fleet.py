@@ -18,8 +18,8 @@ from sqlalchemy import text
 
 from pipeline.base import failpoints
 from pipeline.base.errors import Refused, Transient
-from pipeline.fleet import limits
-from pipeline.fleet.kinds.store_roles import StoreRoles
+from pipeline.platforms.databricks.deploy import limits
+from pipeline.platforms.databricks.deploy.kinds.store_roles import StoreRoles
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from tests.postgres import Postgres, postgres_server

@@ -13,12 +13,12 @@ from databricks.sdk.service.apps import App, ApplicationState
 
 from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
-from pipeline.fleet import opening
-from pipeline.fleet.build import AppSource, Wheel
-from pipeline.fleet.kinds.apps import Apps
-from pipeline.fleet.kinds.kind import Scope, carries
-from pipeline.fleet.rules import lost
-from pipeline.workspace.client import Workspace, open_workspace
+from pipeline.platforms.databricks.deploy import opening
+from pipeline.platforms.databricks.deploy.build import AppSource, Wheel
+from pipeline.platforms.databricks.deploy.kinds.apps import Apps
+from pipeline.platforms.databricks.deploy.kinds.kind import Scope, carries
+from pipeline.platforms.databricks.deploy.rules import lost
+from pipeline.platforms.databricks.workspace.client import Workspace, open_workspace
 from tests.workspace.drifts import SECRET, write_secret
 from tests.workspace.fleets import Target, copy_bundle, prepare, sign_in
 from tests.workspace.running import StandIn

@@ -13,13 +13,15 @@ from sqlalchemy.exc import OperationalError
 
 from pipeline.base.errors import Refused
 from pipeline.control.deployed_groups import StoredGroups
-from pipeline.fleet import journal
-from pipeline.fleet.groups import Groups
-from pipeline.fleet.journal import Journal
-from pipeline.fleet.kinds.jobs import active_runs
-from pipeline.fleet.kinds.kind import Scope
-from pipeline.fleet.plan import Step
-from pipeline.fleet.restarts import Restarts
+from pipeline.platforms.databricks.deploy import journal
+from pipeline.platforms.databricks.deploy.groups import Groups
+from pipeline.platforms.databricks.deploy.journal import Journal
+from pipeline.platforms.databricks.deploy.kinds.jobs import active_runs
+from pipeline.platforms.databricks.deploy.kinds.kind import Scope
+from pipeline.platforms.databricks.deploy.plan import Step
+from pipeline.platforms.databricks.deploy.restarts import Restarts
+from pipeline.platforms.databricks.workspace.client import open_workspace
+from pipeline.platforms.databricks.workspace.jobs import cancel_run
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import groups as group_rows
@@ -27,8 +29,6 @@ from pipeline.store.groups import Group, create
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import leased
 from pipeline.store.processes.runs import begin_run, end_run, open_runs
-from pipeline.workspace.client import open_workspace
-from pipeline.workspace.jobs import cancel_run
 from tests.workspace.fixtures import made, started, until, wheel
 from tests.workspace.fleets import sign_in
 from tests.workspace.running import StandIn

@@ -11,10 +11,10 @@ import yaml
 
 from pipeline.base.errors import Refused
 from pipeline.cli.fleet import parse
-from pipeline.fleet.bundle import Bundle, Resource
-from pipeline.fleet.desired import Built, desired
-from pipeline.fleet.monitoring import texts
-from pipeline.fleet.rules import bundle_problems, require_rules, target_problems
+from pipeline.platforms.databricks.deploy.bundle import Bundle, Resource
+from pipeline.platforms.databricks.deploy.desired import Built, desired
+from pipeline.platforms.databricks.deploy.monitoring import texts
+from pipeline.platforms.databricks.deploy.rules import bundle_problems, require_rules, target_problems
 from tests.workspace.fleets import copy_bundle
 from tests.workspace.server.processes import ROOT
 
@@ -38,7 +38,7 @@ def test_the_committed_bundle_breaks_no_rule(target: str) -> None:
 
 
 def test_the_generated_files_are_up_to_date() -> None:
-    """resources/ has what `python -m pipeline.fleet.monitoring` makes of the objectives."""
+    """resources/ has what `python -m pipeline.platforms.databricks.deploy.monitoring` makes of the objectives."""
     assert {path: (ROOT / path).read_text("utf-8") for path in texts()} == texts()
 
 

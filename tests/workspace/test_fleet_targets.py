@@ -14,11 +14,11 @@ from databricks.sdk.service.workspace import AclPermission
 from pipeline.base.errors import Refused
 from pipeline.cli.fleet import parse
 from pipeline.control.deployed_groups import open_groups
-from pipeline.fleet import opening
-from pipeline.fleet.build import AppSource, Wheel
-from pipeline.fleet.journal import Journal
-from pipeline.fleet.plan import in_order, removals
-from pipeline.fleet.rules import require_rules
+from pipeline.platforms.databricks.deploy import opening
+from pipeline.platforms.databricks.deploy.build import AppSource, Wheel
+from pipeline.platforms.databricks.deploy.journal import Journal
+from pipeline.platforms.databricks.deploy.plan import in_order, removals
+from pipeline.platforms.databricks.deploy.rules import require_rules
 from pipeline.settings.storage import machine_folder
 from tests.workspace.drifts import UNMARKED, Change
 from tests.workspace.fixtures import client, until
@@ -238,8 +238,8 @@ def test_a_plan_from_before_another_apply_does_nothing(
     target: Target, monkeypatch: pytest.MonkeyPatch, applies: int, does: str
 ) -> None:
     """A plan that a person looked at while another apply ended sends no change, whatever the journal has settled."""
-    monkeypatch.setattr("pipeline.fleet.journal._MOST_FILES", 3)
-    monkeypatch.setattr("pipeline.fleet.journal._KEPT", 5)
+    monkeypatch.setattr("pipeline.platforms.databricks.deploy.journal._MOST_FILES", 3)
+    monkeypatch.setattr("pipeline.platforms.databricks.deploy.journal._KEPT", 5)
     target.apply()
     target.content = "old001"
     stale = target.fleet()
@@ -257,7 +257,7 @@ def test_a_plan_from_before_another_apply_does_nothing(
 @pytest.mark.long
 def test_numbers_of_the_journal_are_not_taken_twice(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """An apply that stood still while others settled the journal finds its next number taken."""
-    monkeypatch.setattr("pipeline.fleet.journal._MOST_FILES", 3)
+    monkeypatch.setattr("pipeline.platforms.databricks.deploy.journal._MOST_FILES", 3)
     target.apply()
     still = target.fleet().journal
     for number in range(3):
@@ -271,7 +271,7 @@ def test_numbers_of_the_journal_are_not_taken_twice(target: Target, monkeypatch:
 @pytest.mark.proves("G281")
 def test_an_uninstall_goes_back_the_way_of_the_installation(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """An uninstall removes the newest thing first, also after the journal was settled and a thing made again."""
-    monkeypatch.setattr("pipeline.fleet.journal._MOST_FILES", 3)
+    monkeypatch.setattr("pipeline.platforms.databricks.deploy.journal._MOST_FILES", 3)
     fleet = target.fleet()
     made = [each.address for each in in_order(fleet.resources)]
     journal = Journal(fleet.scope.workspace, f"/Workspace/{uuid.uuid4().hex}/journal", "dev", "dev")

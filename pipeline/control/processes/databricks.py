@@ -15,9 +15,17 @@ from typing import Any, Final
 from pipeline.base.errors import Refused, Transient
 from pipeline.control.processes.backends import Limits, RunState
 from pipeline.control.processes.duties import Duty, described
+from pipeline.platforms.databricks.workspace.client import Absent, Workspace
+from pipeline.platforms.databricks.workspace.jobs import (
+    START_SECONDS,
+    STOP_SECONDS,
+    JobRun,
+    cancel_run,
+    find_job,
+    read_run,
+    run_now,
+)
 from pipeline.store.processes.leases import Process
-from pipeline.workspace.client import Absent, Workspace
-from pipeline.workspace.jobs import START_SECONDS, STOP_SECONDS, JobRun, cancel_run, find_job, read_run, run_now
 
 _AT_ONCE: Final = 8  # requests; a workspace takes 100 reads of runs a second
 _LOOK_SECONDS: Final = 10.0  # all that one look waits for the workspace
