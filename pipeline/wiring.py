@@ -47,7 +47,7 @@ from pipeline.store.games import register_group
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, expire_dead, leased
 from pipeline.store.processes.runs import is_wanted
-from pipeline.telemetry import Telemetry
+from pipeline.telemetry.driver import Telemetry
 
 _log = logging.getLogger("turnout")
 _LOOP_SECONDS = 0.5

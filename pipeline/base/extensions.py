@@ -13,7 +13,7 @@ COMMANDS: Final = "turnout.commands"
 
 CHECKS: Final = "turnout.checks"
 """Entry points here are functions of settings, paths, keys of games and the environment's variables; they return what a
-catalog says of the tables of these games, see `setup.catalog_checks`."""
+catalog says of the tables of these games, see `platforms.local.catalog_checks`."""
 
 CONTROLLER: Final = "turnout.controller"
 """Entry points here are classes like `Extension` of `control.operations.executor`, made with its `ControlContext`."""

@@ -19,9 +19,9 @@ def serve_metrics(env_dir: Path, port: int | None, bind: str) -> None:
     For drivers that no Prometheus can reach, as those of job clusters. Names and labels are those of the drivers' own
     /metrics, without what is out of date. A Prometheus scrapes either the drivers or this. See docs/metrics.md.
     """
-    from pipeline.bridge.serving import serve
     from pipeline.control.processes.present import noted
     from pipeline.control.processes.signals import stop_on_signals
+    from pipeline.telemetry.bridge.serving import serve
 
     settings, paths = load(env_dir)
     with noted(paths, "metrics serve"):

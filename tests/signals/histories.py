@@ -37,7 +37,7 @@ from listeners.sample import (
     StatusEvent,
     StreamState,
 )
-from pipeline import telemetry, wiring
+from pipeline import wiring
 from pipeline.base.names import game_key
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.data.streams import watchdog
@@ -53,7 +53,8 @@ from pipeline.store.operations import Intent, change, submit
 from pipeline.store.processes import drivers
 from pipeline.store.processes.runs import begin_run, end_run, record_process
 from pipeline.store.reports import record_round, write_backlog
-from pipeline.telemetry import Telemetry
+from pipeline.telemetry import driver as telemetry
+from pipeline.telemetry.driver import Telemetry
 from tests.unit.leases_world import StoreClock
 
 START: Final = 1_800_000_000.0  # a whole minute

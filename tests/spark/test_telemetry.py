@@ -8,7 +8,7 @@ import pytest
 from listeners import history
 from listeners.listener import attach
 from pipeline.data.streams.watchdog import Watchdog
-from pipeline.telemetry import Telemetry
+from pipeline.telemetry.driver import Telemetry
 
 
 def _scraped(address: str, metric: str, key: str) -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from pipeline.bridge.bridge import Bridge
+from pipeline.telemetry.bridge.bridge import Bridge
 from tests.storage.buckets import bucket, proxied
 from tests.unit.bridge_world import GROUP, BridgeWorld, Scrape, parsed, until
 

@@ -17,7 +17,7 @@ from pipeline.settings.tree import Metrics, Paths, Settings
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.processes.drivers import heartbeat, record_commit, start_driver, write_streams
-from pipeline.telemetry import Telemetry
+from pipeline.telemetry.driver import Telemetry
 
 Scrape = dict[tuple[str, frozenset[tuple[str, str]]], float]
 COUNTS: Final = (1, 2, *(0,) * (len(LATENCY_EDGES_SECONDS) - 2), 4)

@@ -18,11 +18,11 @@ from sqlalchemy import update
 from listeners.bridge.counting import LATE_SECONDS
 from listeners.metrics_schema import PROCESS_SAMPLE, STREAM_BATCH
 from pipeline.base.errors import Refused
-from pipeline.bridge.bridge import Bridge
-from pipeline.bridge.serving import _patience, serve
 from pipeline.health.verdicts.liveness import heartbeat_limit
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database import tables
+from pipeline.telemetry.bridge.bridge import Bridge
+from pipeline.telemetry.bridge.serving import _patience, serve
 from tests.unit.bridge_world import GROUP, HOSTILE, BridgeWorld, Scrape, parsed, scrape, until
 
 OWN_TIMES = {"turnout_group_heartbeat_timestamp_seconds", "turnout_ingest_last_commit_timestamp_seconds"}
@@ -120,7 +120,7 @@ def test_a_fleet_that_falls_silent_vanishes(
     world.fall_silent(heartbeat_limit(world.settings.metrics.heartbeat_seconds) + 1)
     real = time.time
     limit = watched.bridge._row_limit + 5
-    monkeypatch.setattr("pipeline.bridge.bridge.time.time", lambda: real() + limit)
+    monkeypatch.setattr("pipeline.telemetry.bridge.bridge.time.time", lambda: real() + limit)
     until(lambda: left(watched) == {"turnout_ingest_seq", "turnout_ingest_last_commit_timestamp_seconds"}, "frozen")
     problems = {key: value for key, value in watched.scrape().items() if key[0] == "turnout_fleet_problems"}
     assert problems["turnout_fleet_problems", frozenset({("problem", "group")})] == 1

@@ -20,7 +20,7 @@ from listeners.otlp.sender import HEADERS_VARIABLE, OtlpSender, read_headers
 from listeners.prometheus import Exposition
 from pipeline.base.errors import Refused
 from pipeline.settings.tree import Metrics, Paths, load
-from pipeline.telemetry import Telemetry
+from pipeline.telemetry.driver import Telemetry
 from tests.unit.bridge_world import GROUP, HOSTILE, BridgeWorld, Scrape, parsed, until
 
 SECRET = "Bearer s3cr3t"

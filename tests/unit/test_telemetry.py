@@ -10,7 +10,7 @@ from listeners.metrics_schema import INGEST_MINUTE, STREAM_MINUTE
 from listeners.sample import CHUNK, GameResult, GroupSample, Lane, PassResult, StreamState
 from listeners.series import BUCKETS
 from pipeline.settings.tree import Metrics, Paths
-from pipeline.telemetry import Telemetry
+from pipeline.telemetry.driver import Telemetry
 
 
 def test_a_driver_that_ends_late_leaves_its_successor_on_the_list(tmp_path: Path) -> None:

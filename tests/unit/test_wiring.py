@@ -32,7 +32,7 @@ from pipeline.store.incidents import read_last_look
 from pipeline.store.processes.drivers import bronze_readers, start_driver
 from pipeline.store.processes.runs import begin_run, end_run, submit_stop
 from pipeline.store.reports import write_backlog
-from pipeline.telemetry import Telemetry
+from pipeline.telemetry.driver import Telemetry
 from pipeline.wiring import _Driver, _Duty, _publish_landed, _refusal_reported
 from tests.postgres import Postgres
 from tests.unit.controller_metrics import CONTROLLER_METRICS

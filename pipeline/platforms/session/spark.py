@@ -1,6 +1,6 @@
 """The one place that builds a SparkSession: jars, Delta, and the settings that make small machines fast.
 
-Drivers get theirs from `platform_session.driver_session`, which knows sessions of others, too.
+Drivers get theirs from `driver.driver_session`, which knows sessions of others, too.
 """
 
 import os

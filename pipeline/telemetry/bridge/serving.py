@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
 
 from listeners.otlp.sender import OtlpSender
 from pipeline.base.errors import Refused
-from pipeline.bridge.bridge import WAIT_SECONDS, Bridge
 from pipeline.settings.tree import Paths, Settings
-from pipeline.telemetry import otlp_headers, remove_target, write_target
+from pipeline.telemetry.bridge.bridge import WAIT_SECONDS, Bridge
+from pipeline.telemetry.driver import otlp_headers, remove_target, write_target
 
 KIND = "bridge"
 """The target label `kind` of a bridge, by which the rules of drivers leave it out."""
