@@ -16,7 +16,7 @@ from typing import Final
 from bench import classic
 from bench.load import GROUP
 from pipeline import wiring
-from pipeline.control.processes.signals import stop_on_signals
+from pipeline.platforms.local.signals import stop_on_signals
 from pipeline.platforms.session.spark import TUNED, spark_session
 from pipeline.settings.tree import Paths, Settings, load
 

@@ -22,8 +22,8 @@ from bench.load import GROUP, Ended, Load, books, prepared, write_settings
 from bench.numbers import Spread, spread
 from bench.text import number, table
 from pipeline.base.names import game_key
-from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.demo.simulator import SimulationPlan, game_names
+from pipeline.platforms.local.child_processes import Children, turnout
 from pipeline.settings.tree import Paths
 
 _TARGET_MS: Final = 0.05  # of CPU per idle game and second

@@ -19,8 +19,8 @@ from deltalake import DeltaTable
 
 from bench.log import Commit, Follower
 from bench.numbers import Floats, Ints, applied_at
-from pipeline.control.processes.child_processes import Child, Children, turnout
 from pipeline.lake.delta.log import json_lines
+from pipeline.platforms.local.child_processes import Child, Children, turnout
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import assigned, known_games, register_group

@@ -28,7 +28,7 @@ from bench.load import GROUP, Load, Wanted, arrivals, books, done_at, prepared, 
 from bench.log import Follower, follow
 from bench.numbers import backlog_age, quantile
 from bench.text import number, table
-from pipeline.control.processes.child_processes import Children, turnout
+from pipeline.platforms.local.child_processes import Children, turnout
 from pipeline.settings.tree import Paths
 
 _TARGET_SECONDS: Final = 60.0

@@ -24,9 +24,8 @@ from listeners.sample import PassResult
 from pipeline.base.errors import Refused, StorageError, Transient, first_line
 from pipeline.base.names import is_group_name
 from pipeline.base.reasons import innermost, missing_commit
+from pipeline.control.backends.present import goes_on, noted_without_leases
 from pipeline.control.incident_keeper import IncidentKeeper
-from pipeline.control.processes.present import goes_on, noted_without_leases
-from pipeline.control.processes.signals import stop_on_signals
 from pipeline.data.contracts.given_ids import StoreAge
 from pipeline.data.contracts.registries.resolution import Resolution
 from pipeline.data.ingest.backlog import backlog_watched
@@ -36,6 +35,7 @@ from pipeline.data.streams.lookup import Lookup
 from pipeline.data.streams.outage import tolerate_store_outage
 from pipeline.data.streams.watchdog import Watchdog
 from pipeline.lake.delta.errors import DeltaError
+from pipeline.platforms.local.signals import stop_on_signals
 from pipeline.platforms.session.driver import driver_session, stop_queries
 from pipeline.platforms.session.spark import waits_for_cores
 from pipeline.settings.tree import Paths, Settings

@@ -18,7 +18,7 @@ from app.state import services
 from app.state.services import BY_STORE, Environment
 from pipeline.base.errors import Refused
 from pipeline.base.names import is_group_name
-from pipeline.control.processes.duties import log_name
+from pipeline.control.backends.duties import log_name
 from pipeline.control.roles import Role, may
 from pipeline.health.verdicts.liveness import Driver
 from pipeline.settings.tree import Settings

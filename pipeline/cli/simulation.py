@@ -90,11 +90,11 @@ def simulate(
     Registers the sample schemas first, or lets the serializers register them in a registry, whose games it approves.
     May run beside ingest.
     """
-    from pipeline.control.processes.present import noted
-    from pipeline.control.processes.signals import stop_on_signals
+    from pipeline.control.backends.present import noted
     from pipeline.demo.framings.supported import RegistryAddress
     from pipeline.demo.simulate import simulate as run
     from pipeline.demo.simulator import SimulationPlan
+    from pipeline.platforms.local.signals import stop_on_signals
 
     context = CommandContext(env_dir, source)
     plan = SimulationPlan(

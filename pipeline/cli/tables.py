@@ -71,9 +71,9 @@ def maintain(env_dir: Path, once: bool, as_json: bool, run_id: int | None) -> No
     (nice 10); no controller stops one that you started. Exit code 1 if a table failed in the only round. See
     docs/maintenance.md. JSON: `ok`, `seconds`, and `tables` with their changes, `notes` and `error`.
     """
-    from pipeline.control.processes.present import noted_without_leases
-    from pipeline.control.processes.signals import stop_on_signals
+    from pipeline.control.backends.present import noted_without_leases
     from pipeline.data.maintenance.process import maintain as run
+    from pipeline.platforms.local.signals import stop_on_signals
 
     settings, paths = load(env_dir)
     os.nice(_NICE)

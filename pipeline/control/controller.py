@@ -15,23 +15,23 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.base import extensions
 from pipeline.control.alarms import Alarms
+from pipeline.control.backends.backend import Backend
+from pipeline.control.backends.databricks import Databricks
+from pipeline.control.backends.duties import Duty, arguments, upkeep
+from pipeline.control.backends.local import Local
+from pipeline.control.backends.present import goes_on, noted_without_leases
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.control.operations import registry
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import Extension, tick
-from pipeline.control.processes.backends import Backend
-from pipeline.control.processes.child_processes import turnout
-from pipeline.control.processes.databricks import Databricks
-from pipeline.control.processes.duties import Duty, arguments, upkeep
-from pipeline.control.processes.local import Local
-from pipeline.control.processes.present import goes_on, noted_without_leases
-from pipeline.control.processes.signals import stop_on_signals
 from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.data.streams import active_games
 from pipeline.data.streams.outage import tolerate_store_outage
 from pipeline.lake.storage.mounts import is_databricks
 from pipeline.platforms.databricks.workspace.client import open_workspace
+from pipeline.platforms.local.child_processes import turnout
+from pipeline.platforms.local.signals import stop_on_signals
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import assign_waiting

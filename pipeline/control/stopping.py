@@ -13,12 +13,9 @@ from typing import Final
 from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused
-from pipeline.control.operations.definition import ControlContext
-from pipeline.control.operations.executor import advance
-from pipeline.control.operations.groups import STOP as STOP_GROUPS
-from pipeline.control.processes.duties import Duty, described
-from pipeline.control.processes.local import Local
-from pipeline.control.processes.present import (
+from pipeline.control.backends.duties import Duty, described
+from pipeline.control.backends.local import Local
+from pipeline.control.backends.present import (
     DEMO,
     STOP,
     Present,
@@ -27,8 +24,11 @@ from pipeline.control.processes.present import (
     present,
     with_lease,
 )
-from pipeline.control.processes.signals import STOP_SECONDS
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import advance
+from pipeline.control.operations.groups import STOP as STOP_GROUPS
 from pipeline.health.verdicts.liveness import heartbeat_limit
+from pipeline.platforms.local.signals import STOP_SECONDS
 from pipeline.settings.tree import Paths
 from pipeline.store.operations import Operation, OperationConflict
 from pipeline.store.processes.leases import Process, expire_dead, leased

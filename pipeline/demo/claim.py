@@ -7,7 +7,7 @@ from typing import Final
 
 from pipeline.base import private_files
 from pipeline.base.errors import Refused
-from pipeline.control.processes.present import DEMO, Present, noted, present, without_lease
+from pipeline.control.backends.present import DEMO, Present, noted, present, without_lease
 from pipeline.demo.server_process import claimed, free_ports
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store

@@ -13,9 +13,7 @@ from typing import Any
 
 from pipeline.base.actor import current_user
 from pipeline.base.terminal import say_json, say_lines
-from pipeline.control.processes.child_processes import Children, turnout
-from pipeline.control.processes.present import DEMO, note
-from pipeline.control.processes.signals import STOP_SECONDS, stop_on_signals
+from pipeline.control.backends.present import DEMO, note
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.verify.balance import Balance
 from pipeline.data.verify.balance import verify as prove
@@ -29,6 +27,8 @@ from pipeline.demo.registry import Registry
 from pipeline.demo.simulate import PARTITIONS, send
 from pipeline.demo.simulator import Event
 from pipeline.lake.kafka.producer import ensure_topic
+from pipeline.platforms.local.child_processes import Children, turnout
+from pipeline.platforms.local.signals import STOP_SECONDS, stop_on_signals
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import generations, register_group, retired_games

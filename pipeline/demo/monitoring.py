@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.base.errors import Refused
-from pipeline.control.processes.child_processes import Children
 from pipeline.demo.server_process import HOST, free_ports
 from pipeline.health.alerting.files import write
+from pipeline.platforms.local.child_processes import Children
 from pipeline.settings.tree import Paths, Settings
 
 _SCRAPE_SECONDS: Final = 5.0

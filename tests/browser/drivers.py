@@ -15,7 +15,7 @@ from pathlib import Path
 from sqlalchemy import Engine, update
 
 from pipeline.control import controller
-from pipeline.control.processes.duties import Duty
+from pipeline.control.backends.duties import Duty
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import streams

@@ -26,7 +26,7 @@ from grants.model import SELECT, Securable, folded
 from grants.planning.entitlements import AccessIntent
 from pipeline.base.names import game_key
 from pipeline.control.operations.definition import CHANGED
-from pipeline.control.processes.child_processes import turnout
+from pipeline.platforms.local.child_processes import turnout
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store

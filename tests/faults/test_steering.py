@@ -12,9 +12,9 @@ from statistics import median
 import pytest
 from sqlalchemy import Engine
 
+from pipeline.control.backends.local import process_of
 from pipeline.control.operations import moves
-from pipeline.control.processes.child_processes import Children, turnout
-from pipeline.control.processes.local import process_of
+from pipeline.platforms.local.child_processes import Children, turnout
 from pipeline.settings.tree import load
 from pipeline.store.assignments import read_assignments, read_group_liveness
 from pipeline.store.database.engine import open_store

@@ -13,12 +13,12 @@ from click.testing import CliRunner
 from sqlalchemy import Engine, update
 
 from pipeline.cli.main import cli
+from pipeline.control.backends.backend import Backend
+from pipeline.control.backends.duties import Duty
+from pipeline.control.backends.local import Local, process_of
 from pipeline.control.controller import KINDS
 from pipeline.control.operations.definition import ControlContext as Steered
 from pipeline.control.operations.executor import tick
-from pipeline.control.processes.backends import Backend
-from pipeline.control.processes.duties import Duty
-from pipeline.control.processes.local import Local, process_of
 from pipeline.control.supervision.evacuation import Dead, dead
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.data.streams.active_games import read_leftover

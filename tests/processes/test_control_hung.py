@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, update
 
-from pipeline.control.processes.child_processes import turnout
-from pipeline.control.processes.duties import Duty, upkeep
-from pipeline.control.processes.local import Local, process_of
+from pipeline.control.backends.duties import Duty, upkeep
+from pipeline.control.backends.local import Local, process_of
 from pipeline.control.supervision.supervisor import Supervisor
+from pipeline.platforms.local.child_processes import turnout
 from pipeline.settings.tree import Maintenance, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.control.processes.child_processes import Children
 from pipeline.demo import monitoring
+from pipeline.platforms.local.child_processes import Children
 from pipeline.settings.alerts import AlertSettings
 from pipeline.settings.tree import Paths, Settings, load
 

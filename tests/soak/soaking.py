@@ -12,8 +12,8 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from pipeline.cli.main import cli
-from pipeline.control.processes.child_processes import Children, turnout
-from pipeline.control.processes.local import process_of
+from pipeline.control.backends.local import process_of
+from pipeline.platforms.local.child_processes import Children, turnout
 from pipeline.settings.tree import load
 from pipeline.store.assignments import GameAssignment, read_assignments
 from pipeline.store.database.engine import open_store

@@ -16,10 +16,10 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.schema import Schema
 
-from pipeline.control.processes.child_processes import Children, turnout
 from pipeline.data.ingest.sources.landing_log import LANDING
 from pipeline.lake.delta.log import commit_file
 from pipeline.lake.storage.places import located
+from pipeline.platforms.local.child_processes import Children, turnout
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 

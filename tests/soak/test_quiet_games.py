@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.control.processes.child_processes import Children
+from pipeline.platforms.local.child_processes import Children
 from pipeline.store.operations import list_operations
 from tests.faults import figures
 from tests.faults.oracle import judge

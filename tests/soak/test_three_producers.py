@@ -18,11 +18,11 @@ import pytest
 from sqlalchemy import func, select
 
 from pipeline.base.names import game_key
-from pipeline.control.processes.child_processes import Children
-from pipeline.control.processes.local import process_of
+from pipeline.control.backends.local import process_of
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import family, game_names
+from pipeline.platforms.local.child_processes import Children
 from pipeline.store.database.tables import group_runs
 from pipeline.store.operations import list_operations
 from pipeline.store.processes.runs import open_runs

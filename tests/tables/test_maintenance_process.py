@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import Engine, select
 
 from pipeline.base.errors import Refused
-from pipeline.control.processes.duties import Upkeep
-from pipeline.control.processes.local import reference_of
+from pipeline.control.backends.duties import Upkeep
+from pipeline.control.backends.local import reference_of
 from pipeline.data.maintenance import process, run
 from pipeline.data.maintenance.unchanged import Unchanged
 from pipeline.lake.delta.data_files import write_file

@@ -24,10 +24,10 @@ from sqlalchemy.exc import OperationalError
 from listeners.sample import StreamState
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey, stream_app_id
+from pipeline.control.backends.local import reference_of
 from pipeline.control.controller import KINDS
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
-from pipeline.control.processes.local import reference_of
 from pipeline.data.streams import lanes
 from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.writing.writers import DirectWriter

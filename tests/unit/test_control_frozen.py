@@ -11,10 +11,10 @@ import pytest
 from sqlalchemy import Engine, text
 
 from pipeline.control import controller
+from pipeline.control.backends.backend import RunState
+from pipeline.control.backends.duties import Duty
+from pipeline.control.backends.local import Local, process_of, reference_of
 from pipeline.control.incident_keeper import IncidentKeeper
-from pipeline.control.processes.backends import RunState
-from pipeline.control.processes.duties import Duty
-from pipeline.control.processes.local import Local, process_of, reference_of
 from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.settings.tree import PlacementSettings, Settings, load

@@ -11,11 +11,11 @@ from sqlalchemy import Engine, update
 from pipeline.base.errors import Refused
 from pipeline.base.names import Backend
 from pipeline.cli.main import cli
+from pipeline.control.backends.local import reference_of
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import groups as steering
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
-from pipeline.control.processes.local import reference_of
 from pipeline.control.proposals import undo
 from pipeline.settings.tree import Settings, load
 from pipeline.store import audit

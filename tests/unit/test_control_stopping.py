@@ -17,10 +17,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
 from pipeline.control import stopping
+from pipeline.control.backends.local import reference_of
+from pipeline.control.backends.present import STOP, folder, goes_on, noted_without_leases
 from pipeline.control.controller import run
 from pipeline.control.operations.definition import ControlContext
-from pipeline.control.processes.local import reference_of
-from pipeline.control.processes.present import STOP, folder, goes_on, noted_without_leases
 from pipeline.settings.tree import load
 from pipeline.store.audit import entries
 from pipeline.store.database.engine import open_store

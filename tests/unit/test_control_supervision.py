@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.control.processes.backends import Limits, RunState
-from pipeline.control.processes.databricks import Databricks
-from pipeline.control.processes.duties import Duty, Upkeep
-from pipeline.control.processes.local import Local
+from pipeline.control.backends.backend import Limits, RunState
+from pipeline.control.backends.databricks import Databricks
+from pipeline.control.backends.duties import Duty, Upkeep
+from pipeline.control.backends.local import Local
 from pipeline.control.supervision.restart_policy import Action, GroupObservation, pause_after, plan
 from pipeline.health.verdicts.condition import Conditions, judge_group, judge_groups
 from pipeline.health.verdicts.liveness import Driver, DriverFacts, ProcessRun

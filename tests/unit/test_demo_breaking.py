@@ -18,7 +18,6 @@ from sqlalchemy import Engine
 from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
-from pipeline.control.processes.child_processes import Children
 from pipeline.data.contracts.formats.supported import FORMATS
 from pipeline.data.contracts.policies import Policies
 from pipeline.data.contracts.registry import LocalRegistry, Registration
@@ -28,6 +27,7 @@ from pipeline.demo.breaking.faults import FAULTS
 from pipeline.demo.demo import not_own
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import Event, family
+from pipeline.platforms.local.child_processes import Children
 from pipeline.settings.tree import Paths, load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.base.errors import Refused
 from pipeline.base.private_files import PUBLIC, make_file, make_folder, write_file
-from pipeline.control.processes.child_processes import Children
+from pipeline.platforms.local.child_processes import Children
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from pipeline.control.processes.signals import stop_on_signals
+from pipeline.platforms.local.signals import stop_on_signals
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

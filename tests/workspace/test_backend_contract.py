@@ -13,10 +13,10 @@ from databricks.sdk import WorkspaceClient
 from databricks.sdk.service.jobs import PythonWheelTask, Task
 from sqlalchemy import Engine, select, update
 
-from pipeline.control.processes.backends import Backend
-from pipeline.control.processes.databricks import Databricks, job_name
-from pipeline.control.processes.duties import Duty
-from pipeline.control.processes.local import Local
+from pipeline.control.backends.backend import Backend
+from pipeline.control.backends.databricks import Databricks, job_name
+from pipeline.control.backends.duties import Duty
+from pipeline.control.backends.local import Local
 from pipeline.control.supervision.restart_policy import Action
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.data.streams.active_games import read_leftover

@@ -10,6 +10,9 @@ from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
+from pipeline.control.backends.backend import Limits
+from pipeline.control.backends.databricks import Databricks
+from pipeline.control.backends.local import Local
 from pipeline.control.operations.definition import (
     ControlContext,
     Offer,
@@ -20,12 +23,9 @@ from pipeline.control.operations.definition import (
     intent_of,
 )
 from pipeline.control.operations.facts import GameFacts, GroupFacts
-from pipeline.control.processes.backends import Limits
-from pipeline.control.processes.databricks import Databricks
-from pipeline.control.processes.local import Local
-from pipeline.control.processes.signals import STOP_SECONDS
 from pipeline.control.roles import Role
 from pipeline.health.verdicts.liveness import RUNS
+from pipeline.platforms.local.signals import STOP_SECONDS
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.states import OperationKind
 from pipeline.store.groups import Group, read_groups, set_desired_state

@@ -9,8 +9,8 @@ import logging
 
 from sqlalchemy import Engine
 
-from pipeline.control.processes.backends import Backend
-from pipeline.control.processes.duties import described
+from pipeline.control.backends.backend import Backend
+from pipeline.control.backends.duties import described
 from pipeline.health.verdicts.liveness import Driver, DriverFacts
 from pipeline.store.processes.drivers import record_hung
 from pipeline.store.processes.leases import held_by

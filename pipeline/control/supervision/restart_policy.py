@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from pipeline.control.processes.backends import Limits, RunState
-from pipeline.control.processes.duties import Duty
-from pipeline.control.processes.local import Local
+from pipeline.control.backends.backend import Limits, RunState
+from pipeline.control.backends.duties import Duty
+from pipeline.control.backends.local import Local
 from pipeline.health.verdicts.condition import MOST_DEATHS, GroupCondition, is_within
 from pipeline.health.verdicts.liveness import ProcessRun
 from pipeline.store.processes.liveness import Run

@@ -13,9 +13,9 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.base.errors import Refused, Transient, Unclear
+from pipeline.control.backends.backend import Backend, RunState
+from pipeline.control.backends.duties import Duty, described
 from pipeline.control.operations import isolation
-from pipeline.control.processes.backends import Backend, RunState
-from pipeline.control.processes.duties import Duty, described
 from pipeline.control.supervision import hung, restart_policy
 from pipeline.control.supervision.restart_policy import Action, GroupObservation
 from pipeline.health.verdicts.condition import (

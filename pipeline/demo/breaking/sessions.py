@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused
-from pipeline.control.processes.duties import described
+from pipeline.control.backends.duties import described
 from pipeline.store.processes.leases import Process, held_by
 
 _PASSES = 20  # over /proc until no process is left: each pass finds what the one before has started

@@ -14,8 +14,8 @@ from typing import Final
 from sqlalchemy import Engine
 
 from pipeline.base import private_files
-from pipeline.control.processes.duties import described
-from pipeline.control.processes.local import process_of, reference_of
+from pipeline.control.backends.duties import described
+from pipeline.control.backends.local import process_of, reference_of
 from pipeline.settings.tree import Paths, Store
 from pipeline.store.database.states import ProcessKind
 from pipeline.store.processes.leases import Process

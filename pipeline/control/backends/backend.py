@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from pipeline.control.processes.duties import Duty
+from pipeline.control.backends.duties import Duty
 from pipeline.store.processes.leases import Process
 
 

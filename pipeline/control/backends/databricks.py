@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Any, Final
 
 from pipeline.base.errors import Refused, Transient
-from pipeline.control.processes.backends import Limits, RunState
-from pipeline.control.processes.duties import Duty, described
+from pipeline.control.backends.backend import Limits, RunState
+from pipeline.control.backends.duties import Duty, described
 from pipeline.platforms.databricks.workspace.client import Absent, Workspace
 from pipeline.platforms.databricks.workspace.jobs import (
     START_SECONDS,
