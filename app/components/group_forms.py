@@ -21,8 +21,7 @@ from pipeline.control import group_proposals
 from pipeline.control.acts import DirectAct
 from pipeline.control.group_changes import STARTED_BY, describe
 from pipeline.control.group_proposals import GroupProposal
-from pipeline.health.verdicts.placement.capacity import PRIORITIES
-from pipeline.store.database.states import BACKENDS
+from pipeline.store.database.states import BACKENDS, PRIORITIES
 from pipeline.store.groups import Group
 from pipeline.store.operations import Intent
 

@@ -13,10 +13,10 @@ from app.look.axes import Chart, Event, Frame
 from app.look.lines import gapped, per_second
 from app.look.tokens import Mode
 from listeners.series import Series
-from pipeline.health.verdicts.liveness import Driver
 from pipeline.store.database.states import OperationKind, OperationState
 from pipeline.store.fleet import Fleet
 from pipeline.store.operations import Operation
+from pipeline.store.rows import Driver
 
 _MARKED: Final = frozenset({OperationKind.MOVE, OperationKind.ISOLATE, OperationKind.RESTORE, OperationKind.REBUILD})
 _LONGEST: Final = 24  # characters of a mark

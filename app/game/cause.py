@@ -12,10 +12,10 @@ from typing import Final
 from app import formatting
 from app.game.signals import GameSignals, lasting
 from app.look.tokens import Tone
-from pipeline.health.incidents.causes import Action, Cause
+from pipeline.health.incidents.causes import Action
 from pipeline.health.incidents.incidents import Incident
 from pipeline.health.verdicts.judgement import FAILING
-from pipeline.store.database.states import OperationKind
+from pipeline.store.database.states import Cause, OperationKind
 
 FOLLOWING: Final[Mapping[Cause, tuple[OperationKind, str]]] = {
     Cause.SCHEMA: (OperationKind.REPLAY, "then replay its refused rows"),

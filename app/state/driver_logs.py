@@ -20,8 +20,8 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import is_group_name
 from pipeline.control.backends.duties import log_name
 from pipeline.control.roles import Role, may
-from pipeline.health.verdicts.liveness import Driver
 from pipeline.settings.tree import Settings
+from pipeline.store.rows import Driver
 
 TAIL_BYTES: Final = 65_536
 """So much is read of a log, however large it is."""

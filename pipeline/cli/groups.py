@@ -25,7 +25,7 @@ from pipeline.cli.options import (
     submitting,
 )
 from pipeline.control.acts import DirectAct
-from pipeline.health.verdicts.placement.capacity import PRIORITIES, GroupLoad
+from pipeline.health.verdicts.placement.capacity import GroupLoad
 from pipeline.health.verdicts.placement.planner import (
     MAX_REBALANCING_MOVES,
     GamePlacement,
@@ -34,7 +34,7 @@ from pipeline.health.verdicts.placement.planner import (
     lines_of,
 )
 from pipeline.settings.tree import load
-from pipeline.store.database.states import BACKENDS, OperationKind
+from pipeline.store.database.states import BACKENDS, PRIORITIES, OperationKind
 from pipeline.store.groups import Group
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from sqlalchemy.exc import SQLAlchemyError
 from pipeline.base.errors import Refused
 from pipeline.health.incidents import away
 from pipeline.health.incidents.access import keep_access
-from pipeline.health.incidents.causes import Cause
 from pipeline.health.incidents.evidence import Look
 from pipeline.health.incidents.incidents import Causes, Incident, group_incidents, order
 from pipeline.health.incidents.judging import judge_all
 from pipeline.health.incidents.memory import Memory
 from pipeline.health.verdicts.liveness import heartbeat_limit
 from pipeline.settings.tree import Settings
+from pipeline.store.database.states import Cause
 from pipeline.store.evidence import read_evidence
 from pipeline.store.fleet import Fleet, read_fleet
 from pipeline.store.incidents import keep_look, read_incidents

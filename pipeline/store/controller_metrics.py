@@ -8,8 +8,7 @@ from sqlalchemy import Connection, Engine, select
 
 from listeners.totals import ControllerMetrics
 from pipeline.health.incidents import away
-from pipeline.health.incidents.causes import Cause
-from pipeline.store.database.states import OPEN
+from pipeline.store.database.states import OPEN, Cause
 from pipeline.store.database.tables import catalog_snapshots
 from pipeline.store.fleet import Fleet
 from pipeline.store.incidents import count_open

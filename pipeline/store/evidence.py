@@ -20,7 +20,6 @@ from pipeline.health.incidents.evidence import (
 )
 from pipeline.health.incidents.gaps import Commit, longest_gap
 from pipeline.health.verdicts.condition import MOST_DEATHS
-from pipeline.health.verdicts.liveness import Driver
 from pipeline.health.verdicts.placement.capacity import Load
 from pipeline.health.verdicts.reported import ReportedStream
 from pipeline.store.database.states import OPEN, OperationState
@@ -37,6 +36,7 @@ from pipeline.store.database.tables import (
     streams,
 )
 from pipeline.store.fleet import Fleet, GameRow
+from pipeline.store.rows import Driver
 from pipeline.store.schema_needs import count_needs, read_states
 
 _COMMITS: Final = 600  # of bronze: a gap between the newest of them is usual

@@ -16,7 +16,7 @@ from pipeline.health.verdicts.judgement import (
     StreamVerdict,
     judge_fleet,
 )
-from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS, Driver
+from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS
 from pipeline.health.verdicts.reported import AssignedGame, ReportedStream
 from pipeline.health.verdicts.silence import is_silent
 from pipeline.health.verdicts.upkeep import UNKNOWN, UpkeepFacts, limit_seconds
@@ -32,6 +32,7 @@ from pipeline.store.database.tables import (
 from pipeline.store.operations import read_open
 from pipeline.store.processes.liveness import drivers_in
 from pipeline.store.reports import backlog_in, ingested_since, newest_rounds
+from pipeline.store.rows import Driver
 from pipeline.store.sources import newest_clock
 
 _LATENCY_STARTS: Final = {

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -13,10 +13,10 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import is_group_name
 from pipeline.health.verdicts.condition import judge_group
 from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS
-from pipeline.health.verdicts.placement.capacity import MAX_GAMES, PRIORITIES, Desired
+from pipeline.health.verdicts.placement.capacity import MAX_GAMES
 from pipeline.store import audit
 from pipeline.store.database.checked_table import MAX_NUMBER
-from pipeline.store.database.states import BACKENDS
+from pipeline.store.database.states import BACKENDS, DESIRED, PRIORITIES
 from pipeline.store.database.tables import (
     drivers,
     games,
@@ -31,9 +31,6 @@ from pipeline.store.games import assign_waiting
 from pipeline.store.processes.leases import store_now
 from pipeline.store.processes.liveness import drivers_in
 from pipeline.store.processes.runs import runs_of
-
-DESIRED: Final[tuple[Desired, ...]] = get_args(Desired)
-"""`drained`: it runs, and gets no more games."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,17 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from sqlalchemy import Column, Connection, Engine, Float, Integer, String, Text, delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.base.errors import Refused, first_line
-from pipeline.health.incidents.causes import Action, Cause, Finding
+from pipeline.health.incidents.causes import Action, Finding
 from pipeline.health.incidents.incidents import REOPEN_SECONDS, Incident, order
 from pipeline.store.database.checked_table import store_table
 from pipeline.store.database.engine import writing
+from pipeline.store.database.states import Cause, IncidentTone
 from pipeline.store.processes.leases import store_now
 
 KEPT_SECONDS: Final = 30 * 86_400.0
@@ -42,7 +43,7 @@ incidents = store_table(  # games with one cause at one time
     Column("ended_at", Float, index=True),  # null: it is open
     Column("outlook", Text),  # one clause; null: nobody can know
     Column("tone", String(16), nullable=False),
-    allowed={"cause": tuple(Cause), "tone": ("bad", "late", "recovering")},
+    allowed={"cause": tuple(Cause), "tone": get_args(IncidentTone)},
     json={"finding": "object", "games": "array"},
 )
 

@@ -19,12 +19,11 @@ from sqlalchemy import (
     update,
 )
 
-from pipeline.health.verdicts.source import NamedBacklog, SourceReading
-from pipeline.health.verdicts.upkeep import RoundFacts
 from pipeline.store.database.checked_table import store_table
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import ingest_generations, waiting_evacuations
 from pipeline.store.processes.leases import store_now
+from pipeline.store.rows import NamedBacklog, RoundFacts, SourceReading
 
 maintenance_rounds = store_table(  # how the rounds of the last weeks went
     "maintenance_rounds",

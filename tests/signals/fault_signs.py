@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.health.incidents.causes import Cause
+from pipeline.store.database.states import Cause
 
 AT_ONCE_SECONDS: Final = 10.0
 """So soon a status must be right that something reports."""

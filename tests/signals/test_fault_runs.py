@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.demo.breaking.faults import FAULTS
-from pipeline.health.incidents.causes import Cause
+from pipeline.store.database.states import Cause
 from tests.signals.fault_runs import CALM_SECONDS, Run, carry_out, newly_open, plan, report
 from tests.signals.fault_signs import SLOW_SINK, Opened, Sample, View, is_about, signs_of
 

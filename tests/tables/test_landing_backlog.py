@@ -20,13 +20,13 @@ from pipeline.data.ingest.identity import Commits
 from pipeline.data.ingest.sources import landing_backlog
 from pipeline.data.ingest.sources.landing_backlog import LandingBacklog
 from pipeline.data.ingest.sources.supported import configured_source
-from pipeline.health.verdicts.source import SourceReading
 from pipeline.lake.delta.log import commit_file
 from pipeline.lake.storage.places import located
 from pipeline.settings.source import Source
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.reports import backlog_in
+from pipeline.store.rows import SourceReading
 
 BEGIN = Commits(0)
 

@@ -15,6 +15,7 @@ from pipeline.control.backends.duties import Upkeep
 from pipeline.control.backends.local import reference_of
 from pipeline.data.maintenance import process, run
 from pipeline.data.maintenance.unchanged import Unchanged
+from pipeline.health.verdicts.upkeep import describe_round
 from pipeline.lake.delta.data_files import write_file
 from pipeline.settings.tree import Maintenance, Paths, Settings
 from pipeline.store.database.engine import open_store
@@ -83,7 +84,7 @@ def test_a_round_that_fails_is_written_down_with_its_reason(paths: Paths, store:
     assert (last.ok, last.failed_tables, last.tables) == (0, 1, 2)
     assert f"tables/{GO}: " in str(last.error)
     assert good.ended_at < last.ended_at
-    assert f"failed in 1 of 2 tables (tables/{GO}: " in last.describe(last.ended_at)
+    assert f"failed in 1 of 2 tables (tables/{GO}: " in describe_round(last, last.ended_at)
 
 
 @pytest.mark.proves("G149")

@@ -19,11 +19,11 @@ from pipeline.data.streams.lanes import Failure
 from pipeline.data.streams.passes import Passes
 from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.writing.split import READ, SplitJob, split
-from pipeline.health.verdicts.latency import BronzeCommit
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
 from pipeline.store.games import register_group
 from pipeline.store.processes.drivers import commits_between, record_commit
+from pipeline.store.rows import BronzeCommit
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.tables.even_odd_rows import BronzeRows
 from tests.tables.repair_world import CHESS, FIRST, GO, Event, World, broken, good, make_world

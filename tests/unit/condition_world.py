@@ -3,8 +3,9 @@
 from dataclasses import dataclass, replace
 
 from pipeline.health.verdicts.condition import Conditions, GroupCondition, judge_groups
-from pipeline.health.verdicts.liveness import Driver, DriverFacts, HeldLease, ProcessRun
+from pipeline.health.verdicts.liveness import DriverFacts, HeldLease, ProcessRun
 from pipeline.health.verdicts.reported import GroupIntent
+from pipeline.store.rows import Driver
 
 NOW = 1_000_000.0
 DIED_AT = NOW - 700

@@ -1,7 +1,8 @@
 """A finding, and its incident."""
 
-from pipeline.health.incidents.causes import Action, Cause, Finding
+from pipeline.health.incidents.causes import Action, Finding
 from pipeline.health.incidents.incidents import Incident
+from pipeline.store.database.states import Cause
 
 FINDING = Finding(
     Cause.SCHEMA, "Rows of 2 games refused since schema version 7", ("492 rows",), ("its neighbours are well",),

@@ -9,9 +9,9 @@ from pipeline.health.verdicts.judgement import (
     Judgement,
     judge_fleet,
 )
-from pipeline.health.verdicts.liveness import Driver, HeldLease, ProcessRun
+from pipeline.health.verdicts.liveness import HeldLease, ProcessRun
 from pipeline.health.verdicts.reported import AssignedGame, GroupIntent, ReportedStream
-from pipeline.health.verdicts.source import SourceReading
+from pipeline.store.rows import Driver, SourceReading
 
 NOW = 1_800_000_000.0
 INGEST = Driver("ingest", "main", "host", 7, NOW - 600, NOW - 2, "running", None, 9)

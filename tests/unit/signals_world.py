@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from listeners.sample import Lane
-from pipeline.health.incidents.causes import Cause
 from pipeline.health.incidents.evidence import (
     Evidence,
     GameSeen,
@@ -26,6 +25,7 @@ from pipeline.health.incidents.judging import judge_all
 from pipeline.health.incidents.memory import Memory
 from pipeline.health.verdicts.liveness import Liveness
 from pipeline.health.verdicts.status import Observation, Settled, StreamFacts, judge_stream, settle
+from pipeline.store.database.states import Cause
 
 NOW = 1_700_000_000.0
 LIVE = Liveness("running", NOW - 86_400, None)

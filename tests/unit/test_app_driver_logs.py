@@ -14,11 +14,11 @@ from app.state import driver_logs, services
 from app.state.driver_logs import doubt, masked, tail
 from app.state.services import Environment
 from pipeline.base.errors import Refused
-from pipeline.health.verdicts.liveness import Driver
 from pipeline.settings.registries import RegistrySettings
 from pipeline.settings.source import Source
 from pipeline.settings.tree import Settings, load
 from pipeline.store.database.engine import open_store
+from pipeline.store.rows import Driver
 from tests.unit.app_world import name_roles
 
 ANN, BOB = Person("ann", by_platform=False), Person("bob", by_platform=False)

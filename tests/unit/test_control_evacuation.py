@@ -22,10 +22,10 @@ from pipeline.control.supervision import evacuation
 from pipeline.control.supervision.evacuation import Dead, EvacuationPlan, Evacuator, Facts, dead, plan
 from pipeline.health.verdicts.condition import GroupCondition, judge_groups
 from pipeline.health.verdicts.liveness import Liveness
-from pipeline.health.verdicts.placement.capacity import GroupLoad, Load, Loads, Priority, tallied
+from pipeline.health.verdicts.placement.capacity import GroupLoad, Load, Loads, tallied
 from pipeline.settings.tree import Paths, PlacementSettings, Settings, load
 from pipeline.store.assignments import GameAssignment
-from pipeline.store.database.states import OperationState
+from pipeline.store.database.states import OperationState, Priority
 from pipeline.store.database.tables import drivers as drivers_table
 from pipeline.store.database.tables import group_runs
 from pipeline.store.database.tables import groups as groups_table

@@ -13,10 +13,11 @@ from pipeline.control.backends.duties import Duty, Upkeep
 from pipeline.control.backends.local import Local
 from pipeline.control.supervision.restart_policy import Action, GroupObservation, pause_after, plan
 from pipeline.health.verdicts.condition import Conditions, judge_group, judge_groups
-from pipeline.health.verdicts.liveness import Driver, DriverFacts, ProcessRun
+from pipeline.health.verdicts.liveness import DriverFacts, ProcessRun
 from pipeline.health.verdicts.reported import GroupIntent
 from pipeline.store.groups import Group
 from pipeline.store.processes.liveness import Run
+from pipeline.store.rows import Driver
 
 NOW = 1_000_000.0
 GROUP = Group("a", backend="local")

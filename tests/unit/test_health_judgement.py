@@ -19,9 +19,9 @@ from pipeline.health.verdicts.judgement import (
     Judgement,
     judge_fleet,
 )
-from pipeline.health.verdicts.liveness import CLOCK_BOUND_SECONDS, Driver, HeldLease, ProcessRun
+from pipeline.health.verdicts.liveness import HeldLease, ProcessRun
 from pipeline.health.verdicts.reported import AssignedGame, GroupIntent, ReportedStream
-from pipeline.health.verdicts.source import SourceReading
+from pipeline.store.rows import CLOCK_BOUND_SECONDS, Driver, SourceReading
 from tests.unit.judgement_world import (
     BY_HAND,
     CONTROLLER,

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from listeners.sample import LATENCY_EDGES_SECONDS, Segments
-from pipeline.health.verdicts.latency import Arrival, BronzeCommit, Start, measure, spread
+from pipeline.health.verdicts.latency import Arrival, Start, measure, spread
 from pipeline.health.verdicts.status import PASS_LIMIT_SECONDS
+from pipeline.store.rows import BronzeCommit
 
 NOW = 10_000.0
 LONG_AGO = -math.inf

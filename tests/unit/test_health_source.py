@@ -6,7 +6,8 @@ import pytest
 
 from pipeline.health.verdicts.judgement import TROUBLE
 from pipeline.health.verdicts.liveness import Liveness
-from pipeline.health.verdicts.source import SourceReading, judge_source
+from pipeline.health.verdicts.source import judge_source
+from pipeline.store.rows import SourceReading
 from tests.unit.judgement_world import INGEST, LEVEL, NOW, REPORTED, Given
 
 LIVE = Liveness("running", NOW - 600, None)

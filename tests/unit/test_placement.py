@@ -15,12 +15,10 @@ from pipeline.health.verdicts.placement.capacity import (
     IDLE_CORES,
     ROW_CORE_SECONDS,
     TYPICAL_CORES,
-    Desired,
     GameLoad,
     GroupLoad,
     Load,
     Loads,
-    Priority,
     choose,
     tallied,
 )
@@ -33,6 +31,7 @@ from pipeline.health.verdicts.placement.planner import (
     place,
     rebalance,
 )
+from pipeline.store.database.states import Desired, Priority
 
 MAX_GAMES = 6  # games of a group, so that the cap is met too
 PRIORITIES: st.SearchStrategy[Priority] = st.sampled_from(["high", "normal", "low"])

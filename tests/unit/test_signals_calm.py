@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from pipeline.health.incidents.causes import Cause
 from pipeline.health.incidents.evidence import NewestSchema, OpenOperation
 from pipeline.health.incidents.shared import RESTART_SECONDS
 from pipeline.health.verdicts.liveness import Liveness
+from pipeline.store.database.states import Cause
 from tests.unit.signals_world import OBJECTIVE, Fleet, Keeper
 
 LOOK = 5.0

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.health.incidents.causes import AGREEING_LOOKS, CLEARING_LOOKS, Action, Cause, Finding, Settled, settle
+from pipeline.health.incidents.causes import AGREEING_LOOKS, CLEARING_LOOKS, Action, Finding, Settled, settle
 from pipeline.health.incidents.evidence import GameSeen, GroupSeen, Need, NewestSchema, OpenOperation, StreamFailure
 from pipeline.health.incidents.judging import judge_cause, judge_source
 from pipeline.health.verdicts.liveness import Liveness
+from pipeline.store.database.states import Cause
 from tests.unit.signals_world import FAULTS, LEVEL, LIVE, NOW, Fleet, Keeper, cause_after, evidence, game, look
 
 ROOT = Path(__file__).parents[2]

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.health.incidents.causes import Action, Cause, Finding
+from pipeline.health.incidents.causes import Action, Finding
 from pipeline.health.incidents.evidence import GameSeen, GroupSeen, NewestSchema, SourceSeen, StreamFailure
 from pipeline.health.incidents.incidents import ADOPTED, JOIN_SECONDS, REOPEN_SECONDS, Incident, group_incidents
 from pipeline.health.verdicts.liveness import Liveness
+from pipeline.store.database.states import Cause
 from tests.unit.signals_world import (
     LEVEL,
     LIVE,

@@ -7,9 +7,8 @@ import pytest
 from sqlalchemy import Engine, insert, update
 
 from listeners.totals import ControllerMetrics
-from pipeline.health.incidents.causes import Cause
 from pipeline.store.controller_metrics import read_controller_metrics
-from pipeline.store.database.states import OperationState
+from pipeline.store.database.states import Cause, OperationState
 from pipeline.store.database.tables import catalog_snapshots, drivers, operations
 from pipeline.store.fleet import read_fleet
 from pipeline.store.groups import Group, create

@@ -17,7 +17,6 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.cli.main import cli
 from pipeline.health.verdicts.judgement import StreamVerdict
-from pipeline.health.verdicts.source import NamedBacklog
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database import tables
@@ -28,6 +27,7 @@ from pipeline.store.operations import Intent, change, list_operations, submit
 from pipeline.store.processes.drivers import heartbeat, start_driver, write_streams
 from pipeline.store.processes.leases import Lease, Process, expire_dead
 from pipeline.store.reports import write_backlog
+from pipeline.store.rows import NamedBacklog
 from tests.browser.seed import Seeded, fleet_of_forty, seed
 
 NOW = 1_800_000_000.0

@@ -17,7 +17,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.data.contracts.registry import LocalRegistry
-from pipeline.health.incidents.causes import Action, Cause
+from pipeline.health.incidents.causes import Action
 from pipeline.health.incidents.incidents import Incident
 from pipeline.health.verdicts.status import StreamFacts
 from pipeline.health.verdicts.watch import Reading, Watch
@@ -25,6 +25,7 @@ from pipeline.settings.tree import Paths, Settings
 from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
+from pipeline.store.database.states import Cause
 from pipeline.store.evidence import _newest_schemas, read_evidence
 from pipeline.store.fleet import read_fleet
 from pipeline.store.incidents import KEPT_SECONDS, incident_looks, incidents, keep_look, read_incidents, read_last_look

@@ -13,9 +13,9 @@ from pipeline.base import private_files
 from pipeline.base.errors import Refused, Transient
 from pipeline.control.backends.backend import Limits, RunState
 from pipeline.control.backends.duties import Duty, described, log_name
-from pipeline.health.verdicts.liveness import START_LIMIT_SECONDS
 from pipeline.platforms.local.signals import STOP_SECONDS
 from pipeline.store.processes.leases import Process
+from pipeline.store.rows import START_LIMIT_SECONDS
 
 
 class Local:

@@ -11,9 +11,10 @@ from sqlalchemy import Engine
 
 from pipeline.control.backends.backend import Backend
 from pipeline.control.backends.duties import described
-from pipeline.health.verdicts.liveness import Driver, DriverFacts
+from pipeline.health.verdicts.liveness import DriverFacts
 from pipeline.store.processes.drivers import record_hung
 from pipeline.store.processes.leases import held_by
+from pipeline.store.rows import Driver
 
 _log = logging.getLogger("turnout")
 _KINDS = frozenset({"ingest", "group", "maintenance"})

@@ -26,7 +26,7 @@ from pipeline.health.verdicts.condition import (
     judge_group,
     judge_groups,
 )
-from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS, Driver, DriverFacts, heartbeat_limit
+from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS, DriverFacts, heartbeat_limit
 from pipeline.store import groups as store
 from pipeline.store.assignments import read_assignments
 from pipeline.store.groups import Group
@@ -35,6 +35,7 @@ from pipeline.store.processes import runs as run_store
 from pipeline.store.processes.leases import expire_dead
 from pipeline.store.processes.liveness import Run, read_drivers
 from pipeline.store.processes.runs import GroupDriver
+from pipeline.store.rows import Driver
 
 _log = logging.getLogger("turnout")
 _GAP_SECONDS = 30.0  # between two looks, after which watching begins again: others could not beat either

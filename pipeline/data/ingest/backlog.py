@@ -19,9 +19,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from pipeline.data.ingest.identity import Position
 from pipeline.data.ingest.sources.supported import configured_source
 from pipeline.data.ingest.sources.waiting import Waiting
-from pipeline.health.verdicts.source import NamedBacklog
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.reports import write_backlog
+from pipeline.store.rows import NamedBacklog
 
 _log = logging.getLogger("turnout")
 _PEAK_SECONDS: Final = 60.0

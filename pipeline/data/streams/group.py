@@ -34,7 +34,6 @@ from pipeline.data.streams.passes import Passes
 from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.stream import Stream
 from pipeline.data.streams.writing.writers import writer_for
-from pipeline.health.verdicts.latency import BronzeCommit
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.environment import require_own
 from pipeline.lake.delta.errors import DeltaError
@@ -45,6 +44,7 @@ from pipeline.lake.storage.places import located
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.processes.drivers import commits_between
 from pipeline.store.processes.leases import Lease
+from pipeline.store.rows import BronzeCommit
 from pipeline.store.sources import bronze_id
 
 _log = logging.getLogger("turnout")

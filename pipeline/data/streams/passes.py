@@ -29,12 +29,13 @@ from pipeline.data.streams.stream import Link, Position, Stream, connects, merge
 from pipeline.data.streams.writing.rows import Rows
 from pipeline.data.streams.writing.split import SplitJob, landing_schema
 from pipeline.data.streams.writing.tasks import run
-from pipeline.health.verdicts.latency import Arrival, BronzeCommit, measure
+from pipeline.health.verdicts.latency import Arrival, measure
 from pipeline.lake.delta import parquet
 from pipeline.lake.delta.data_files import DataFile, discard, write_file
 from pipeline.lake.delta.quarantine import QUARANTINE, present_between, without
 from pipeline.lake.delta.table import CursorTable, TableConflict
 from pipeline.lake.storage.location import Location
+from pipeline.store.rows import BronzeCommit
 
 
 @dataclass

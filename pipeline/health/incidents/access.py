@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pipeline.base.texts import first_lines
-from pipeline.health.incidents.causes import Action, Cause, Finding
+from pipeline.health.incidents.causes import Action, Finding
 from pipeline.health.incidents.incidents import Incident
 from pipeline.health.incidents.texts import MAX_NAME, cut, of_all
 from pipeline.health.verdicts.upkeep import duration
+from pipeline.store.database.states import Cause
 
 OVERDUE_SECONDS: Final = 300.0
 """Access is overdue from this time after its end on: a revoke that works takes seconds."""

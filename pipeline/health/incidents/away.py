@@ -6,11 +6,12 @@ Pure; called by pages, commands and exporters with their judgement, and by the j
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from pipeline.health.incidents.causes import Cause, Finding
+from pipeline.health.incidents.causes import Finding
 from pipeline.health.incidents.incidents import Incident, order
 from pipeline.health.incidents.texts import cut
 from pipeline.health.verdicts.judgement import Judgement
 from pipeline.health.verdicts.upkeep import duration
+from pipeline.store.database.states import Cause
 
 INCIDENT_ID: Final = "control-store"
 """Of the incident that readers compute; the one that is kept afterwards has an id of its own."""

@@ -6,32 +6,15 @@ HTML.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
+
+from pipeline.store.database.states import Cause
 
 AGREEING_LOOKS: Final = 2
 """So many looks in a row must agree on another cause before it counts; facts count at once."""
 
 CLEARING_LOOKS: Final = 3
 """So many looks in a row must find no cause before one ends."""
-
-
-class Cause(StrEnum):
-    """Why; the values are the words that people read."""
-
-    STORE = "control store"
-    SOURCE_SILENT = "source silent"
-    INGEST_BEHIND = "ingest behind"
-    DRIVER_GONE = "driver gone"
-    DRIVER_SLOW = "driver slow"
-    STORAGE = "storage"
-    SCHEMA = "schema"
-    REGISTRY = "waits for a registry"
-    POISON = "poison data"
-    CAPACITY = "capacity"
-    OPERATOR = "operator"
-    ACCESS = "access"
-    UNDETERMINED = "undetermined"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,15 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Final, get_args
 
 from listeners.sample import STATUSES
-from pipeline.health.incidents.causes import Cause, Finding, Settled, key_of, settle
+from pipeline.health.incidents.causes import Finding, Settled, key_of, settle
 from pipeline.health.incidents.evidence import RECOVERING, Evidence, GameWindow, Point
 from pipeline.health.incidents.outlook import look_ahead
 from pipeline.health.incidents.shared import LEAST_TREND
 from pipeline.health.incidents.texts import name_of
+from pipeline.store.database.states import Cause, IncidentTone
 
 JOIN_SECONDS: Final = 900.0
 REOPEN_SECONDS: Final = 300.0
@@ -27,8 +28,7 @@ ADOPTED: Final = "found before the process that judges was started again: it doe
 
 _BY_WHAT_IS_USUAL: Final = frozenset({Cause.CAPACITY, Cause.DRIVER_SLOW, Cause.STORAGE})
 
-Tone = Literal["bad", "late", "recovering"]
-_TONES: Final[tuple[Tone, ...]] = ("bad", "late", "recovering")
+_TONES: Final[tuple[IncidentTone, ...]] = get_args(IncidentTone)
 _BAD: Final = frozenset(STATUSES[STATUSES.index("UNKNOWN") :])
 _MOSTLY_REFUSED: Final = 0.5
 _Key = tuple[Cause, str]
@@ -46,7 +46,7 @@ class Incident:
     since: float
     ended_at: float | None
     outlook: str | None  # "level in about 4 min at this rate"; None: nobody can know
-    tone: Tone
+    tone: IncidentTone
     joined_at: float = 0.0  # when a game joined last
 
     @property
@@ -294,7 +294,7 @@ def _group_of(games: Sequence[str], evidence: Evidence) -> str | None:
     return groups.pop() if len(groups) == 1 else None
 
 
-def _tone(finding: Finding, affected: Sequence[str], evidence: Evidence) -> Tone:
+def _tone(finding: Finding, affected: Sequence[str], evidence: Evidence) -> IncidentTone:
     seen = [evidence.games[key].seen for key in affected]
     if finding.cause == Cause.INGEST_BEHIND and finding.is_fact:
         return "bad"

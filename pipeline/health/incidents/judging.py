@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import Final
 
 from pipeline.health.incidents import own, shared
-from pipeline.health.incidents.causes import Cause, Finding
+from pipeline.health.incidents.causes import Finding
 from pipeline.health.incidents.evidence import Evidence, GameWindow, GroupWindow
 from pipeline.health.incidents.texts import cut, of_all, times_usual
 from pipeline.health.verdicts.upkeep import duration
+from pipeline.store.database.states import Cause
 
 SILENT_SECONDS: Final = 120.0
 SILENT_GAPS: Final = 5.0

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from pipeline.base.names import plain
-from pipeline.health.incidents.causes import Action, Cause, Finding
+from pipeline.health.incidents.causes import Action, Finding
 from pipeline.health.incidents.evidence import Evidence, GameWindow, GroupWindow
 from pipeline.health.incidents.texts import (
     MAX_NAME,
@@ -18,6 +18,7 @@ from pipeline.health.incidents.texts import (
     troubled_neighbours,
 )
 from pipeline.health.verdicts.upkeep import duration
+from pipeline.store.database.states import Cause
 
 REFUSED_SHARE: Final = 0.02
 PLAIN_SHARE: Final = 0.05

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from pipeline.health.incidents.causes import Action, Cause, Finding
+from pipeline.health.incidents.causes import Action, Finding
 from pipeline.health.incidents.evidence import (
     RECOVERING,
     Evidence,
@@ -27,8 +27,10 @@ from pipeline.health.incidents.texts import (
     times_usual,
     troubled_neighbours,
 )
-from pipeline.health.verdicts.liveness import START_LIMIT_SECONDS, Liveness
+from pipeline.health.verdicts.liveness import Liveness
 from pipeline.health.verdicts.upkeep import duration
+from pipeline.store.database.states import Cause
+from pipeline.store.rows import START_LIMIT_SECONDS
 
 FALLING: Final = -0.05
 """A backlog whose age falls by so many seconds a second is worked off: it recovers and needs no other cause."""

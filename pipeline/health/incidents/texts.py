@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from pipeline.base.names import plain
-from pipeline.health.incidents.causes import Action, Cause, Finding
+from pipeline.health.incidents.causes import Action, Finding
 from pipeline.health.incidents.evidence import Evidence, GameWindow, GroupWindow
+from pipeline.store.database.states import Cause
 
 MAX_NAME: Final = 40
 _MAX_TEXT: Final = 200

@@ -8,15 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipeline.base.texts import join_limited
-from pipeline.health.verdicts.liveness import (
-    RUNS,
-    START_LIMIT_SECONDS,
-    DriverFacts,
-    Liveness,
-    ProcessRun,
-    heartbeat_limit,
-)
+from pipeline.health.verdicts.liveness import RUNS, DriverFacts, Liveness, ProcessRun, heartbeat_limit
 from pipeline.health.verdicts.reported import GroupIntent
+from pipeline.store.rows import START_LIMIT_SECONDS
 
 WINDOW_SECONDS: Final = 3600.0
 """Deaths older than this are forgotten."""

@@ -14,19 +14,12 @@ from typing import Final, Literal, get_args
 from listeners.sample import STATUSES
 from pipeline.base.texts import join_limited
 from pipeline.health.verdicts.condition import Conditions, GroupCondition, judge_group, judge_groups
-from pipeline.health.verdicts.liveness import (
-    CLOCK_BOUND_SECONDS,
-    START_LIMIT_SECONDS,
-    Driver,
-    DriverFacts,
-    Liveness,
-    controller_absence,
-    heartbeat_limit,
-)
+from pipeline.health.verdicts.liveness import DriverFacts, Liveness, controller_absence, heartbeat_limit
 from pipeline.health.verdicts.reported import AssignedGame, GroupIntent, ReportedStream
 from pipeline.health.verdicts.silence import Silence, find_silence
-from pipeline.health.verdicts.source import LEVEL, NOT_KNOWN, SourceReading, SourceState, judge_source, source_notes
+from pipeline.health.verdicts.source import LEVEL, NOT_KNOWN, SourceState, judge_source, source_notes
 from pipeline.health.verdicts.upkeep import UNKNOWN, UpkeepFacts
+from pipeline.store.rows import CLOCK_BOUND_SECONDS, START_LIMIT_SECONDS, Driver, SourceReading
 
 TROUBLE: Final = frozenset(STATUSES[STATUSES.index("AT_RISK") :])
 """Statuses at which a person should look; UNKNOWN is one of them."""

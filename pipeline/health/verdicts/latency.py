@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from listeners.sample import LATENCY_EDGES_SECONDS, Segments
 from pipeline.health.verdicts.status import PASS_LIMIT_SECONDS
+from pipeline.store.rows import BronzeCommit
 
 _NOWHERE: Final = -math.inf
 
@@ -51,14 +52,6 @@ class Arrival(NamedTuple):
     newest: float
     upstream_seconds: float = 0.0  # from event time to source time, summed over `upstream_rows`
     upstream_rows: int = 0  # those whose event time is known and at most a day before the source time
-
-
-class BronzeCommit(NamedTuple):
-    """One bronze commit as ingest reported it."""
-
-    seq: int
-    committed_at: float
-    read_since: float | None  # source rows from before waited for ingest's start; None: not known
 
 
 class Measured(NamedTuple):

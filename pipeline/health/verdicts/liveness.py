@@ -9,18 +9,13 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from pipeline.health.verdicts.reported import GroupIntent
+from pipeline.store.rows import CLOCK_BOUND_SECONDS, START_LIMIT_SECONDS, Driver
 
 HEARTBEAT_SECONDS: Final = 5.0
 """The time between two heartbeats by default: the setting metrics.heartbeat_seconds."""
 
 MISSED_HEARTBEATS: Final = 3
 """After so many missed heartbeats in a row nothing that a driver reported counts any more."""
-
-CLOCK_BOUND_SECONDS: Final = 10.0
-"""By so much a clock may differ from the control store's before it is called wrong."""
-
-START_LIMIT_SECONDS: Final = 120.0
-"""So long a driver may take from its start to its first report: Spark has to load."""
 
 STORE_REFUSES: Final = "the control store takes no writes"
 
@@ -33,31 +28,6 @@ _LEAST_LIMIT_SECONDS: Final = 15.0  # a busy machine delays a heartbeat by secon
 State = Literal["not_started", "starting", "running", "stopped", "failed", "dead", "unknown"]
 """`failed`: it reported so itself. `dead`: its process has ended without having been stopped, as is on record.
 `unknown`: it may live, but nothing that it reported can be relied on: it is silent, or has lost its lease."""
-
-
-@dataclass(frozen=True, slots=True)
-class Driver:
-    """A process as it last described itself."""
-
-    kind: str  # ingest | group | controller | maintenance
-    name: str
-    host: str
-    pid: int
-    started_at: float
-    heartbeat_at: float
-    state: str  # starting | running | failed | stopped | skewed
-    error: str | None
-    frontier_seq: int | None  # None is unknown
-    run_id: int | None = None  # the run that a controller started it for, or adopted it as; None: no controller did
-
-    @property
-    def process(self) -> tuple[str, int]:
-        """Host and process id."""
-        return self.host, self.pid
-
-    def heartbeat_age(self, now: float) -> float:
-        """Return how many seconds ago it last beat."""
-        return now - self.heartbeat_at
 
 
 @dataclass(frozen=True, slots=True)

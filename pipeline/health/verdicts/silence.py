@@ -7,14 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.health.verdicts.liveness import (
-    RUNS,
-    START_LIMIT_SECONDS,
-    STORE_REFUSES,
-    Driver,
-    DriverFacts,
-    heartbeat_limit,
-)
+from pipeline.health.verdicts.liveness import RUNS, STORE_REFUSES, DriverFacts, heartbeat_limit
+from pipeline.store.rows import START_LIMIT_SECONDS, Driver
 
 _LEAST: Final = 2  # without a refused write a single process says nothing of what processes share
 _UP: Final = RUNS | {"starting"}

@@ -6,7 +6,8 @@ Pure. Nobody knows which games the unread records belong to, so the age of the o
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from pipeline.health.verdicts.liveness import CLOCK_BOUND_SECONDS, START_LIMIT_SECONDS, Liveness
+from pipeline.health.verdicts.liveness import Liveness
+from pipeline.store.rows import CLOCK_BOUND_SECONDS, START_LIMIT_SECONDS, NamedBacklog, SourceReading
 
 LEVEL: Final = frozenset({"RUNNING", "AT_RISK"})
 """Statuses that say of a stream that it has all there is, or nearly: its driver knows that of bronze only."""
@@ -16,29 +17,6 @@ SILENT_SOURCE_SECONDS: Final = 300.0
 
 _NOTED_SHARE: Final = 0.25  # of what is late, from which on the headline speaks of it
 _SECONDS_UNTIL, _MINUTES_UNTIL = 120.0, 7200.0  # longer times are told in the next unit
-
-
-@dataclass(frozen=True, slots=True)
-class NamedBacklog:
-    """What waits in one of several sources."""
-
-    name: str
-    age_seconds: float | None  # of its oldest record that is not in bronze; 0: nothing waits; None: unknown
-    rows: int | None  # that wait; None: unknown
-    reason: str | None = None  # why a number is unknown, as a clause
-
-
-@dataclass(frozen=True, slots=True)
-class SourceReading:
-    """What ingest last measured of its source."""
-
-    measured_at: float  # Unix seconds by the store's clock
-    age_seconds: float | None  # of the oldest record that is not in bronze; 0: nothing waits; None: unknown
-    peak_seconds: float | None  # the highest age of the last minute, as a batch that ends takes most of it at once
-    rows: int | None  # that wait; None: unknown
-    limit_seconds: float  # above it the source is late: ingest's setting metrics.latency_objective_seconds
-    reason: str | None = None  # why a number is unknown, as a clause
-    sources: tuple[NamedBacklog, ...] = ()  # of each of several
 
 
 @dataclass(frozen=True, slots=True)

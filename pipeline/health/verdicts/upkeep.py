@@ -10,32 +10,11 @@ from typing import Final
 from pipeline.health.verdicts.liveness import Liveness
 from pipeline.settings.parsing import hours_of
 from pipeline.settings.tree import Maintenance
+from pipeline.store.rows import RoundFacts
 
 _LEAST_SECONDS: Final = 2 * 3600.0  # so long a round may take, however short the time between two is
 _INTERVALS: Final = 4
 _HOUR: Final = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class RoundFacts:
-    """How one round went."""
-
-    began_at: float
-    ended_at: float
-    ok: int  # 1: no table failed
-    tables: int
-    failed_tables: int
-    files_before: int  # of all tables
-    files_after: int
-    error: str | None
-
-    def describe(self, now: float) -> str:
-        """Return when it was and how it went, as a clause."""
-        ago = f"the last round ended {duration(now - self.ended_at)} ago"
-        files = f"{self.files_before:,} files became {self.files_after:,} in {self.tables:,} tables"
-        if self.ok:
-            return f"{ago}: {files}"
-        return f"{ago} and failed in {self.failed_tables:,} of {self.tables:,} tables ({self.error})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +36,7 @@ class UpkeepFacts:
         if liveness.state == "not_started" and (self.limit_seconds is None or self.since is None):
             return None
         bad = liveness.state in {"failed", "dead", "unknown"} or self.overdue(now) is not None
-        notes = (liveness.reason, None if self.last is None else self.last.describe(now))
+        notes = (liveness.reason, None if self.last is None else describe_round(self.last, now))
         return replace(liveness, reason="; ".join(each for each in notes if each is not None) or None), bad
 
     def problem(self, liveness: Liveness, now: float) -> str:
@@ -72,6 +51,15 @@ class UpkeepFacts:
         if self.good is None:
             return "no round of maintenance has ever ended well"
         return f"no round of maintenance has ended well for {duration(now - self.good.ended_at)}"
+
+
+def describe_round(done: RoundFacts, now: float) -> str:
+    """Return when a round was and how it went, as a clause."""
+    ago = f"the last round ended {duration(now - done.ended_at)} ago"
+    files = f"{done.files_before:,} files became {done.files_after:,} in {done.tables:,} tables"
+    if done.ok:
+        return f"{ago}: {files}"
+    return f"{ago} and failed in {done.failed_tables:,} of {done.tables:,} tables ({done.error})"
 
 
 def limit_seconds(wanted: Maintenance) -> float | None:

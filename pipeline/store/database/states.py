@@ -1,7 +1,6 @@
 """The values that columns of the control store may have: types for the code, CHECKs for the database.
 
-Those of games' and groups' placement are in `pipeline.health.verdicts.placement.capacity`, those of streams in
-`listeners.sample`.
+Those of streams are in `listeners.sample`.
 """
 
 from enum import StrEnum
@@ -16,6 +15,14 @@ RunKind = Literal["group", "maintenance"]
 
 BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
 """What starts a group's driver; see `pipeline.base.names.Backend`."""
+
+Desired = Literal["running", "drained", "stopped"]
+DESIRED: Final[tuple[Desired, ...]] = get_args(Desired)
+"""What a group should do; `drained`: it runs, and gets no more games."""
+
+Priority = Literal["high", "normal", "low"]
+PRIORITIES: Final[tuple[Priority, ...]] = get_args(Priority)
+"""Of a game, and of the games that a group is for."""
 
 StreamDesired = Literal["running", "paused"]
 FailureClass = Literal["expected", "transient", "poison", "fatal"]
@@ -79,3 +86,24 @@ RequestState = Literal["asked", "approved", "rejected", "withdrawn"]
 """Of a request that another person decides about: for access, or to register a schema."""
 
 AuditPhase = Literal["begun", "ended"]
+
+
+class Cause(StrEnum):
+    """Why games are late or have rows refused; the values are the words that people read."""
+
+    STORE = "control store"
+    SOURCE_SILENT = "source silent"
+    INGEST_BEHIND = "ingest behind"
+    DRIVER_GONE = "driver gone"
+    DRIVER_SLOW = "driver slow"
+    STORAGE = "storage"
+    SCHEMA = "schema"
+    REGISTRY = "waits for a registry"
+    POISON = "poison data"
+    CAPACITY = "capacity"
+    OPERATOR = "operator"
+    ACCESS = "access"
+    UNDETERMINED = "undetermined"
+
+
+IncidentTone = Literal["bad", "late", "recovering"]

@@ -5,12 +5,13 @@ from typing import Final, get_args
 from sqlalchemy import BigInteger, Column, Float, ForeignKey, Integer, LargeBinary, String, Text, UniqueConstraint
 
 from listeners.sample import STATUSES, Lane
-from pipeline.health.verdicts.placement.capacity import PRIORITIES, Desired
 from pipeline.store.database.checked_table import store_table
 from pipeline.store.database.states import (
     BACKENDS,
+    PRIORITIES,
     AccessItemState,
     AuditPhase,
+    Desired,
     FailureClass,
     OnboardedBy,
     OperationState,

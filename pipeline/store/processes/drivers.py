@@ -15,12 +15,11 @@ from sqlalchemy import ColumnElement, Engine, case, delete, exists, func, select
 from sqlalchemy.exc import IntegrityError
 
 from listeners.sample import StreamState
-from pipeline.health.verdicts.latency import BronzeCommit
-from pipeline.health.verdicts.liveness import CLOCK_BOUND_SECONDS, Driver
 from pipeline.store.database.engine import writing
 from pipeline.store.database.states import ProcessKind, ProcessState
 from pipeline.store.database.tables import bronze_commits, drivers, leases, streams
 from pipeline.store.processes.leases import store_now
+from pipeline.store.rows import CLOCK_BOUND_SECONDS, BronzeCommit, Driver
 
 _COMMITS_KEPT = 5_000
 _rows: Final[dict[tuple[str, str], dict[str, Any]]] = {}  # what this process has said at its start, by kind and name

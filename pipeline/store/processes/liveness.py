@@ -10,18 +10,11 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, Engine, case, func, select
 
 from pipeline.health.verdicts.condition import WINDOW_SECONDS
-from pipeline.health.verdicts.liveness import (
-    HEARTBEAT_SECONDS,
-    START_LIMIT_SECONDS,
-    Driver,
-    DriverFacts,
-    HeldLease,
-    Liveness,
-    ProcessRun,
-)
+from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS, DriverFacts, HeldLease, Liveness, ProcessRun
 from pipeline.health.verdicts.reported import GroupIntent
 from pipeline.store.database.tables import drivers, group_runs, groups, leases
 from pipeline.store.processes.leases import store_now
+from pipeline.store.rows import START_LIMIT_SECONDS, Driver
 
 
 @dataclass(frozen=True, slots=True)

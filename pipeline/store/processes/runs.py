@@ -8,10 +8,10 @@ from typing import Any, Final, Protocol
 
 from sqlalchemy import ColumnElement, Connection, Engine, insert, select, update
 
-from pipeline.health.verdicts.liveness import START_LIMIT_SECONDS
 from pipeline.store.database.tables import drivers, group_runs, groups, leases
 from pipeline.store.processes.leases import Process, store_now
 from pipeline.store.processes.liveness import RUN_COLUMNS, Run
+from pipeline.store.rows import START_LIMIT_SECONDS
 
 RELEASED: Final = "turnout does not run it: the group has no backend"
 """How a run ends that the controller lets go: its driver runs on, and is a person's."""

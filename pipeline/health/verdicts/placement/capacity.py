@@ -6,11 +6,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Final, Literal, get_args
+from typing import Final
 
-Priority = Literal["high", "normal", "low"]
-PRIORITIES: Final[tuple[Priority, ...]] = get_args(Priority)
-Desired = Literal["running", "drained", "stopped"]
+from pipeline.store.database.states import PRIORITIES, Desired, Priority
 
 # Solved from the windows in bench/results with a pass every 5 s, on which docs/performance.md reports: 60 commits/s
 # with 8,000 rows/s took 0.642 cores (sustain), with 2,000 rows/s 0.572 (neighbours, quiet), and 2 commits/s with 500

@@ -1,0 +1,83 @@
+"""Rows that the control store takes and gives, and the limits by which it writes them.
+
+Pure, and without a database: what judges imports them from here. Times are Unix seconds by the store's clock.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+CLOCK_BOUND_SECONDS: Final = 10.0
+"""By so much a clock may differ from the control store's before it is called wrong."""
+
+START_LIMIT_SECONDS: Final = 120.0
+"""So long a driver may take from its start to its first report: Spark has to load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """A process as it last described itself."""
+
+    kind: str  # ingest | group | controller | maintenance
+    name: str
+    host: str
+    pid: int
+    started_at: float
+    heartbeat_at: float
+    state: str  # starting | running | failed | stopped | skewed
+    error: str | None
+    frontier_seq: int | None  # None is unknown
+    run_id: int | None = None  # the run that a controller started it for, or adopted it as; None: no controller did
+
+    @property
+    def process(self) -> tuple[str, int]:
+        """Host and process id."""
+        return self.host, self.pid
+
+    def heartbeat_age(self, now: float) -> float:
+        """Return how many seconds ago it last beat."""
+        return now - self.heartbeat_at
+
+
+class BronzeCommit(NamedTuple):
+    """One bronze commit as ingest reported it."""
+
+    seq: int
+    committed_at: float
+    read_since: float | None  # source rows from before waited for ingest's start; None: not known
+
+
+@dataclass(frozen=True, slots=True)
+class NamedBacklog:
+    """What waits in one of several sources."""
+
+    name: str
+    age_seconds: float | None  # of its oldest record that is not in bronze; 0: nothing waits; None: unknown
+    rows: int | None  # that wait; None: unknown
+    reason: str | None = None  # why a number is unknown, as a clause
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReading:
+    """What ingest last measured of its source."""
+
+    measured_at: float  # Unix seconds by the store's clock
+    age_seconds: float | None  # of the oldest record that is not in bronze; 0: nothing waits; None: unknown
+    peak_seconds: float | None  # the highest age of the last minute, as a batch that ends takes most of it at once
+    rows: int | None  # that wait; None: unknown
+    limit_seconds: float  # above it the source is late: ingest's setting metrics.latency_objective_seconds
+    reason: str | None = None  # why a number is unknown, as a clause
+    sources: tuple[NamedBacklog, ...] = ()  # of each of several
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFacts:
+    """How one round of maintenance went."""
+
+    began_at: float
+    ended_at: float
+    ok: int  # 1: no table failed
+    tables: int
+    failed_tables: int
+    files_before: int  # of all tables
+    files_after: int
+    error: str | None
