@@ -35,9 +35,10 @@ from pipeline.control.operations import moves
 from pipeline.demo.producer import write_landing
 from pipeline.demo.simulate import register_samples
 from pipeline.demo.simulator import Event, SimulationPlan, Simulator, game_names
+from pipeline.health.facts.liveness import read_group_liveness
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store import operations
-from pipeline.store.assignments import read_assignments, read_group_liveness
+from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import known_games
 from pipeline.store.stream_control import submit_control

@@ -34,15 +34,15 @@ from pipeline.data.streams.group import Group
 from pipeline.data.streams.lookup import Lookup
 from pipeline.data.streams.outage import tolerate_store_outage
 from pipeline.data.streams.watchdog import Watchdog
+from pipeline.health.facts.controller_metrics import read_controller_metrics
+from pipeline.health.facts.fleet import Fleet, read_fleet
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.platforms.local.signals import stop_on_signals
 from pipeline.platforms.session.driver import driver_session, stop_queries
 from pipeline.platforms.session.spark import waits_for_cores
 from pipeline.settings.tree import Paths, Settings
-from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.engine import DRIVER_CONNECTIONS, open_store
 from pipeline.store.database.states import ProcessKind, ProcessState
-from pipeline.store.fleet import Fleet, read_fleet
 from pipeline.store.games import register_group
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, expire_dead, leased

@@ -23,11 +23,11 @@ from grants.observing.matrix import Matrix, Way, matrix, ways
 from grants.observing.resolver import Resolver
 from grants.planning.drift import Drift
 from pipeline.base.errors import Refused
+from pipeline.health.facts.liveness import judge_controller
 from pipeline.health.verdicts.liveness import controller_absence
 from pipeline.store.database.tables import catalog_snapshots
 from pipeline.store.games import known_games
 from pipeline.store.operations import Operation, list_operations, operation
-from pipeline.store.processes.liveness import judge_controller
 
 KINDS: Final[Mapping[PrincipalKind, str]] = {
     "group": "group",

@@ -12,8 +12,8 @@ from app.components.group_load import Course
 from app.look import parts, vega
 from app.look.tokens import Tone
 from app.state.control_queries import ControlState
+from pipeline.health.facts.fleet import Fleet
 from pipeline.health.verdicts.placement.capacity import GroupLoad, Loads
-from pipeline.store.fleet import Fleet
 
 MOST_CARDS: Final = 12  # above it the table is easier to compare
 _IN_A_ROW: Final = 4

@@ -16,10 +16,10 @@ from app.look.axes import Event, Values
 from app.look.lines import per_second
 from listeners.series import Series
 from pipeline.base.texts import in_utc
+from pipeline.health.facts.fleet import Fleet
 from pipeline.health.verdicts.condition import GroupCondition
 from pipeline.health.verdicts.placement.capacity import IDLE_CORES, GroupLoad, Load
 from pipeline.store.database.states import OperationState
-from pipeline.store.fleet import Fleet
 from pipeline.store.operations import Operation
 
 _LATEST_SLOTS: Final = 3  # so many slots back the newest report is looked for

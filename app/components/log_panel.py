@@ -11,7 +11,7 @@ from app.look import parts
 from app.state import driver_logs, identity
 from app.state.services import Environment
 from pipeline.base.errors import Refused
-from pipeline.store.fleet import Fleet
+from pipeline.health.facts.fleet import Fleet
 
 _HEIGHT: Final = 380  # px, of the earlier lines, which scroll
 _NEWEST: Final = 25  # lines that are seen without scrolling

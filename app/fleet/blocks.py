@@ -10,8 +10,8 @@ from app import formatting
 from app.fleet.incidents import reason
 from app.look.grid import Block, Cell
 from app.look.tokens import Tone
+from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.incidents import Incident
-from pipeline.store.fleet import Fleet, GameRow
 
 _LONGEST: Final = 120  # characters of a note
 _WELL: Final = frozenset({"RUNNING", "PAUSED"})

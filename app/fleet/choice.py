@@ -11,7 +11,7 @@ from typing import Final
 
 from app import formatting
 from listeners.sample import STATUSES
-from pipeline.store.fleet import GameRow
+from pipeline.health.facts.fleet import GameRow
 
 NO_GROUP: Final = "(no group)"
 """Stands for the group of games that have none."""

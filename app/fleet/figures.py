@@ -16,8 +16,8 @@ from app.look.parts import Figure
 from app.look.tokens import Tone
 from listeners.quantile import quantile
 from listeners.series import FloatArray, Series
+from pipeline.health.facts.fleet import GameRow
 from pipeline.store.database.states import OperationState
-from pipeline.store.fleet import GameRow
 from pipeline.store.operations import Operation
 
 _REFUSED_FLOOR: Final = 3.0  # rows a second; below it a sparkline of refusals stays low

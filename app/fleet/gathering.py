@@ -18,8 +18,8 @@ from app.state.services import Environment
 from app.state.shared import once
 from listeners.series import Series
 from pipeline.data.ingest.pending import Pending
+from pipeline.health.facts.fleet import Fleet
 from pipeline.health.incidents.incidents import Incident
-from pipeline.store.fleet import Fleet
 
 MISSED_REFRESHES: Final = 3
 """After so many refreshes without a reading nothing of the fleet counts as known any more."""

@@ -23,7 +23,7 @@ from app.state.shared import once
 from listeners.series import Series
 from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
-from pipeline.store.fleet import Fleet
+from pipeline.health.facts.fleet import Fleet
 
 _STORE_RUNBOOK: Final = "turnoutfleetunhealthy"
 _ACTIONS_WIDTH: Final = 232  # px; the same in every row, so that what stands before it is aligned

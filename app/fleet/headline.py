@@ -10,8 +10,8 @@ from app.fleet.signals import IDLE, Signals, short, since_text
 from app.fleet.strip import calm_since
 from app.look.tokens import Tone
 from listeners.sample import STATUSES
+from pipeline.health.facts.fleet import Fleet
 from pipeline.health.verdicts.judgement import FAILING
-from pipeline.store.fleet import Fleet
 
 
 @dataclass(frozen=True, slots=True)

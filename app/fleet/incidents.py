@@ -11,11 +11,11 @@ from app import formatting
 from app.fleet.signals import Signals, short
 from listeners.sample import STATUSES
 from pipeline.base.texts import join_limited
+from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.causes import Action
 from pipeline.health.incidents.incidents import Incident
 from pipeline.health.verdicts.judgement import FAILING, DriverState, Problem
 from pipeline.store.database.states import Cause
-from pipeline.store.fleet import Fleet, GameRow
 
 RowTone = Literal["bad", "late"]
 

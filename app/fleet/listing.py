@@ -18,8 +18,8 @@ from app.state.readings import reading
 from app.state.services import Environment
 from listeners.sample import STATUSES
 from pipeline.base.texts import join_limited
+from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.incidents import Incident
-from pipeline.store.fleet import Fleet, GameRow
 
 AT_LEAST_SECONDS: Final = 15.0
 """Time between two drawings; a filter is answered at once."""

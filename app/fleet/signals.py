@@ -11,9 +11,9 @@ from app import formatting
 from app.state.control_queries import OperationList
 from listeners.series import Series
 from pipeline.base.texts import in_utc
+from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.incidents import Incident
 from pipeline.health.verdicts.judgement import StreamVerdict
-from pipeline.store.fleet import Fleet, GameRow
 
 LATE: Final = frozenset({"AT_RISK", "LAGGING", "UNKNOWN"})
 """Statuses at which a person should look though rows may still land."""

@@ -14,8 +14,8 @@ from app.state.shared import once
 from listeners.sample import STATUSES
 from listeners.series import IntArray, Series
 from pipeline.base.texts import in_utc, join_limited
+from pipeline.health.facts.fleet import Fleet
 from pipeline.health.verdicts.judgement import FAILING
-from pipeline.store.fleet import Fleet
 
 SLOTS: Final = 60
 """Most slots of a strip; more would be thinner than people can point at."""

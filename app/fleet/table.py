@@ -13,8 +13,8 @@ from app import formatting
 from app.fleet.incidents import reason
 from app.look import trends
 from listeners.series import Series
+from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.incidents import Incident
-from pipeline.store.fleet import Fleet, GameRow
 
 MOST: Final = 300
 """Most rows on screen: a thousand with their trends would be 230 kB."""

@@ -13,8 +13,8 @@ from app.look.axes import Chart, Event, Frame
 from app.look.lines import gapped, per_second
 from app.look.tokens import Mode
 from listeners.series import Series
+from pipeline.health.facts.fleet import Fleet
 from pipeline.store.database.states import OperationKind, OperationState
-from pipeline.store.fleet import Fleet
 from pipeline.store.operations import Operation
 from pipeline.store.rows import Driver
 

@@ -16,7 +16,7 @@ from listeners.series import Series
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey
 from pipeline.data.contracts.catalogue.versions import GameVersions, read_versions
-from pipeline.store.fleet import GameRow
+from pipeline.health.facts.fleet import GameRow
 from pipeline.store.operations import Operation
 
 _RECENT: Final = 900  # seconds, by the minute

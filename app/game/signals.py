@@ -12,9 +12,9 @@ from app.state.trends import Trend
 from listeners.series import Series
 from pipeline.base.texts import in_utc
 from pipeline.data.contracts.catalogue.versions import Version
+from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.incidents import Incident
 from pipeline.health.verdicts.judgement import FAILING
-from pipeline.store.fleet import Fleet, GameRow
 from pipeline.store.operations import Operation
 
 

@@ -17,20 +17,20 @@ from pipeline.base.errors import Refused
 from pipeline.control.capabilities import read_all_facts
 from pipeline.control.operations.executor import require_undoable
 from pipeline.control.operations.facts import GameFacts
+from pipeline.health.facts.fleet import Fleet, read_fleet
+from pipeline.health.facts.liveness import judge_controller
+from pipeline.health.facts.loads import read_loads
 from pipeline.health.verdicts.liveness import controller_absence
 from pipeline.health.verdicts.placement.capacity import Loads
 from pipeline.store import audit
 from pipeline.store.assignments import GameAssignment, read_assignments
 from pipeline.store.audit import changes_of
 from pipeline.store.database.states import OperationKind
-from pipeline.store.fleet import Fleet, read_fleet
 from pipeline.store.games import known_games
 from pipeline.store.groups import Group, read_groups
-from pipeline.store.loads import read_loads
 from pipeline.store.operations import Operation, Step, list_operations, steps
 from pipeline.store.operations import operation as find
 from pipeline.store.processes.leases import store_time
-from pipeline.store.processes.liveness import judge_controller
 from pipeline.store.stream_control import StreamControl, decided
 
 _MAX_OPEN: Final = 1_000

@@ -30,6 +30,7 @@ from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable
 from pipeline.base.errors import Refused, first_line
 from pipeline.control.gate import role_of
 from pipeline.control.roles import current, may, require, roles_of
+from pipeline.health.facts.fleet import Fleet, read_fleet
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.log import exists
 from pipeline.lake.delta.scratch import DatabaseError
@@ -37,7 +38,7 @@ from pipeline.lake.storage.location import Location
 from pipeline.settings import tree as settings_of
 from pipeline.settings.tree import Paths, Roles, Settings
 from pipeline.store.database.engine import open_store, require_store
-from pipeline.store.fleet import Fleet, SchemaVersion, read_fleet, read_schemas
+from pipeline.store.schema_versions import SchemaVersion, read_schemas
 
 _MAX_TRANSITIONS = 5_000  # of the whole fleet; beyond it the oldest are left out
 _PATIENCE_MS: Final = 3_000  # a page waits so long for a lock in the control store

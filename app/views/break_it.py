@@ -14,7 +14,7 @@ from pipeline.base.errors import Refused
 from pipeline.control.acts import DirectAct
 from pipeline.demo.breaking.channel import Active, Answer
 from pipeline.demo.breaking.faults import FAULTS, Fault, TargetKind
-from pipeline.store.fleet import Fleet
+from pipeline.health.facts.fleet import Fleet
 
 _SAID = "break_it_said"
 _PER_LINE = 2

@@ -18,9 +18,9 @@ from app.state.readings import reading
 from app.state.services import Environment
 from pipeline.base.errors import Refused
 from pipeline.control.operations import registry
+from pipeline.health.facts.fleet import GameRow
 from pipeline.health.incidents.causes import Action
 from pipeline.store.database.states import OperationKind
-from pipeline.store.fleet import GameRow
 
 _DAY = 86_400.0
 _ROWS_FIRST = "game_rows_first"  # the game of which a link of ours has asked for rows

@@ -22,10 +22,10 @@ from listeners.sample import STATUSES
 from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
 from pipeline.control.group_changes import STARTED_BY
+from pipeline.health.facts.fleet import Fleet
 from pipeline.health.verdicts.judgement import DriverState
 from pipeline.health.verdicts.placement.capacity import Loads
 from pipeline.store.database.states import OperationKind
-from pipeline.store.fleet import Fleet
 
 _PLACE, _PLACE_GROUP, _PLACE_EVEN = "groups_move", "groups_group", "groups_propose"
 _GAMES, _TO, _GROUP, _OPEN = "move_games", "move_to", "steered_group", "opened_fleet"

@@ -20,9 +20,9 @@ from pipeline.control import capabilities
 from pipeline.control.operations import repairs
 from pipeline.control.operations.facts import GameFacts
 from pipeline.data.repair.quarantined import moment
+from pipeline.health.facts.fleet import GameRow
 from pipeline.lake.delta.quarantine import REASONS
 from pipeline.store.database.states import OperationKind
-from pipeline.store.fleet import GameRow
 from pipeline.store.stream_control import StreamControl
 
 _PLACE = "repairs_repair"

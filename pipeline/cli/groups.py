@@ -206,10 +206,10 @@ def run_group(env_dir: Path, name: str, once: bool, run_id: int | None) -> None:
 
 
 def _rows(engine: Engine, heartbeat_seconds: float) -> list[dict[str, Any]]:
+    from pipeline.health.facts.liveness import read_drivers
     from pipeline.health.verdicts.condition import judge_group
     from pipeline.store.games import known_groups
     from pipeline.store.groups import read_groups
-    from pipeline.store.processes.liveness import read_drivers
 
     groups, facts = read_groups(engine), read_drivers(engine, heartbeat_seconds)
     counts = Counter(known_groups(engine).values())

@@ -13,7 +13,7 @@ from pipeline.health.incidents.incidents import Incident
 from pipeline.health.verdicts.upkeep import duration
 
 if TYPE_CHECKING:
-    from pipeline.store.fleet import Fleet
+    from pipeline.health.facts.fleet import Fleet
     from pipeline.store.incidents import LastLook  # starting a command imports no table
 
 _MOST_GAMES: Final = 5  # of an incident that are named in a line
@@ -30,7 +30,7 @@ def incidents(env_dir: Path, as_json: bool) -> None:
     `query`, `advice`, `runbook`, `games` by key, `group`, `since`, `ended_at`, `outlook` and `tone` (`bad`, `late` or
     `recovering`). Unknown values are null.
     """
-    from pipeline.store.fleet import read_fleet
+    from pipeline.health.facts.fleet import read_fleet
 
     context = CommandContext(env_dir)
     heartbeat_seconds = context.settings.metrics.heartbeat_seconds

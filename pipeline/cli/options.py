@@ -214,10 +214,10 @@ def as_dict(operation: Operation, journal: Sequence[Step]) -> dict[str, Any]:
 
 def _follow(context: CommandContext, operation: Operation, how: SubmitOptions) -> int:
     """Print each change of an operation's steps until it has ended or needs a person; return the exit code."""
+    from pipeline.health.facts.liveness import judge_controller
     from pipeline.health.verdicts.liveness import controller_absence
     from pipeline.store.operations import operation as find
     from pipeline.store.operations import steps
-    from pipeline.store.processes.liveness import judge_controller
 
     engine, heartbeat_seconds = context.engine, context.settings.metrics.heartbeat_seconds
     printed: set[str] = set()

@@ -12,10 +12,10 @@ from sqlalchemy import Engine
 from pipeline.base.terminal import say, say_json
 from pipeline.cli import incidents
 from pipeline.cli.context import CommandContext
+from pipeline.health.facts.fleet import Fleet, GameRow, read_fleet
 from pipeline.health.verdicts.judgement import DriverState, Judgement
 from pipeline.health.verdicts.reported import ReportedStream
 from pipeline.settings.tree import Settings
-from pipeline.store.fleet import Fleet, GameRow, read_fleet
 
 
 @click.command("status")

@@ -18,10 +18,11 @@ from pipeline.control.operations.definition import RETIRED, WAIT, Offer, describ
 from pipeline.control.operations.facts import GameFacts, GroupFacts
 from pipeline.control.operations.repairs import selection
 from pipeline.data.repair.quarantined import opened
+from pipeline.health.facts.liveness import read_group_liveness
 from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS
 from pipeline.lake.delta.log import exists
 from pipeline.settings.tree import Paths
-from pipeline.store.assignments import read_assignments, read_group_liveness
+from pipeline.store.assignments import read_assignments
 from pipeline.store.database.states import OperationKind
 from pipeline.store.games import known_names, registered_keys
 from pipeline.store.operations import last_durations, open_by_target

@@ -9,13 +9,13 @@ from pipeline.base.actor import current_user
 from pipeline.base.texts import join_limited
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
+from pipeline.health.facts.liveness import read_drivers
 from pipeline.platforms.local.catalog_checks import require_writable
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import open_store, require_store
 from pipeline.store.games import known_games
 from pipeline.store.groups import Group, create, read_groups
-from pipeline.store.processes.liveness import read_drivers
 from pipeline.store.processes.runs import open_runs, submit_stop
 
 

@@ -12,11 +12,11 @@ from sqlalchemy import Engine
 from pipeline.base.errors import Refused
 from pipeline.control import gate, group_changes
 from pipeline.control.acts import DirectAct
+from pipeline.health.facts.loads import read_loads
 from pipeline.settings.tree import Settings
 from pipeline.store import groups
 from pipeline.store.assignments import read_assignments
 from pipeline.store.groups import Group, read_groups, require_possible, require_sense
-from pipeline.store.loads import read_loads
 from pipeline.store.processes.leases import store_time
 
 

@@ -12,13 +12,14 @@ from pipeline.control.operations import moves, registry
 from pipeline.control.operations.definition import OperationProposal
 from pipeline.control.operations.executor import has_effect, require_undoable
 from pipeline.control.operations.moves import MovePlan
+from pipeline.health.facts.liveness import read_group_liveness
+from pipeline.health.facts.loads import read_loads
 from pipeline.health.verdicts.condition import GroupCondition
 from pipeline.health.verdicts.placement.capacity import Loads
 from pipeline.health.verdicts.placement.planner import MAX_REBALANCING_MOVES, Placed, proposed
 from pipeline.settings.tree import Settings
-from pipeline.store.assignments import GameAssignment, read_assignments, read_group_liveness
+from pipeline.store.assignments import GameAssignment, read_assignments
 from pipeline.store.database.states import OperationKind
-from pipeline.store.loads import read_loads
 from pipeline.store.operations import Operation, list_operations
 from pipeline.store.processes.leases import store_time
 

@@ -27,12 +27,12 @@ from pipeline.control.backends.present import (
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import advance
 from pipeline.control.operations.groups import STOP as STOP_GROUPS
+from pipeline.health.facts.liveness import read_drivers
 from pipeline.health.verdicts.liveness import heartbeat_limit
 from pipeline.platforms.local.signals import STOP_SECONDS
 from pipeline.settings.tree import Paths
 from pipeline.store.operations import Operation, OperationConflict
 from pipeline.store.processes.leases import Process, expire_dead, leased
-from pipeline.store.processes.liveness import read_drivers
 from pipeline.store.processes.runs import end_run, open_runs, submit_stop
 
 _log = logging.getLogger("turnout")

@@ -9,12 +9,9 @@ from sqlalchemy import ColumnElement, Connection, Engine, select, update
 from listeners.sample import Lane
 from pipeline.base.errors import Conflict, Refused
 from pipeline.base.texts import join_limited
-from pipeline.health.verdicts.condition import GroupCondition, judge_groups
-from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS
 from pipeline.store.database.tables import games, groups, leases, streams
 from pipeline.store.games import holding
 from pipeline.store.processes.leases import store_now
-from pipeline.store.processes.liveness import drivers_in
 
 
 class AssignmentConflict(Conflict):
@@ -70,17 +67,6 @@ def reported_cursors(engine: Engine) -> dict[str, int]:
     query = select(streams.c.game_key, streams.c.cursor_seq).where(streams.c.cursor_seq > 0)
     with engine.connect() as connection:
         return {row.game_key: row.cursor_seq for row in connection.execute(query)}
-
-
-def read_group_liveness(
-    engine: Engine, heartbeat_seconds: float = HEARTBEAT_SECONDS, now: float | None = None
-) -> dict[str, GroupCondition]:
-    """Return every group by its name, judged as `turnout status` does; `now` is by default the store's time.
-
-    `heartbeat_seconds` is the setting metrics.heartbeat_seconds.
-    """
-    with engine.connect() as connection:
-        return dict(judge_groups(drivers_in(connection, heartbeat_seconds, now)).groups)
 
 
 def require_carried(keys: Iterable[str], assignments: Mapping[str, GameAssignment]) -> None:

@@ -12,12 +12,12 @@ from sqlalchemy.exc import IntegrityError
 from pipeline.base.errors import Refused
 from pipeline.base.names import MALFORMED, GameKey, game_key, shown
 from pipeline.base.texts import meant
+from pipeline.health.facts.loads import loads_in
 from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS
 from pipeline.health.verdicts.placement.capacity import MAX_GAMES, choose, placed_sooner
 from pipeline.store import audit
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import games, groups, leases, registrations, schemas
-from pipeline.store.loads import loads_in
 from pipeline.store.onboarding import onboarded_names
 from pipeline.store.processes.leases import MARGIN, Lease, store_now
 

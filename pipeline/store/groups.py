@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import is_group_name
+from pipeline.health.facts.liveness import drivers_in
 from pipeline.health.verdicts.condition import judge_group
 from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS
 from pipeline.health.verdicts.placement.capacity import MAX_GAMES
@@ -29,7 +30,6 @@ from pipeline.store.database.tables import (
 )
 from pipeline.store.games import assign_waiting
 from pipeline.store.processes.leases import store_now
-from pipeline.store.processes.liveness import drivers_in
 from pipeline.store.processes.runs import runs_of
 
 

@@ -10,8 +10,9 @@ from playwright.sync_api import Browser, Page, expect
 from sqlalchemy import Engine
 
 from pipeline.base.names import game_key
+from pipeline.health.facts.liveness import read_group_liveness
 from pipeline.settings.tree import Paths, Settings
-from pipeline.store.assignments import read_assignments, read_group_liveness
+from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import open_store
 from pipeline.store.groups import read_groups
 from pipeline.store.operations import list_operations

@@ -14,9 +14,10 @@ from sqlalchemy import Engine
 
 from pipeline.control.backends.local import process_of
 from pipeline.control.operations import moves
+from pipeline.health.facts.liveness import read_group_liveness
 from pipeline.platforms.local.child_processes import Children, turnout
 from pipeline.settings.tree import load
-from pipeline.store.assignments import read_assignments, read_group_liveness
+from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import open_store
 from pipeline.store.groups import Group, create
 from pipeline.store.operations import Operation, operation, steps, submit

@@ -22,10 +22,10 @@ from pipeline.data.ingest.identity import Offsets
 from pipeline.data.maintenance import run
 from pipeline.data.repair.bronze_rows import BronzeRows
 from pipeline.demo.broker import Broker
+from pipeline.health.facts.fleet import read_fleet
 from pipeline.lake.delta.bronze import BRONZE, FRAMED
 from pipeline.lake.delta.data_files import DataFile, write_file
 from pipeline.settings.tree import Maintenance, Settings
-from pipeline.store.fleet import read_fleet
 from pipeline.store.games import Game
 from tests.kafka.topic_world import Record, TopicWorld, topic_world
 

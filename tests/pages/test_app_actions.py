@@ -17,13 +17,13 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.control.capabilities import read_facts
 from pipeline.control.operations import pauses
+from pipeline.health.facts.fleet import read_fleet
 from pipeline.health.verdicts.condition import WINDOW_SECONDS
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store import stream_control
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState
-from pipeline.store.fleet import read_fleet
 from pipeline.store.operations import Intent, change, list_operations
 from pipeline.store.operations import submit as submit_store
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from app import formatting
 from listeners.sample import STATUSES
+from pipeline.health.facts.fleet import Fleet, read_fleet
 from pipeline.health.verdicts.judgement import TROUBLE
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
-from pipeline.store.fleet import Fleet, read_fleet
 from tests.browser.seed import Seeded, fleet_of_forty, seed
 
 NOW = 1_800_000_000.0

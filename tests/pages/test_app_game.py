@@ -19,12 +19,12 @@ from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.data.contracts.catalogue.versions import Version
+from pipeline.health.facts.fleet import read_fleet
 from pipeline.health.incidents.causes import Action, Finding
 from pipeline.health.incidents.incidents import Incident
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import Cause, OperationState
-from pipeline.store.fleet import read_fleet
 from pipeline.store.operations import Operation
 from tests.browser.game_world import failing_game
 from tests.browser.seed import HOSTILE, Seeded, seed

@@ -16,7 +16,7 @@ from app.state.services import Environment
 from grants.applying import drift_store
 from grants.observing.matrix import matrix
 from grants.observing.resolver import Resolver
-from pipeline.store.fleet import SchemaVersion
+from pipeline.store.schema_versions import SchemaVersion
 from tests.browser.seed import Seeded, seed
 from tests.unit.grants_world import catalog_snapshot
 

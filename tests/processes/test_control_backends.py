@@ -22,6 +22,7 @@ from pipeline.control.operations.executor import tick
 from pipeline.control.supervision.evacuation import Dead, dead
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.data.streams.active_games import read_leftover
+from pipeline.health.facts.liveness import read_drivers
 from pipeline.health.verdicts.condition import judge_groups
 from pipeline.settings.tree import load
 from pipeline.store.assignments import read_assignments
@@ -33,7 +34,6 @@ from pipeline.store.operations import list_operations
 from pipeline.store.processes import runs as run_store
 from pipeline.store.processes.drivers import start_driver
 from pipeline.store.processes.leases import store_time
-from pipeline.store.processes.liveness import read_drivers
 from pipeline.store.processes.runs import open_runs
 from pipeline.store.reports import write_backlog
 

@@ -14,12 +14,12 @@ from sqlalchemy import Engine, update
 from pipeline.control.backends.duties import Duty, upkeep
 from pipeline.control.backends.local import Local, process_of
 from pipeline.control.supervision.supervisor import Supervisor
+from pipeline.health.facts.liveness import read_drivers
 from pipeline.platforms.local.child_processes import turnout
 from pipeline.settings.tree import Maintenance, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers
 from pipeline.store.groups import Group, create
-from pipeline.store.processes.liveness import read_drivers
 from pipeline.store.processes.runs import active_drivers, ended_runs, open_runs
 
 DRIVER = """

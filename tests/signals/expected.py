@@ -11,7 +11,7 @@ from typing import Final
 from pipeline.health.alerting.alert import Alert
 from pipeline.health.alerting.alerts import alerts
 from pipeline.health.alerting.files import RULES_FILE
-from pipeline.store.fleet import Fleet, GameRow
+from pipeline.health.facts.fleet import Fleet, GameRow
 from tests.signals.histories import OBJECTIVE, START, History, Running
 from tests.signals.surfaces import scrape
 

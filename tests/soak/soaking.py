@@ -19,8 +19,7 @@ from pipeline.store.assignments import GameAssignment, read_assignments
 from pipeline.store.database.engine import open_store
 from pipeline.store.groups import Group, create
 from pipeline.store.operations import list_operations
-from pipeline.store.processes.liveness import Run
-from pipeline.store.processes.runs import open_runs, reset_restart_budget
+from pipeline.store.processes.runs import Run, open_runs, reset_restart_budget
 from pipeline.store.stream_control import submit_control, submit_retry
 from tests.faults.driver_world import bronze_rows
 from tests.faults.oracle import ProducerLog

@@ -19,11 +19,11 @@ from pipeline.data.contracts.registry import LocalRegistry, Registration
 from pipeline.demo.breaking import channel
 from pipeline.demo.breaking.faults import FAULTS, QUARANTINE_ROWS
 from pipeline.demo.server_process import free_ports
+from pipeline.health.facts.fleet import Fleet, GameRow, read_fleet
 from pipeline.settings.tree import Paths, load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import group_runs
-from pipeline.store.fleet import Fleet, GameRow, read_fleet
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 

@@ -11,9 +11,10 @@ from click.testing import CliRunner, Result
 from sqlalchemy import Engine
 
 from pipeline.cli.main import cli
+from pipeline.health.facts.liveness import read_group_liveness
 from pipeline.platforms.local.child_processes import Children, turnout
 from pipeline.settings.tree import load
-from pipeline.store.assignments import read_assignments, read_group_liveness
+from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import register_group
 

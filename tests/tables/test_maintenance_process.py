@@ -15,13 +15,13 @@ from pipeline.control.backends.duties import Upkeep
 from pipeline.control.backends.local import reference_of
 from pipeline.data.maintenance import process, run
 from pipeline.data.maintenance.unchanged import Unchanged
+from pipeline.health.facts.liveness import read_drivers
 from pipeline.health.verdicts.upkeep import describe_round
 from pipeline.lake.delta.data_files import write_file
 from pipeline.settings.tree import Maintenance, Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers
 from pipeline.store.processes.leases import Lease, Process
-from pipeline.store.processes.liveness import read_drivers
 from pipeline.store.processes.runs import adopt, end_run
 from pipeline.store.reports import newest_rounds
 from tests.tables.maintenance_world import CHESS, GO, SETTINGS, game_rows, game_table

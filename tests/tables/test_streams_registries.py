@@ -34,11 +34,11 @@ from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.watchdog import Watchdog
 from pipeline.data.verify import values
 from pipeline.data.verify.balance import Balance, verify
+from pipeline.health.facts.controller_metrics import read_controller_metrics
+from pipeline.health.facts.fleet import read_fleet
 from pipeline.health.verdicts.status import IMPROVE_AFTER
 from pipeline.lake.delta.table import CursorTable
 from pipeline.settings.tree import Demux, Settings
-from pipeline.store.controller_metrics import read_controller_metrics
-from pipeline.store.fleet import read_fleet
 from pipeline.store.games import Game, generations
 from pipeline.store.schema_needs import read_needs, trust_again
 from pipeline.store.stream_control import decided

@@ -21,13 +21,14 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations import groups, moves, pauses, retirement
 from pipeline.control.operations.executor import advance, cancel, close, resume
 from pipeline.control.proposals import undo
+from pipeline.health.facts.liveness import read_group_liveness
+from pipeline.health.facts.loads import read_loads
 from pipeline.settings.tree import Settings
 from pipeline.store import assignments, stream_control
 from pipeline.store.database.states import OPEN
 from pipeline.store.database.tables import games
 from pipeline.store.database.tables import operations as operations_table
 from pipeline.store.groups import change, read_groups
-from pipeline.store.loads import read_loads
 from pipeline.store.operations import Intent, Operation, OperationConflict, list_operations, submit
 from tests.unit.control_hands import NONSENSE, WRONG
 from tests.unit.control_rest import Resting
@@ -155,12 +156,12 @@ class Steering(Resting, RuleBasedStateMachine):
         group = self.draw(*(sorted(set(GROUPS) - busy) or GROUPS))
         now = time.time() + self.draw(0, 0, 0, 0, 600, -600)
         if kind == "move":
-            drivers = assignments.read_group_liveness(self.engine, now=now)
+            drivers = read_group_liveness(self.engine, now=now)
             plan = moves.plan(dict.fromkeys(keys, group), there, drivers)
             return plan.intent("ann", "because") if plan.moves else None
         if kind == "drain":
             loads = read_loads(self.engine, now)
-            drivers = assignments.read_group_liveness(self.engine, now=now)
+            drivers = read_group_liveness(self.engine, now=now)
             return moves.drain(group, there, drivers, loads).intent("ann", "because")
         if kind == "undo":
             done = [each for each in list_operations(self.engine) if each.state in {"succeeded", "cancelled"}]

@@ -10,12 +10,12 @@ from app.fleet.signals import Signals
 from listeners.sample import LATENCY_EDGES_SECONDS, STATUSES
 from listeners.series import Series
 from pipeline.base.names import game_key
+from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.causes import Action, Finding
 from pipeline.health.incidents.incidents import Incident
 from pipeline.health.verdicts.judgement import FleetFacts, judge_fleet
 from pipeline.health.verdicts.reported import AssignedGame, ReportedStream
 from pipeline.store.database.states import Cause
-from pipeline.store.fleet import Fleet, GameRow
 from pipeline.store.rows import Driver, SourceReading
 
 NOW: Final = 1_800_000_000.0  # 08:00 UTC

@@ -12,9 +12,10 @@ from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.control.operations.moves import drain
 from pipeline.control.proposals import undo
+from pipeline.health.facts.liveness import read_group_liveness
 from pipeline.health.verdicts.placement.capacity import GroupLoad, Load, Loads, tallied
 from pipeline.settings.tree import Paths, Settings
-from pipeline.store.assignments import read_assignments, read_group_liveness
+from pipeline.store.assignments import read_assignments
 from pipeline.store.database.tables import groups
 from pipeline.store.games import assigned, record_seen
 from pipeline.store.operations import Operation, operation, submit

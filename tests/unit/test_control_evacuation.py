@@ -20,6 +20,7 @@ from pipeline.control.proposals import undo
 from pipeline.control.roles import CONTROLLER
 from pipeline.control.supervision import evacuation
 from pipeline.control.supervision.evacuation import Dead, EvacuationPlan, Evacuator, Facts, dead, plan
+from pipeline.health.facts.liveness import read_drivers
 from pipeline.health.verdicts.condition import GroupCondition, judge_groups
 from pipeline.health.verdicts.liveness import Liveness
 from pipeline.health.verdicts.placement.capacity import GroupLoad, Load, Loads, tallied
@@ -34,7 +35,6 @@ from pipeline.store.games import assigned, record_seen, register_group
 from pipeline.store.groups import Group, create, read_groups
 from pipeline.store.operations import Intent, Operation, change, list_operations, operation, submit
 from pipeline.store.processes.drivers import heartbeat, start_driver
-from pipeline.store.processes.liveness import read_drivers
 from pipeline.store.processes.runs import begin_run, end_run, reset_restart_budget
 from pipeline.store.reports import keep_waiting, waiting_in
 from tests.unit.condition_world import DIED_AT, NOW, GroupCase, begun, driver, lease, lives, look, tries

@@ -7,7 +7,7 @@ import pytest
 from pipeline.control.operations.isolation import intent, suspects
 from pipeline.store.assignments import GameAssignment
 from pipeline.store.groups import Group
-from pipeline.store.processes.liveness import Run
+from pipeline.store.processes.runs import Run
 
 NOW = 10_000.0
 

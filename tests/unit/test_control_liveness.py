@@ -12,13 +12,14 @@ from sqlalchemy import Engine, insert, update
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.control.operations import moves
+from pipeline.health.facts.fleet import read_fleet
+from pipeline.health.facts.liveness import read_group_liveness
+from pipeline.health.facts.loads import read_loads
 from pipeline.health.verdicts.placement.planner import place
 from pipeline.settings.tree import Paths, Settings
-from pipeline.store.assignments import read_assignments, read_group_liveness
+from pipeline.store.assignments import read_assignments
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
-from pipeline.store.fleet import read_fleet
-from pipeline.store.loads import read_loads
 from pipeline.store.processes.drivers import start_driver
 from tests.browser.seed import Seeded, seed
 

@@ -14,18 +14,18 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
+from pipeline.health.facts.liveness import read_drivers, read_group_liveness
+from pipeline.health.facts.loads import read_loads
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store import audit
-from pipeline.store.assignments import read_assignments, read_group_liveness
+from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers
 from pipeline.store.games import known_priorities, record_seen
 from pipeline.store.groups import Group, change, create, read_groups, remove
-from pipeline.store.loads import read_loads
 from pipeline.store.operations import Operation, operation, submit
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease
-from pipeline.store.processes.liveness import read_drivers
 from pipeline.store.processes.runs import begin_run, end_run, ended_runs
 
 

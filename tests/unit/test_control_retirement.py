@@ -16,10 +16,10 @@ from pipeline.control.operations.executor import tick
 from pipeline.control.proposals import undo
 from pipeline.data.verify.balance import verify
 from pipeline.data.verify.report import render_balance
+from pipeline.health.facts.fleet import read_fleet
 from pipeline.health.verdicts.judgement import TROUBLE
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.assignments import AssignmentConflict, read_assignments, reassign, restore, retire
-from pipeline.store.fleet import read_fleet
 from pipeline.store.games import assigned, record_last_seqs, record_seen, register_group, retired_games
 from pipeline.store.operations import Operation, operation, steps, submit
 from tests.tables.repair_world import CHESS, good, make_world

@@ -16,7 +16,7 @@ from pipeline.health.verdicts.condition import Conditions, judge_group, judge_gr
 from pipeline.health.verdicts.liveness import DriverFacts, ProcessRun
 from pipeline.health.verdicts.reported import GroupIntent
 from pipeline.store.groups import Group
-from pipeline.store.processes.liveness import Run
+from pipeline.store.processes.runs import Run
 from pipeline.store.rows import Driver
 
 NOW = 1_000_000.0

@@ -30,11 +30,11 @@ from pipeline.base.errors import Refused
 from pipeline.control.acts import DirectAct
 from pipeline.control.operations.executor import advance, tick
 from pipeline.control.roles import CONTROLLER
+from pipeline.health.facts.controller_metrics import read_controller_metrics
+from pipeline.health.facts.fleet import read_fleet
 from pipeline.settings.tree import Roles
 from pipeline.store import audit
-from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.tables import entitlements, ignored_drift
-from pipeline.store.fleet import read_fleet
 from pipeline.store.operations import Operation, list_operations, operation, steps, submit
 from tests.unit.access_world import ANN, BOB, CHESS, GO, House
 from tests.unit.catalog_world import SCIM, register_other, served

@@ -8,14 +8,14 @@ from click.testing import CliRunner
 from sqlalchemy import Engine, insert, update
 
 from pipeline.cli.main import cli
+from pipeline.health.facts.controller_metrics import read_controller_metrics
+from pipeline.health.facts.fleet import read_fleet
 from pipeline.health.verdicts.judgement import FleetFacts, Judgement, judge_fleet
 from pipeline.health.verdicts.liveness import HeldLease
 from pipeline.health.verdicts.upkeep import UpkeepFacts, in_hours, limit_seconds
 from pipeline.settings.tree import Maintenance, load
-from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import ingest_generations
-from pipeline.store.fleet import read_fleet
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.reports import maintenance_rounds, record_round, write_backlog
 from pipeline.store.rows import Driver, RoundFacts, SourceReading

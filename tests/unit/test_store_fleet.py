@@ -16,18 +16,19 @@ from listeners.sample import STATUSES, Lane, StreamState
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.cli.main import cli
+from pipeline.health.facts.controller_metrics import read_controller_metrics
+from pipeline.health.facts.fleet import Fleet, read_fleet
 from pipeline.health.verdicts.judgement import StreamVerdict
 from pipeline.settings.tree import Paths, Settings
-from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState
-from pipeline.store.fleet import Fleet, read_fleet, read_schemas
 from pipeline.store.operations import Intent, change, list_operations, submit
 from pipeline.store.processes.drivers import heartbeat, start_driver, write_streams
 from pipeline.store.processes.leases import Lease, Process, expire_dead
 from pipeline.store.reports import write_backlog
 from pipeline.store.rows import NamedBacklog
+from pipeline.store.schema_versions import read_schemas
 from tests.browser.seed import Seeded, fleet_of_forty, seed
 
 NOW = 1_800_000_000.0

@@ -6,12 +6,12 @@ from sqlalchemy import Engine, update
 from listeners.sample import Lane, StreamState
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey
+from pipeline.health.facts.loads import read_loads
 from pipeline.health.verdicts.placement.capacity import Load
 from pipeline.settings.tree import load
 from pipeline.store import games, onboarding
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
-from pipeline.store.loads import read_loads
 from pipeline.store.onboarding import OnboardingCandidate
 from pipeline.store.processes.drivers import heartbeat, start_driver, write_streams
 

@@ -10,11 +10,11 @@ from sqlalchemy import Connection, Engine, create_engine, select, text, update
 from sqlalchemy.exc import ProgrammingError
 
 from pipeline.base.errors import Refused
+from pipeline.health.facts.fleet import read_fleet
 from pipeline.settings.tree import Store, load
 from pipeline.store.database import migrate
 from pipeline.store.database.engine import STORE_AWAY, open_store, refused_write, writing
 from pipeline.store.database.tables import drivers, groups
-from pipeline.store.fleet import read_fleet
 from pipeline.store.games import register_group
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import leased

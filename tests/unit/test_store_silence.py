@@ -17,13 +17,13 @@ from pipeline.base.names import game_key
 from pipeline.cli import incidents as incidents_command
 from pipeline.cli import status
 from pipeline.control.incident_keeper import IncidentKeeper
+from pipeline.health.facts.controller_metrics import read_controller_metrics
+from pipeline.health.facts.fleet import Fleet, read_fleet
 from pipeline.health.incidents.away import with_computed
 from pipeline.settings.tree import Settings, load
-from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.engine import open_store, refused_write
 from pipeline.store.database.states import Cause, ProcessKind, ProcessState
 from pipeline.store.database.tables import drivers, leases
-from pipeline.store.fleet import Fleet, read_fleet
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.groups import Group, create
 from pipeline.store.incidents import read_incidents

@@ -22,8 +22,7 @@ from pipeline.store.assignments import GameAssignment
 from pipeline.store.database.states import OperationKind
 from pipeline.store.groups import Group, create, read_groups
 from pipeline.store.operations import Intent, Operation
-from pipeline.store.processes.liveness import Run
-from pipeline.store.processes.runs import DEATHS_COUNT_SECONDS
+from pipeline.store.processes.runs import DEATHS_COUNT_SECONDS, Run
 
 _DEATHS: Final = 2
 _PREFIX: Final = "solo-"

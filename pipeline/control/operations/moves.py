@@ -23,6 +23,7 @@ from pipeline.control.operations.definition import (
 )
 from pipeline.control.operations.facts import GroupFacts
 from pipeline.control.roles import Role
+from pipeline.health.facts.liveness import read_group_liveness
 from pipeline.health.verdicts.condition import GroupCondition
 from pipeline.health.verdicts.lag import seconds_left
 from pipeline.health.verdicts.placement.capacity import GroupLoad, Loads
@@ -32,7 +33,6 @@ from pipeline.store.assignments import (
     AssignmentConflict,
     GameAssignment,
     read_assignments,
-    read_group_liveness,
     reassign,
     render_waits,
     require_carried,

@@ -39,17 +39,13 @@ from pipeline.data.repair.rebuild import GenerationConflict, rebuild
 from pipeline.data.repair.refusals import unreadable
 from pipeline.data.repair.replay import KILLS_WORKER, Replayed, replay_all
 from pipeline.data.repair.report import render_rebuilt
+from pipeline.health.facts.liveness import read_group_liveness
 from pipeline.lake.delta import generation
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.quarantine import REASONS
 from pipeline.lake.delta.table import CursorTable
 from pipeline.settings.tree import Paths
-from pipeline.store.assignments import (
-    GameAssignment,
-    read_assignments,
-    read_group_liveness,
-    reported_cursors,
-)
+from pipeline.store.assignments import GameAssignment, read_assignments, reported_cursors
 from pipeline.store.database.states import OperationKind
 from pipeline.store.games import Game, known_names, record_generation, registered_keys, retired_games
 from pipeline.store.operations import Intent, Operation, steps

@@ -15,12 +15,12 @@ from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
 from pipeline.control.operations import moves
 from pipeline.control.roles import CONTROLLER
+from pipeline.health.facts.loads import read_loads
 from pipeline.health.verdicts.condition import Conditions, GroupCondition
 from pipeline.health.verdicts.placement.capacity import Loads
 from pipeline.health.verdicts.placement.planner import Placed, leaving, room_left
 from pipeline.settings.tree import PlacementSettings
 from pipeline.store.assignments import GameAssignment, read_assignments
-from pipeline.store.loads import read_loads
 from pipeline.store.operations import Intent, Operation, open_by_target, submit, submitted_under
 from pipeline.store.reports import keep_waiting
 

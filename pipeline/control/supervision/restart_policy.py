@@ -15,8 +15,7 @@ from pipeline.control.backends.duties import Duty
 from pipeline.control.backends.local import Local
 from pipeline.health.verdicts.condition import MOST_DEATHS, GroupCondition, is_within
 from pipeline.health.verdicts.liveness import ProcessRun
-from pipeline.store.processes.liveness import Run
-from pipeline.store.processes.runs import RELEASED
+from pipeline.store.processes.runs import RELEASED, Run
 
 _FIRST_PAUSE: Final = 5.0  # seconds before the first new start; doubled with each death in a row
 _LONGEST_PAUSE: Final = 300.0

@@ -18,6 +18,7 @@ from pipeline.control.backends.duties import Duty, described
 from pipeline.control.operations import isolation
 from pipeline.control.supervision import hung, restart_policy
 from pipeline.control.supervision.restart_policy import Action, GroupObservation
+from pipeline.health.facts.liveness import read_drivers
 from pipeline.health.verdicts.condition import (
     WINDOW_SECONDS,
     Conditions,
@@ -33,8 +34,7 @@ from pipeline.store.groups import Group
 from pipeline.store.operations import submit
 from pipeline.store.processes import runs as run_store
 from pipeline.store.processes.leases import expire_dead
-from pipeline.store.processes.liveness import Run, read_drivers
-from pipeline.store.processes.runs import GroupDriver
+from pipeline.store.processes.runs import GroupDriver, Run
 from pipeline.store.rows import Driver
 
 _log = logging.getLogger("turnout")

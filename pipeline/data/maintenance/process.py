@@ -20,6 +20,7 @@ from pipeline.data.maintenance.report import Round, as_json, render_round
 from pipeline.data.maintenance.run import one_round
 from pipeline.data.maintenance.unchanged import Unchanged
 from pipeline.data.streams.outage import tolerate_store_outage
+from pipeline.health.facts.liveness import read_drivers
 from pipeline.health.verdicts.upkeep import in_hours
 from pipeline.settings.parsing import hours_of
 from pipeline.settings.tree import Paths, Settings, Store
@@ -27,7 +28,6 @@ from pipeline.store.database.engine import DRIVER_CONNECTIONS, open_store
 from pipeline.store.database.states import ProcessState
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, held_by, leased
-from pipeline.store.processes.liveness import read_drivers
 from pipeline.store.processes.runs import is_wanted
 from pipeline.store.reports import record_round
 

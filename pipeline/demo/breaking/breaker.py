@@ -42,9 +42,9 @@ from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store import audit
 from pipeline.store.audit import Act
 from pipeline.store.database.engine import open_store
-from pipeline.store.fleet import SchemaVersion, read_schemas
 from pipeline.store.games import find, known_games
 from pipeline.store.groups import read_groups
+from pipeline.store.schema_versions import SchemaVersion, read_schemas
 
 _log = logging.getLogger("turnout")
 _MOST_ACTIVE: Final = 8

@@ -1,6 +1,6 @@
 """The evidence from which causes are judged: what was read at one look, and the windows over several looks.
 
-`pipeline/store/evidence.py` reads a `Look`, `Memory` of `memory.py` makes windows of looks. Pure; times are Unix
+`pipeline/health/facts/evidence.py` reads a `Look`, `Memory` of `memory.py` makes windows of looks. Pure; times are Unix
 seconds by the store's clock, and None is unknown.
 """
 

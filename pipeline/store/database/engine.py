@@ -21,7 +21,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from pipeline.base import private_files
-from pipeline.base.errors import Refused, Transient
+from pipeline.base.errors import Refused, Transient, first_line
 from pipeline.base.extensions import DATABASES, registered
 from pipeline.base.failpoints import effect
 from pipeline.settings.tree import Paths, Settings
@@ -234,6 +234,13 @@ def _use_wal(cursor: sqlite3.Cursor) -> None:
             time.sleep(0.05)
         else:
             return
+
+
+def unreadable(error: SQLAlchemyError) -> Refused:
+    """Return why nothing can be read from the control store."""
+    return Refused(
+        f"The control store cannot be read: {first_line(error)}. Check the setting store.url and that the store is up."
+    )
 
 
 def refused_write(connection: Connection) -> str | None:

@@ -10,7 +10,6 @@ from sqlalchemy import ColumnElement, Connection, Engine, insert, select, update
 
 from pipeline.store.database.tables import drivers, group_runs, groups, leases
 from pipeline.store.processes.leases import Process, store_now
-from pipeline.store.processes.liveness import RUN_COLUMNS, Run
 from pipeline.store.rows import START_LIMIT_SECONDS
 
 RELEASED: Final = "turnout does not run it: the group has no backend"
@@ -19,6 +18,35 @@ RELEASED: Final = "turnout does not run it: the group has no backend"
 
 DEATHS_COUNT_SECONDS: Final = 1800.0
 """So long a death speaks against the games that were in hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One process of a group, or of maintenance; times are Unix seconds by the store's clock."""
+
+    run_id: int
+    group_name: str
+    reference: str | None  # by which its backend finds it again; None: it is being started
+    started_at: float
+    stop_requested_at: float | None
+    ended_at: float | None
+    died: bool  # it ended without having been asked to
+    exit_message: str | None
+    active_games: str | None = None  # JSON: the games it was at work on when it died; None: nobody knows
+    kind: str = "group"
+    start_seconds: float = START_LIMIT_SECONDS  # so long its driver may take until it reports
+    backend: str = "local"  # what has started it
+
+
+RUN_COLUMNS: Final = tuple(
+    (group_runs.c.died == 1).label("died") if name == "died" else group_runs.c[name] for name in Run.__slots__
+)
+"""The columns of table `group_runs` that make a run, in its order."""
+
+
+def runs_in(connection: Connection, which: ColumnElement[bool]) -> list[Run]:
+    """Return the runs that a condition selects."""
+    return [Run(*row) for row in connection.execute(select(*RUN_COLUMNS).where(which))]
 
 
 class RunsAs(Protocol):

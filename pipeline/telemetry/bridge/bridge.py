@@ -31,14 +31,14 @@ from listeners.totals import (
     ProcessSample,
     SelfCounts,
 )
+from pipeline.health.facts.controller_metrics import read_controller_metrics
+from pipeline.health.facts.fleet import Fleet, GameRow, read_fleet
 from pipeline.health.verdicts.liveness import heartbeat_limit
 from pipeline.lake.delta.log import exists
 from pipeline.lake.delta.opening import DeltaTable, files_below, open_table
 from pipeline.lake.storage.location import Location
 from pipeline.settings.tree import Paths, Settings
-from pipeline.store.controller_metrics import read_controller_metrics
 from pipeline.store.database.engine import open_store, require_store
-from pipeline.store.fleet import Fleet, GameRow, read_fleet
 from pipeline.telemetry.bridge.polled import Polled, Reading
 
 CONTROL_STORE: Final = "control_store"

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, Engine, select
 
 from listeners.totals import ControllerMetrics
+from pipeline.health.facts.fleet import Fleet
+from pipeline.health.facts.overdue_access import count_overdue
 from pipeline.health.incidents import away
 from pipeline.store.database.states import OPEN, Cause
 from pipeline.store.database.tables import catalog_snapshots
-from pipeline.store.fleet import Fleet
 from pipeline.store.incidents import count_open
 from pipeline.store.operations import read_open
-from pipeline.store.overdue_access import count_overdue
 from pipeline.store.reports import waiting_in
 from pipeline.store.schema_needs import read_states
 

@@ -4,47 +4,16 @@ What is shown, exported or steered goes by `judge_groups` and `DriverFacts.judge
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, Engine, case, func, select
+from sqlalchemy import Connection, Engine, case, func, select
 
-from pipeline.health.verdicts.condition import WINDOW_SECONDS
+from pipeline.health.verdicts.condition import WINDOW_SECONDS, GroupCondition, judge_groups
 from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS, DriverFacts, HeldLease, Liveness, ProcessRun
 from pipeline.health.verdicts.reported import GroupIntent
 from pipeline.store.database.tables import drivers, group_runs, groups, leases
 from pipeline.store.processes.leases import store_now
-from pipeline.store.rows import START_LIMIT_SECONDS, Driver
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One process of a group, or of maintenance; times are Unix seconds by the store's clock."""
-
-    run_id: int
-    group_name: str
-    reference: str | None  # by which its backend finds it again; None: it is being started
-    started_at: float
-    stop_requested_at: float | None
-    ended_at: float | None
-    died: bool  # it ended without having been asked to
-    exit_message: str | None
-    active_games: str | None = None  # JSON: the games it was at work on when it died; None: nobody knows
-    kind: str = "group"
-    start_seconds: float = START_LIMIT_SECONDS  # so long its driver may take until it reports
-    backend: str = "local"  # what has started it
-
-
-RUN_COLUMNS: Final = tuple(
-    (group_runs.c.died == 1).label("died") if name == "died" else group_runs.c[name] for name in Run.__slots__
-)
-"""The columns of table `group_runs` that make a run, in its order."""
-
-
-def runs_in(connection: Connection, which: ColumnElement[bool]) -> list[Run]:
-    """Return the runs that a condition selects."""
-    return [Run(*row) for row in connection.execute(select(*RUN_COLUMNS).where(which))]
-
+from pipeline.store.processes.runs import runs_in
+from pipeline.store.rows import Driver
 
 _Key = tuple[str, str]  # kind and name
 
@@ -87,6 +56,16 @@ def drivers_in(
 def judge_controller(engine: Engine, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> Liveness:
     """Judge the controller, as `turnout status` does."""
     return read_drivers(engine, heartbeat_seconds).judge("controller", "main")
+
+
+def read_group_liveness(
+    engine: Engine, heartbeat_seconds: float = HEARTBEAT_SECONDS, now: float | None = None
+) -> dict[str, GroupCondition]:
+    """Return every group by its name, judged as `turnout status` does; `now` is by default the store's time.
+
+    `heartbeat_seconds` is the setting metrics.heartbeat_seconds.
+    """
+    return dict(judge_groups(read_drivers(engine, heartbeat_seconds, now)).groups)
 
 
 def _newest_runs(connection: Connection) -> tuple[list[int], dict[_Key, float]]:

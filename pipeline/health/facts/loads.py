@@ -5,11 +5,11 @@ from typing import Final
 from sqlalchemy import Connection, Engine, select
 
 from listeners.sample import Lane
+from pipeline.health.facts.liveness import drivers_in
 from pipeline.health.verdicts.condition import Conditions, judge_groups
 from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS
 from pipeline.health.verdicts.placement.capacity import MAX_GAMES, GroupLoad, Load, Loads, tallied
 from pipeline.store.database.tables import games, groups, streams
-from pipeline.store.processes.liveness import drivers_in
 
 _MEASURED: Final = ("rows_per_second", "bytes_per_second", "commits_per_second")
 

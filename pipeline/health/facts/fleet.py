@@ -1,4 +1,4 @@
-"""Reads the control store for people: the fleet with its judgement, and every registered schema; changes nothing."""
+"""Reads from the control store the fleet with its judgement, as people see it; changes nothing."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Engine, RowMapping, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from listeners.sample import STATUSES
-from pipeline.base.errors import Refused, first_line
+from pipeline.health.facts.liveness import drivers_in
 from pipeline.health.verdicts.judgement import (
     TROUBLE,
     DriverState,
@@ -21,16 +21,14 @@ from pipeline.health.verdicts.reported import AssignedGame, ReportedStream
 from pipeline.health.verdicts.silence import is_silent
 from pipeline.health.verdicts.upkeep import UNKNOWN, UpkeepFacts, limit_seconds
 from pipeline.settings.tree import Maintenance
-from pipeline.store.database.engine import refused_write
+from pipeline.store.database.engine import refused_write, unreadable
 from pipeline.store.database.tables import (
     bronze_commits,
     games,
     registrations,
-    schemas,
     streams,
 )
 from pipeline.store.operations import read_open
-from pipeline.store.processes.liveness import drivers_in
 from pipeline.store.reports import backlog_in, ingested_since, newest_rounds
 from pipeline.store.rows import Driver
 from pipeline.store.sources import newest_clock
@@ -112,19 +110,6 @@ class Fleet:
         return self.judgement.driver(kind, name)
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaVersion:
-    """One schema a game may use, in the order of registration."""
-
-    game: str
-    version: int
-    schema_id: int
-    format: str
-    message: str
-    fingerprint: str
-    created_at: float
-
-
 def read_fleet(
     engine: Engine,
     now: float | None = None,
@@ -143,37 +128,7 @@ def read_fleet(
         with engine.connect() as connection:
             return _read(connection, now, heartbeat_seconds, maintenance)
     except SQLAlchemyError as error:
-        raise _unreadable(error) from error
-
-
-def read_schemas(engine: Engine, game_key: str) -> tuple[SchemaVersion, ...]:
-    """Read the schemas registered for a game, oldest first; empty when the game has none.
-
-    Raises:
-        Refused: the control store cannot be read.
-    """
-    query = (
-        select(registrations, schemas.c.format, schemas.c.message, schemas.c.fingerprint)
-        .join(schemas, schemas.c.schema_id == registrations.c.schema_id)
-        .where(registrations.c.game_key == game_key)
-        .order_by(registrations.c.version)
-    )
-    try:
-        with engine.connect() as connection:
-            return tuple(
-                SchemaVersion(
-                    game=row["game"],
-                    version=row["version"],
-                    schema_id=row["schema_id"],
-                    format=row["format"],
-                    message=row["message"],
-                    fingerprint=row["fingerprint"],
-                    created_at=row["created_at"],
-                )
-                for row in connection.execute(query).mappings()
-            )
-    except SQLAlchemyError as error:
-        raise _unreadable(error) from error
+        raise unreadable(error) from error
 
 
 def _read(connection: Connection, now: float | None, heartbeat_seconds: float, maintenance: Maintenance) -> Fleet:
@@ -275,10 +230,4 @@ def _reported(row: RowMapping) -> ReportedStream:
         process_seconds=row["reported_process_seconds"],
         commit_seconds=row["reported_commit_seconds"],
         upstream_seconds=row["reported_upstream_seconds"],
-    )
-
-
-def _unreadable(error: SQLAlchemyError) -> Refused:
-    return Refused(
-        f"The control store cannot be read: {first_line(error)}. Check the setting store.url and that the store is up."
     )

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Engine, func, select
 
 from listeners.sample import Lane
 from pipeline.base.texts import join_limited
+from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.evidence import (
     GameSeen,
     GroupSeen,
@@ -35,7 +36,6 @@ from pipeline.store.database.tables import (
     stream_control,
     streams,
 )
-from pipeline.store.fleet import Fleet, GameRow
 from pipeline.store.rows import Driver
 from pipeline.store.schema_needs import count_needs, read_states
 
