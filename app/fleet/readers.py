@@ -14,11 +14,12 @@ from app import formatting
 from app.fleet.timeline import Registered
 from app.state.services import BY_STORE, Environment, engine, fleet, reading
 from pipeline.base.errors import Refused
+from pipeline.health.facts.incidents import read_incidents
 from pipeline.health.facts.loads import read_loads
 from pipeline.health.incidents import away
 from pipeline.health.incidents.incidents import Incident, order
 from pipeline.store.database.tables import registrations
-from pipeline.store.incidents import read_incidents, read_last_look
+from pipeline.store.incidents import read_last_look
 
 _MOST_SCHEMAS: Final = 5_000  # the newest of a range
 

@@ -47,8 +47,9 @@ def read(engine: Engine, fleet: "Fleet") -> dict[str, Any]:
 
     That the control store takes no writes is computed of the fleet, as nobody can keep it.
     """
+    from pipeline.health.facts.incidents import read_incidents
     from pipeline.health.incidents.away import with_computed
-    from pipeline.store.incidents import read_incidents, read_last_look
+    from pipeline.store.incidents import read_last_look
 
     look = read_last_look(engine)
     found = with_computed(read_incidents(engine), fleet.judgement, fleet.read_at)

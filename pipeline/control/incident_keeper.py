@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from pipeline.base.errors import Refused
 from pipeline.health.facts.evidence import read_evidence
 from pipeline.health.facts.fleet import Fleet, read_fleet
+from pipeline.health.facts.incidents import keep_look, read_incidents
 from pipeline.health.facts.overdue_access import read_overdue
 from pipeline.health.incidents import away
 from pipeline.health.incidents.access import keep_access
@@ -24,7 +25,6 @@ from pipeline.health.incidents.memory import Memory
 from pipeline.health.verdicts.liveness import heartbeat_limit
 from pipeline.settings.tree import Settings
 from pipeline.store.database.states import Cause
-from pipeline.store.incidents import keep_look, read_incidents
 
 
 class IncidentKeeper:

@@ -1,19 +1,18 @@
 """Incidents as the control store keeps them: open ones, and ended ones for a month.
 
-`pipeline/control/incident_keeper.py` alone writes them, a look at a time; pages and commands read them.
+`pipeline/control/incident_keeper.py` alone writes them, a look at a time; pages and commands read them, both by
+`pipeline/health/facts/incidents.py`, which knows what a row says.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, get_args
+from typing import Final, get_args
 
 from sqlalchemy import Column, Connection, Engine, Float, Integer, String, Text, delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.base.errors import Refused, first_line
-from pipeline.health.incidents.causes import Action, Finding
-from pipeline.health.incidents.incidents import REOPEN_SECONDS, Incident, order
 from pipeline.store.database.checked_table import store_table
 from pipeline.store.database.engine import writing
 from pipeline.store.database.states import Cause, IncidentTone
@@ -56,7 +55,26 @@ incident_looks = store_table(  # one row: who judged causes last; the writer of 
 )
 
 _LOOK: Final = 1
-_FINDING: Final = ("title", "evidence", "excludes", "action", "runbook", "pattern", "is_fact", "advice")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptIncident:
+    """A row of table `incidents`."""
+
+    incident_id: str
+    cause: str
+    scope: str
+    finding: str  # JSON, as `games`
+    games: str
+    group_name: str | None
+    since: float
+    joined_at: float
+    ended_at: float | None
+    outlook: str | None
+    tone: IncidentTone
+
+
+_KEPT: Final = tuple(incidents.c[name] for name in KeptIncident.__slots__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +96,8 @@ class LastLook:
         return self.age_seconds > STALE_SECONDS
 
 
-def read_incidents(engine: Engine, since: float | None = None) -> tuple[Incident, ...]:
-    """Return the open incidents, worst first, then those that ended after `since`, by default within a day.
+def read_kept(engine: Engine, since: float | None = None) -> list[KeptIncident]:
+    """Return the open incidents, and those that ended after `since`, by default within a day, in no order.
 
     Raises:
         Refused: the control store cannot be read.
@@ -87,7 +105,7 @@ def read_incidents(engine: Engine, since: float | None = None) -> tuple[Incident
     try:
         with engine.connect() as connection:
             after = connection.execute(select(store_now())).scalar_one() - DAY_SECONDS if since is None else since
-            return order(list(_read(connection, after)))
+            return _read(connection, after)
     except SQLAlchemyError as error:
         raise _unreadable(error) from error
 
@@ -119,10 +137,14 @@ def count_open(connection: Connection) -> dict[str, tuple[int, int]] | None:
     return counted
 
 
-def keep_look(
-    engine: Engine, kept_by: str, now: float, judge: Callable[[Sequence[Incident]], tuple[Incident, ...]]
-) -> tuple[Incident, ...]:
-    """Replace the open incidents by what `judge` makes of them and of those that ended just now; return these.
+def keep(
+    engine: Engine,
+    kept_by: str,
+    now: float,
+    ended_after: float,
+    judge: Callable[[Sequence[KeptIncident]], Sequence[KeptIncident]],
+) -> None:
+    """Replace the open incidents by what `judge` makes of them and of those that ended after a moment.
 
     Processes that keep them at one moment wait for each other, so the second sees what the first has written.
     """
@@ -130,52 +152,21 @@ def keep_look(
         row = {"kept_by": kept_by, "looked_at": store_now()}
         if not connection.execute(update(incident_looks).values(row)).rowcount:
             connection.execute(insert(incident_looks).values(look_id=_LOOK, **row))
-        before = list(_read(connection, now - REOPEN_SECONDS))
+        before = _read(connection, ended_after)
         known = {each.incident_id: each for each in before}
-        after = judge(before)
-        for each in after:
+        for each in judge(before):
             if each.incident_id not in known:
-                connection.execute(insert(incidents).values(_row(each)))
+                connection.execute(insert(incidents).values(asdict(each)))
             elif each != known[each.incident_id]:
                 own = incidents.c.incident_id == each.incident_id
-                connection.execute(update(incidents).where(own).values(_row(each)))
+                connection.execute(update(incidents).where(own).values(asdict(each)))
                 if each.ended_at is not None:
                     _forget(connection, now)
-        return after
 
 
-def _read(connection: Connection, ended_after: float) -> Iterator[Incident]:
+def _read(connection: Connection, ended_after: float) -> list[KeptIncident]:
     wanted = incidents.c.ended_at.is_(None) | (incidents.c.ended_at > ended_after)
-    for row in connection.execute(select(incidents).where(wanted)):
-        finding = json.loads(row.finding)
-        action = finding["action"]
-        yield Incident(
-            incident_id=row.incident_id,
-            finding=Finding(
-                Cause(row.cause), finding["title"], tuple(finding["evidence"]), tuple(finding["excludes"]),
-                None if action is None else _action(action), finding["runbook"], finding["pattern"], row.scope,
-                finding["is_fact"], advice=finding["advice"],
-            ),
-            games=tuple(json.loads(row.games)), group=row.group_name, since=row.since, ended_at=row.ended_at,
-            outlook=row.outlook, tone=row.tone, joined_at=row.joined_at,
-        )  # fmt: skip
-
-
-def _action(tree: Mapping[str, Any]) -> Action:
-    query = {name: value if isinstance(value, str) else tuple(value) for name, value in tree["query"].items()}
-    return Action(tree["label"], tree["page"], query)
-
-
-def _row(incident: Incident) -> dict[str, Any]:
-    finding = incident.finding
-    said = {name: getattr(finding, name) for name in _FINDING}
-    said["action"] = None if finding.action is None else asdict(finding.action)
-    return {
-        "incident_id": incident.incident_id, "cause": finding.cause, "scope": finding.scope,
-        "finding": json.dumps(said), "games": json.dumps(incident.games), "group_name": incident.group,
-        "since": incident.since, "joined_at": incident.joined_at, "ended_at": incident.ended_at,
-        "outlook": incident.outlook, "tone": incident.tone,
-    }  # fmt: skip
+    return [KeptIncident(*row) for row in connection.execute(select(*_KEPT).where(wanted))]
 
 
 def _forget(connection: Connection, now: float) -> None:

@@ -13,13 +13,14 @@ from sqlalchemy import insert, update
 
 from listeners.metrics_table import MetricsTables
 from listeners.sample import LATENCY_EDGES_SECONDS, StreamMinute
+from pipeline.health.facts.incidents import keep_look
 from pipeline.health.incidents.causes import Action, Finding
 from pipeline.health.incidents.incidents import Incident
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import Cause
-from pipeline.store.incidents import incident_looks, keep_look
+from pipeline.store.incidents import incident_looks
 from tests.browser.seed import Seeded, fleet_of_forty, seed
 from tests.tables.repair_world import BROKEN, CHESS, Event, Message, World
 

@@ -23,11 +23,11 @@ from grants.catalogs.people import add
 from grants.catalogs.rest import Rest
 from pipeline.base.actor import current_user
 from pipeline.base.names import game_key
+from pipeline.health.facts.incidents import read_incidents
 from pipeline.health.incidents.incidents import Incident
 from pipeline.settings.tree import Paths, load
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
-from pipeline.store.incidents import read_incidents
 from pipeline.store.processes.runs import active_drivers
 from tests.browser.access_world import SCHEMA, Catalogued
 from tests.browser.drivers import steered

@@ -16,10 +16,10 @@ from listeners.quantile import quantile
 from listeners.sample import LATENCY_EDGES_SECONDS
 from pipeline.cli import status
 from pipeline.health.facts.fleet import Fleet, GameRow, read_fleet
+from pipeline.health.facts.incidents import read_incidents
 from pipeline.health.verdicts.judgement import TROUBLE
 from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS, heartbeat_limit
 from pipeline.health.verdicts.source import LEVEL
-from pipeline.store.incidents import read_incidents
 from pipeline.store.rows import CLOCK_BOUND_SECONDS
 from tests.signals.histories import OBJECTIVE, History, Running
 

@@ -12,10 +12,11 @@ from sqlalchemy import Engine, update
 
 from pipeline.cli.incidents import next_step
 from pipeline.cli.main import cli
+from pipeline.health.facts.incidents import keep_look
 from pipeline.health.incidents.incidents import Incident
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
-from pipeline.store.incidents import incident_looks, keep_look
+from pipeline.store.incidents import incident_looks
 from tests.unit.incident_world import FINDING, OPEN
 
 

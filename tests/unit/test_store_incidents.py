@@ -20,6 +20,7 @@ from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.health.facts.controller_metrics import read_controller_metrics
 from pipeline.health.facts.evidence import _newest_schemas, read_evidence
 from pipeline.health.facts.fleet import read_fleet
+from pipeline.health.facts.incidents import keep_look, read_incidents
 from pipeline.health.incidents.causes import Action
 from pipeline.health.incidents.incidents import Incident
 from pipeline.health.verdicts.status import StreamFacts
@@ -28,7 +29,7 @@ from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import Cause
-from pipeline.store.incidents import KEPT_SECONDS, incident_looks, incidents, keep_look, read_incidents, read_last_look
+from pipeline.store.incidents import KEPT_SECONDS, incident_looks, incidents, read_last_look
 from pipeline.store.operations import Intent, submit
 from pipeline.store.processes.drivers import heartbeat, record_commit, start_driver, write_streams
 from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, write_state

@@ -19,6 +19,7 @@ from pipeline.cli import status
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.health.facts.controller_metrics import read_controller_metrics
 from pipeline.health.facts.fleet import Fleet, read_fleet
+from pipeline.health.facts.incidents import read_incidents
 from pipeline.health.incidents.away import with_computed
 from pipeline.settings.tree import Settings, load
 from pipeline.store.database.engine import open_store, refused_write
@@ -26,7 +27,6 @@ from pipeline.store.database.states import Cause, ProcessKind, ProcessState
 from pipeline.store.database.tables import drivers, leases
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.groups import Group, create
-from pipeline.store.incidents import read_incidents
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease
 

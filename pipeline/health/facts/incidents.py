@@ -1,0 +1,80 @@
+"""Incidents as the control store keeps them: what a row says, and back."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from sqlalchemy import Engine
+
+from pipeline.health.incidents.causes import Action, Finding
+from pipeline.health.incidents.incidents import REOPEN_SECONDS, Incident, order
+from pipeline.store import incidents as store
+from pipeline.store.database.states import Cause
+from pipeline.store.incidents import KeptIncident
+
+_FINDING: Final = ("title", "evidence", "excludes", "action", "runbook", "pattern", "is_fact", "advice")
+
+
+def read_incidents(engine: Engine, since: float | None = None) -> tuple[Incident, ...]:
+    """Return the open incidents, worst first, then those that ended after `since`, by default within a day.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
+    return order([_incident(row) for row in store.read_kept(engine, since)])
+
+
+def keep_look(
+    engine: Engine, kept_by: str, now: float, judge: Callable[[Sequence[Incident]], tuple[Incident, ...]]
+) -> tuple[Incident, ...]:
+    """Replace the open incidents by what `judge` makes of them and of those that ended just now; return these.
+
+    Processes that keep them at one moment wait for each other, so the second sees what the first has written.
+    """
+    after: list[Incident] = []
+
+    def look(rows: Sequence[KeptIncident]) -> list[KeptIncident]:
+        before = {row.incident_id: (_incident(row), row) for row in rows}
+
+        def kept(incident: Incident) -> KeptIncident:
+            was, row = before.get(incident.incident_id, (None, None))
+            return row if row is not None and was == incident else _row(incident)
+
+        after.extend(judge([each for each, _ in before.values()]))
+        return [kept(each) for each in after]
+
+    store.keep(engine, kept_by, now, now - REOPEN_SECONDS, look)
+    return tuple(after)
+
+
+def _incident(row: KeptIncident) -> Incident:
+    finding = json.loads(row.finding)
+    action = finding["action"]
+    return Incident(
+        incident_id=row.incident_id,
+        finding=Finding(
+            Cause(row.cause), finding["title"], tuple(finding["evidence"]), tuple(finding["excludes"]),
+            None if action is None else _action(action), finding["runbook"], finding["pattern"], row.scope,
+            finding["is_fact"], advice=finding["advice"],
+        ),
+        games=tuple(json.loads(row.games)), group=row.group_name, since=row.since, ended_at=row.ended_at,
+        outlook=row.outlook, tone=row.tone, joined_at=row.joined_at,
+    )  # fmt: skip
+
+
+def _action(tree: Mapping[str, Any]) -> Action:
+    query = {name: value if isinstance(value, str) else tuple(value) for name, value in tree["query"].items()}
+    return Action(tree["label"], tree["page"], query)
+
+
+def _row(incident: Incident) -> KeptIncident:
+    finding = incident.finding
+    said = {name: getattr(finding, name) for name in _FINDING}
+    said["action"] = None if finding.action is None else asdict(finding.action)
+    return KeptIncident(
+        incident_id=incident.incident_id, cause=finding.cause, scope=finding.scope,
+        finding=json.dumps(said), games=json.dumps(incident.games), group_name=incident.group,
+        since=incident.since, joined_at=incident.joined_at, ended_at=incident.ended_at,
+        outlook=incident.outlook, tone=incident.tone,
+    )  # fmt: skip
