@@ -23,6 +23,7 @@ from bench.access import observed
 from bench.command import keep
 from bench.text import milliseconds
 from grants.observing import snapshot
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import entitlements, managed_grants
@@ -43,7 +44,7 @@ def fill(folder: Path, games: int, principals: int) -> None:
     engine = open_store(Settings(), Paths(folder))
     seen, _ = observed(games, principals, _FILLED)
     now = time.time()
-    record_seen(engine, {key: f"Game {key[-4:]}" for key in seen.tables}, 1)
+    record_seen(engine, {key: f"Game {key[-4:]}" for key in seen.tables}, 1, placing())
     snapshot.keep(engine, replace(seen, read_at=now))
     held = [(each, who) for each in seen.tables.values() for who in seen.direct[each.securable]]
     by = {"operation_id": "bench"}

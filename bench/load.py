@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 
 from bench.log import Commit, Follower
 from bench.numbers import Floats, Ints, applied_at
+from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.log import json_lines
 from pipeline.platforms.local.child_processes import Child, Children, turnout
 from pipeline.settings.tree import Paths, Settings, load
@@ -158,7 +159,7 @@ class Load:
 @contextmanager
 def prepared(settings: Settings, paths: Paths) -> Iterator[Load]:
     """Make the environment's store and group; whatever is started inside the block ends with it."""
-    register_group(open_store(settings, paths), GROUP)
+    register_group(open_store(settings, paths), GROUP, placing())
     with Children(paths.logs) as children:
         yield Load(settings, paths, children)
 

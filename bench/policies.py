@@ -40,6 +40,7 @@ from pipeline.data.streams.writing.split import SplitJob, split
 from pipeline.demo.samples.sample import FAMILIES
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names
+from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.table import CursorTable
@@ -177,14 +178,14 @@ class Variant:
         """Register the schemas, make the games, and give every game its table."""
         self.kind, self.paths, self._files = kind, paths, settings.ingest.bronze_files
         engine = open_store(settings, paths)
-        register_group(engine, GROUP)
+        register_group(engine, GROUP, placing())
         self._names = {str(game_key(name)): name for name in sorted({row.game for row in rows})}
         self._ids = self._register(LocalRegistry(engine))
         self._rows = self._bronze_rows(rows)
         self._bronze = CursorTable.create(paths.bronze, BRONZE, bronze_app_id(settings.environment))
         self._seq = 0
         self._published: list[PassResult] = []
-        self._see: Callable[[int], None] = lambda seq: record_seen(engine, self._names, seq)
+        self._see: Callable[[int], None] = lambda seq: record_seen(engine, self._names, seq, placing())
         self.land()
         self._group = Group(spark, settings, paths, engine, GROUP, self._published.append)
         self._group.start(once=True).awaitTermination()

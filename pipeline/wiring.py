@@ -36,6 +36,7 @@ from pipeline.data.streams.outage import tolerate_store_outage
 from pipeline.data.streams.watchdog import Watchdog
 from pipeline.health.facts.controller_metrics import read_controller_metrics
 from pipeline.health.facts.fleet import Fleet, read_fleet
+from pipeline.health.facts.placing import placing_by
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.platforms.local.signals import stop_on_signals
 from pipeline.platforms.session.driver import driver_session, stop_queries
@@ -146,7 +147,7 @@ def run_group(settings: Settings, paths: Paths, name: str, *, once: bool, run_id
         duty.heed()
         if duty.stop.is_set():  # its cluster has taken so long that nobody wants it any more
             return 0
-        register_group(duty.engine, name, settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds)
+        register_group(duty.engine, name, placing_by(settings))
         with driver_session(settings, paths, f"turnout-group-{name}", light=True) as spark:
             return _run_group(settings, paths, duty, spark, once=once)
 

@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,12 +132,13 @@ def remove_group(env_dir: Path, name: str, reason: str) -> None:
     `turnout groups drain` and `turnout groups stop` prepare it. The history of its runs goes too; the audit log keeps
     who removed it. A later group of this name reads on from the old checkpoint.
     """
+    from pipeline.health.facts.liveness import how_alive
     from pipeline.store.groups import remove
 
     context = CommandContext(env_dir)
     actor = context.permitted(DirectAct.REMOVE_GROUP, reason)
-    heartbeat_seconds = context.settings.metrics.heartbeat_seconds
-    remove(context.engine, _find(context.engine, name), actor, reason, heartbeat_seconds)
+    judged = partial(how_alive, heartbeat_seconds=context.settings.metrics.heartbeat_seconds)
+    remove(context.engine, _find(context.engine, name), actor, reason, judged)
     say(f"group {name} is removed")
     target = context.paths.target("group", name)
     try:

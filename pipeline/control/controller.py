@@ -28,6 +28,7 @@ from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.data.streams import active_games
 from pipeline.data.streams.outage import tolerate_store_outage
+from pipeline.health.facts.placing import placing_by
 from pipeline.lake.storage.mounts import is_databricks
 from pipeline.platforms.databricks.workspace.client import open_workspace
 from pipeline.platforms.local.child_processes import turnout
@@ -112,8 +113,7 @@ def _parts(
     """Return what the controller does at each look, by name; each returns what alarms."""
 
     def place() -> Sequence[str]:
-        max_games, heartbeat_seconds = settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds
-        assign_waiting(engine, max_games, heartbeat_seconds)  # games that fitted nowhere when they came
+        assign_waiting(engine, placing_by(settings))  # games that fitted nowhere when they came
         return ()
 
     def supervise() -> Sequence[str]:

@@ -13,6 +13,7 @@ from pipeline.base.errors import Refused
 from pipeline.control import gate, group_changes
 from pipeline.control.acts import DirectAct
 from pipeline.health.facts.loads import read_loads
+from pipeline.health.facts.placing import placing_by
 from pipeline.settings.tree import Settings
 from pipeline.store import groups
 from pipeline.store.assignments import read_assignments
@@ -92,8 +93,7 @@ def write(settings: Settings, engine: Engine, proposal: GroupProposal, actor: st
     """
     gate.permit(settings, engine, actor, proposal.act, reason, proposal.effects)
     if proposal.seen is None:
-        max_games, heartbeat_seconds = settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds
-        groups.create(engine, proposal.then, actor, reason, max_games, heartbeat_seconds)
+        groups.create(engine, proposal.then, actor, reason, placing_by(settings))
         return f"Group {proposal.then.name} is made."
     now = change(settings, engine, proposal.seen, proposal.then)
     if now.effects and not proposal.effects:

@@ -26,6 +26,7 @@ from pipeline.demo.object_storage import VARIABLES
 from pipeline.demo.registry import Registry
 from pipeline.demo.simulate import PARTITIONS, send
 from pipeline.demo.simulator import Event
+from pipeline.health.facts.placing import placing_by
 from pipeline.lake.kafka.producer import ensure_topic
 from pipeline.platforms.local.child_processes import Children, turnout
 from pipeline.platforms.local.signals import STOP_SECONDS, stop_on_signals
@@ -282,8 +283,7 @@ def _kept_port(folder: Path) -> int | None:
 
 
 def _know_group(settings: Settings, paths: Paths, name: str) -> None:
-    engine, heartbeat_seconds = open_store(settings, paths), settings.metrics.heartbeat_seconds
-    register_group(engine, name, settings.placement.max_games_per_group, heartbeat_seconds)
+    register_group(open_store(settings, paths), name, placing_by(settings))
 
 
 def _let_controller_run(settings: Settings, paths: Paths, name: str) -> None:

@@ -1,20 +1,17 @@
 """Games in the control store: their names, their assignment to cluster groups, and their priorities."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import BindParameter, ColumnElement, Engine, Select, bindparam, exists, func, select, update
+from sqlalchemy import BindParameter, ColumnElement, Connection, Engine, Select, bindparam, exists, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import MALFORMED, GameKey, game_key, shown
 from pipeline.base.texts import meant
-from pipeline.health.facts.loads import loads_in
-from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS
-from pipeline.health.verdicts.placement.capacity import MAX_GAMES, choose, placed_sooner
 from pipeline.store import audit
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import games, groups, leases, registrations, schemas
@@ -41,11 +38,26 @@ class Held:
     astray: list[GameKey]  # assigned to another group by now, perhaps in the moment they were taken: to be let go
 
 
+Take = Callable[[str, str], bool]
+"""Gives a game (its key) to a group, where it still waits and the group takes games; returns whether it did."""
+
+Place = Callable[[Connection, Take], None]
+"""Chooses the groups of the games that wait from what it reads in a transaction, and gives them there."""
+
 _ASSIGNMENT = tuple(games.c[name] for name in Assignment.__slots__)
 
 # Built once: ingest runs these at each commit, drivers at each pass, and to build one costs more than to run it.
 _WAITS: Final = games.c.group_name.is_(None) & games.c.retired_at.is_(None)
 _ANY_WAITS: Final = select(games.c.game_key).where(_WAITS).limit(1)
+_TAKE: Final = (
+    update(games)
+    .where(
+        games.c.game_key == bindparam("key"),
+        _WAITS,
+        exists().where(groups.c.name == bindparam("target"), groups.c.desired == "running"),
+    )
+    .values(group_name=bindparam("target"))
+)
 _ASSIGNED: Final = select(*_ASSIGNMENT).where(games.c.group_name == bindparam("name"))
 _KNOWN_OF: Final = select(games.c.game_key).where(games.c.game_key.in_(bindparam("keys", expanding=True)))
 _SEEN: Final = (
@@ -59,8 +71,7 @@ def record_seen(
     engine: Engine,
     seen: Mapping[str, str],
     seq: int,
-    max_games: int = MAX_GAMES,
-    heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    place: Place,
 ) -> None:
     """Note that these games (key → name) had rows in a bronze commit; new ones get a group at once."""
     with writing(engine) as connection:
@@ -76,26 +87,23 @@ def record_seen(
     except IntegrityError:  # another process discovered some of them at the same moment
         for key, name in new.items():
             record_one(engine, key, name, seq)
-    assign_waiting(engine, max_games, heartbeat_seconds)
+    assign_waiting(engine, place)
 
 
-def register_group(
-    engine: Engine, name: str, max_games: int = MAX_GAMES, heartbeat_seconds: float = HEARTBEAT_SECONDS
-) -> None:
+def register_group(engine: Engine, name: str, place: Place) -> None:
     """Make a cluster group known, and give games that wait their groups."""
     try:
         with writing(engine) as connection:
             connection.execute(groups.insert().values(name=name, created_at=time.time()))
     except IntegrityError:
         pass  # it was known
-    assign_waiting(engine, max_games, heartbeat_seconds)
+    assign_waiting(engine, place)
 
 
 def record_last_seqs(
     engine: Engine,
     last_seqs: Mapping[str, int],
-    max_games: int = MAX_GAMES,
-    heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    place: Place,
 ) -> None:
     """Bring the store up to what bronze holds (key → last seq), once at every start of ingest.
 
@@ -109,7 +117,7 @@ def record_last_seqs(
             connection.execute(_SEEN, rows)
     for key in names.keys() & last_seqs.keys() - known.keys():
         record_one(engine, key, names[key], last_seqs[key])
-    assign_waiting(engine, max_games, heartbeat_seconds)
+    assign_waiting(engine, place)
 
 
 def reset_last_seqs(engine: Engine, last_seqs: Mapping[str, int], after: int) -> None:
@@ -128,26 +136,20 @@ def last_seq(engine: Engine, key: str) -> int:
         return connection.scalar(select(games.c.last_seq).where(games.c.game_key == key)) or 0
 
 
-def assign_waiting(engine: Engine, max_games: int = MAX_GAMES, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
-    """Give every game without a group the one that `capacity.choose` names, high priority first; nobody else moves.
+def assign_waiting(engine: Engine, place: Place) -> None:
+    """Give every game without a group the one that `place` chooses; nobody else moves.
 
-    A retired game gets none. One that fits nowhere waits: the controller tries again. The numbers are settings:
-    placement.max_games_per_group and metrics.heartbeat_seconds.
+    It chooses within the transaction that assigns, and not at all where no game waits. A retired game gets none. One
+    that fits nowhere waits: the controller tries again.
     """
     with writing(engine) as connection:
         if connection.scalar(_ANY_WAITS) is None:
             return
-        loads = loads_in(connection, None, max_games, heartbeat_seconds)
-        rooms = dict(loads.groups)
-        takes = exists().where(groups.c.name == bindparam("target"), groups.c.desired == "running")
-        take = update(games).where(games.c.game_key == bindparam("key"), _WAITS, takes)
-        for game in sorted((each for each in loads.games if each.group is None), key=placed_sooner):
-            target = choose(game.cores, game.load.priority, rooms.values(), max_games)
-            if target is None:
-                continue
-            its_own = {"key": game.game_key, "target": target.name}
-            if connection.execute(take.values(group_name=bindparam("target")), its_own).rowcount:
-                rooms[target.name] = target.plus(game.cores)
+
+        def take(key: str, target: str) -> bool:
+            return bool(connection.execute(_TAKE, {"key": key, "target": target}).rowcount)
+
+        place(connection, take)
 
 
 def known_priorities(engine: Engine) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,10 +11,6 @@ from sqlalchemy.exc import IntegrityError
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import is_group_name
-from pipeline.health.facts.liveness import drivers_in
-from pipeline.health.verdicts.condition import judge_group
-from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS
-from pipeline.health.verdicts.placement.capacity import MAX_GAMES
 from pipeline.store import audit
 from pipeline.store.database.checked_table import MAX_NUMBER
 from pipeline.store.database.states import BACKENDS, DESIRED, PRIORITIES
@@ -28,7 +24,7 @@ from pipeline.store.database.tables import (
     operations,
     waiting_evacuations,
 )
-from pipeline.store.games import assign_waiting
+from pipeline.store.games import Place, assign_waiting
 from pipeline.store.processes.leases import store_now
 from pipeline.store.processes.runs import runs_of
 
@@ -51,6 +47,9 @@ class Group:
         return "group"
 
 
+HowAlive = Callable[[Connection, str], str | None]
+"""Returns how a group's driver lives or may live, as a predicate; None where none can."""
+
 _GROUP: Final = tuple(groups.c[name] for name in Group.__slots__)
 
 
@@ -65,15 +64,8 @@ def groups_in(connection: Connection) -> dict[str, Group]:
     return {row.name: Group(*row) for row in connection.execute(select(*_GROUP))}
 
 
-def create(
-    engine: Engine,
-    group: Group,
-    actor: str,
-    reason: str,
-    max_games: int = MAX_GAMES,
-    heartbeat_seconds: float = HEARTBEAT_SECONDS,
-) -> Group:
-    """Register a group; waiting games may go there, up to a limit.
+def create(engine: Engine, group: Group, actor: str, reason: str, place: Place) -> Group:
+    """Register a group; waiting games may go there, as `place` chooses.
 
     Raises:
         Refused: its name or settings are invalid, or the name is taken.
@@ -87,7 +79,7 @@ def create(
             audit.end(connection, act, "succeeded")
     except IntegrityError:
         raise taken(group.name) from None
-    assign_waiting(engine, max_games, heartbeat_seconds)
+    assign_waiting(engine, place)
     return group
 
 
@@ -151,8 +143,10 @@ def change(engine: Engine, seen: Group, changed: Group, actor: str, reason: str)
     return Group(*row)
 
 
-def remove(engine: Engine, seen: Group, actor: str, reason: str, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
+def remove(engine: Engine, seen: Group, actor: str, reason: str, how_alive: HowAlive) -> None:
     """Forget a group that carries nothing, with its driver's last words and its runs, if it is still what was seen.
+
+    `how_alive` judges within the transaction that removes it.
 
     Raises:
         Refused: it may get games, has some, has a process, an open operation is about it, or it was changed since it
@@ -168,7 +162,7 @@ def remove(engine: Engine, seen: Group, actor: str, reason: str, heartbeat_secon
         as_seen = (groups.c.name == name) & (groups.c.version == seen.version)
         if not connection.execute(delete(groups).where(as_seen)).rowcount:
             raise Refused(f"Group {name} was changed after you opened it. Review it and try again.")
-        _require_unused(connection, name, heartbeat_seconds)
+        _require_unused(connection, name, how_alive)
         connection.execute(delete(group_runs).where(runs_of("group", name)))
         connection.execute(delete(waiting_evacuations).where(waiting_evacuations.c.group_name == name))
         connection.execute(delete(drivers).where(drivers.c.kind == "group", drivers.c.name == name))
@@ -176,7 +170,7 @@ def remove(engine: Engine, seen: Group, actor: str, reason: str, heartbeat_secon
         audit.end(connection, act, "succeeded")
 
 
-def _require_unused(connection: Connection, name: str, heartbeat_seconds: float) -> None:
+def _require_unused(connection: Connection, name: str, how_alive: HowAlive) -> None:
     carried = connection.scalar(select(func.count()).select_from(games).where(games.c.group_name == name))
     if carried:
         raise Refused(f"Group {name} still has {carried} games. Move them with `turnout groups drain {name}` first.")
@@ -197,10 +191,8 @@ def _require_unused(connection: Connection, name: str, heartbeat_seconds: float)
             f"Group {name} is part of operation {operation_id[:8]}, which is open. Wait for it, or cancel it with "
             f"`turnout ops cancel {operation_id[:8]}`."
         )
-    condition = judge_group(drivers_in(connection, heartbeat_seconds), name)  # without leases only this tells
-    if condition.may_live:
-        liveness = condition.liveness
-        how = "lives" if liveness.is_live else f"may live: it {(liveness.reason or '').rstrip('.')}"
+    how = how_alive(connection, name)  # without leases only this tells
+    if how is not None:
         raise Refused(
             f"Group {name} still has a driver that {how}. Stop it on its host; if it was killed, retry later."
         )

@@ -1,7 +1,7 @@
 """Incidents as the control store keeps them: open ones, and ended ones for a month.
 
-`pipeline/control/incident_keeper.py` alone writes them, a look at a time; pages and commands read them, both by
-`pipeline/health/facts/incidents.py`, which knows what a row says.
+`pipeline/control/incident_keeper.py` alone writes them, a look at a time; pages and commands read them. Both do so by
+`pipeline/health/facts/incidents.py`.
 """
 
 import json

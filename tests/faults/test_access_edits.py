@@ -26,6 +26,7 @@ from grants.model import SELECT, Securable, folded
 from grants.planning.entitlements import AccessIntent
 from pipeline.base.names import game_key
 from pipeline.control.operations.definition import CHANGED
+from pipeline.health.facts.placing import placing
 from pipeline.platforms.local.child_processes import turnout
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store import audit
@@ -182,7 +183,7 @@ def test_no_edit_is_lost_whoever_is_killed(env: Path, life: int) -> None:
     """H6, H8: what the ledger holds, the catalog grants and the edits came to are one; audit is one to one."""
     settings, paths = load(env, {})
     engine = open_store(settings, paths)
-    record_seen(engine, {key: f"Game {number}" for number, key in enumerate(KEYS)}, 1)
+    record_seen(engine, {key: f"Game {number}" for number, key in enumerate(KEYS)}, 1, placing())
     schema, outcomes, chance = proposals.schema_of(settings.access), Outcomes(), random.Random(7 + life)
 
     def client() -> Embedded:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers
@@ -32,7 +33,7 @@ def test_a_driver_that_was_stopped_and_comes_back_after_its_games_moved_does_no_
     place = Place(tmp_path, leases=leases, storage=storage)
     least = BUCKET_STOPPED_SECONDS if storage else STOPPED_SECONDS
     place.produce()
-    register_group(place.engine, "a")
+    register_group(place.engine, "a", placing())
     with driver(place.env, "ingest", "run"), driver(place.env, "groups", "run", "a") as zombie:
         first = place.landed_seq()
         wait_for(lambda: place.passed("a", first), "group a does not split")
@@ -63,7 +64,7 @@ def test_two_drivers_that_both_own_every_game_neither_lose_nor_double_a_row(tmp_
     """Law L4 without leases or assignments: two control stores, one set of tables, both drivers own all games."""
     place = Place(tmp_path, leases=False, storage=storage)
     place.produce()
-    register_group(place.engine, "a")
+    register_group(place.engine, "a", placing())
     place.finish("a")
     twin = tmp_path / "twin"
     twin.mkdir()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.names import game_key
+from pipeline.health.facts.placing import placing
 from pipeline.store.games import register_group
 from pipeline.store.stream_control import submit_control, submit_retry
 from tests import repairing
@@ -147,7 +148,7 @@ def test_minutes_of_somebody_at_random_lose_and_double_nothing(tmp_path: Path, l
     """All laws, as a person would try them: whatever is killed, stopped, started or repaired, the books balance."""
     place = Place(tmp_path, events=500_000)
     for group in ("a", "b"):
-        register_group(place.engine, group)
+        register_group(place.engine, group, placing())
     seed = int(os.environ.get("PROOF_SEED", "17")) + life
     someone = Someone(place, random.Random(seed))
     until = time.monotonic() + MINUTES * 60

@@ -24,6 +24,7 @@ from pipeline.data.ingest.sources.landing_log import LANDING
 from pipeline.data.verify.balance import verify
 from pipeline.data.verify.values import Wanted
 from pipeline.demo.registry import Registry
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import streams
@@ -126,7 +127,7 @@ def begun(root: Path) -> Iterator[tuple[FramedPlace, Drivers, Registry, Registry
     """Run ingest and group a beside a registry, with the first rows of two games in their tables."""
     with Registry.start(root / "registry") as registry, proxied(registry.url) as (proxy, url):
         place = FramedPlace(root, url)
-        register_group(place.engine, "a")
+        register_group(place.engine, "a", placing())
         drivers = Drivers(place, Faults(root / "failpoints"))
         try:
             with client(registry) as opened:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.data.streams.active_games import read_leftover
+from pipeline.health.facts.placing import placing
 from pipeline.store.games import register_group
 from tests.faults import figures
 from tests.faults.driver_world import _COMMANDS, Drivers, Place
@@ -58,7 +59,7 @@ def test_no_kill_at_a_named_point_loses_or_doubles_a_row(tmp_path: Path, storage
     """
     writer = "direct" if storage else WRITER  # a bucket takes no other one
     place = Place(tmp_path, events=(kills + 1) * _EVENTS, games=12, writer=writer, storage=storage)
-    register_group(place.engine, "a")
+    register_group(place.engine, "a", placing())
     drivers = Drivers(place, Faults(tmp_path / "failpoints"))
     draw = random.Random(SEED + first)
     killed: Counter[str] = Counter()

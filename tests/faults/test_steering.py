@@ -15,6 +15,7 @@ from sqlalchemy import Engine
 from pipeline.control.backends.local import process_of
 from pipeline.control.operations import moves
 from pipeline.health.facts.liveness import read_group_liveness
+from pipeline.health.facts.placing import placing
 from pipeline.platforms.local.child_processes import Children, turnout
 from pipeline.settings.tree import load
 from pipeline.store.assignments import read_assignments
@@ -49,7 +50,7 @@ class Fleet:
     def start(self) -> None:
         at = ("--env-dir", str(self.env))
         for name in "ab":
-            create(self.store, Group(name, backend="local"), "test", "")
+            create(self.store, Group(name, backend="local"), "test", "", placing())
         self.children.start("ingest", turnout("ingest", "run", *at))
         self.controller = self.children.start("controller", turnout("controller", "run", "--stop-groups", *at))
         simulate = turnout("simulate", *at, "--games", str(GAMES), "--rate", str(RATE), "--skew", "0.5", "--hostile")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from pipeline.health.facts.placing import placing
 from pipeline.store.games import register_group
 from tests.faults import figures
 from tests.faults.driver_world import Place, driver, wait_for
@@ -38,7 +39,7 @@ def test_b3_drivers_that_run_go_on_landing_rows_while_the_store_is_away(tmp_path
     """B3: what comes in while the store cannot be written to is in the tables before it can be again, once."""
     place = Place(tmp_path)
     place.produce()
-    register_group(place.engine, "a")
+    register_group(place.engine, "a", placing())
     with driver(place.env, "ingest", "run") as ingest, driver(place.env, "groups", "run", "a") as group:
         first = place.landed_seq()
         wait_for(lambda: place.passed("a", first), "group a does not split")

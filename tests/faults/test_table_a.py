@@ -22,6 +22,7 @@ from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.ingest import query as ingest_query
 from pipeline.data.repair.gap import accept_gap
 from pipeline.data.streams import demux
+from pipeline.health.facts.placing import placing
 from pipeline.lake.delta import table as delta_table
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.log import json_lines, publish_commit
@@ -181,7 +182,7 @@ def test_a11_two_drivers_on_one_checkpoint_neither_lose_nor_double_a_row(tmp_pat
     """
     place = Place(tmp_path)
     place.produce()
-    register_group(place.engine, "a")
+    register_group(place.engine, "a", placing())
     run_once(place.env, "ingest", "run")
     run_once(place.env, "groups", "run", "a")
     twin = tmp_path / "twin"

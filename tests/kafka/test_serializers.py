@@ -32,6 +32,7 @@ from pipeline.data.verify.balance import verify
 from pipeline.data.verify.values import Wanted
 from pipeline.demo.broker import Broker
 from pipeline.demo.registry import Registry
+from pipeline.health.facts.placing import placing
 from pipeline.settings.registries import RegistrySettings
 from pipeline.settings.tree import Onboarding
 from pipeline.store.games import generations, register_group
@@ -196,7 +197,7 @@ def test_values_of_real_serializers_land_as_they_were_sent(
     ingest.start(once=True).awaitTermination()
     ingest.close()
     assert {need.game for need in needs} == producer.sent.keys()
-    register_group(framed.engine, "a")
+    register_group(framed.engine, "a", placing())
     resolution = resolution_of(framed.engine, framed.settings, framed.paths.bronze)
     publish = framed.passes.append
     group = Group(framed.spark, framed.settings, framed.paths, framed.engine, "a", publish, resolution=resolution)

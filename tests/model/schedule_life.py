@@ -30,6 +30,7 @@ from pipeline.data.repair import replay as replaying
 from pipeline.data.repair import stale_quarantine
 from pipeline.data.streams.group import Group
 from pipeline.data.streams.passes import Passes
+from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.opening import open_table
@@ -381,7 +382,7 @@ class Life:
             files = [write_file(rows, self.paths.bronze, ["seq", "game_key"]) for rows in self.world.files[seq - 1]]
             bronze.commit(files, bronze.cursor, seq)
             seen = {str(row.game.key): row.game.name for row in self.world.commits[seq - 1]}
-            games.record_seen(self._engine, seen, seq)
+            games.record_seen(self._engine, seen, seq, placing())
 
     # Drivers.
 

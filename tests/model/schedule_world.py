@@ -20,6 +20,7 @@ from pipeline.data.contracts.given_ids import NewIds
 from pipeline.data.contracts.profile import SourceProfile
 from pipeline.data.contracts.registry import LocalRegistry, number_of_profile
 from pipeline.data.contracts.stored_schemas import write_schema
+from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.store.assignments import reassign
 from pipeline.store.database.migrate import migrate
@@ -262,7 +263,7 @@ class ControlStore:
                 values = ("protobuf", "t.M", canonical("t.M", descriptor))
                 assert write_schema(connection, ids, fingerprint(*values), *values, 0.0) == schema_id
         assert number_of_profile(self.engine, PROFILE) == _PROFILE
-        register_group(self.engine, "a")
+        register_group(self.engine, "a", placing())
         made, empty = {}, self._raw().serialize()
         for with_games, two_groups in product((False, True), repeat=2):
             self._restore(empty)
@@ -272,7 +273,7 @@ class ControlStore:
                 with self.engine.begin() as connection:
                     reassign(connection, {game.key: (1, "a") for game in GAMES})
             if two_groups:
-                register_group(self.engine, "b")
+                register_group(self.engine, "b", placing())
             made[Beginning(with_games, two_groups)] = self._raw().serialize()
         return made
 

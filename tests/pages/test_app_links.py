@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.components import links
 from pipeline.control import gate
+from pipeline.health.facts.placing import placing
 from pipeline.store.games import register_group
 from pipeline.store.groups import Group, create
 from pipeline.store.operations import Intent, list_operations, submit
@@ -37,7 +38,7 @@ def store(tmp_path: Path) -> Iterator[Engine]:
 def world(tmp_path: Path) -> World:
     """Return a world with two refused rows of Chess."""
     made = make_world(tmp_path)
-    register_group(made.engine, "a")
+    register_group(made.engine, "a", placing())
     made.ingest(good(1), early(2), broken())
     made.split()
     return made
@@ -108,7 +109,7 @@ def test_a_new_group_takes_no_choice_back(store: Engine, opening: Opening) -> No
     app = opening("groups")
     app.selectbox(key="steered_group").set_value("a")
     app.selectbox(key="move_to").set_value("b").run()
-    create(store, Group("0new"), "ann", "")
+    create(store, Group("0new"), "ann", "", placing())
     assert "0new" in again(app).selectbox(key="move_to").options
     assert (app.selectbox(key="steered_group").value, app.selectbox(key="move_to").value) == ("a", "b")
     assert app.query_params == {"steer": "a", "to": "b"}

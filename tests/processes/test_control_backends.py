@@ -23,6 +23,7 @@ from pipeline.control.supervision.evacuation import Dead, dead
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.data.streams.active_games import read_leftover
 from pipeline.health.facts.liveness import read_drivers
+from pipeline.health.facts.placing import placing
 from pipeline.health.verdicts.condition import judge_groups
 from pipeline.settings.tree import load
 from pipeline.store.assignments import read_assignments
@@ -176,8 +177,8 @@ def test_a_process_of_another_machine_is_unknown(world: World) -> None:
 def test_a_killed_driver_is_dead_in_status_after_the_next_look(world: World) -> None:
     """What the controller knows counts at once: after one look the command says how the driver ended, not `running`."""
     world.mode = "carries"
-    create(world.engine, Group("a", backend="local"), "ann", "")
-    record_seen(world.engine, {"calm_0": "CALM_0"}, 3)
+    create(world.engine, Group("a", backend="local"), "ann", "", placing())
+    record_seen(world.engine, {"calm_0": "CALM_0"}, 3, placing())
 
     start_driver(world.engine, "ingest", "main", None)
 
@@ -201,7 +202,7 @@ def test_a_killed_driver_is_dead_in_status_after_the_next_look(world: World) -> 
 
 def test_a_run_that_was_never_written_down_is_adopted_by_its_lease(world: World) -> None:
     """A controller killed between start and note leaves a driver that is found by its lease, not a second one."""
-    create(world.engine, Group("a", backend="local"), "ann", "")
+    create(world.engine, Group("a", backend="local"), "ann", "", placing())
     run_id = run_store.begin_run(world.engine, "a")
     assert run_id is not None
     reference = world.backend().start(read_groups(world.engine)["a"], run_id, "t")
@@ -215,7 +216,7 @@ def test_a_run_that_was_never_written_down_is_adopted_by_its_lease(world: World)
 @pytest.mark.proves("D15", "G93")
 def test_an_orphan_is_stopped_within_two_looks(world: World) -> None:
     """D15: a driver that runs though its group shall not is found by its lease and stopped."""
-    create(world.engine, Group("a", backend="local", desired="stopped"), "ann", "")
+    create(world.engine, Group("a", backend="local", desired="stopped"), "ann", "", placing())
     reference = world.backend().start(read_groups(world.engine)["a"], BY_HAND, "t")
     while not world.is_reported():
         time.sleep(0.05)
@@ -230,7 +231,7 @@ def test_an_orphan_is_stopped_within_two_looks(world: World) -> None:
 def test_what_dies_at_once_is_not_started_in_a_storm(world: World) -> None:
     """A driver that cannot start costs one attempt and a pause, and how it ended is kept."""
     world.mode = "dies"
-    create(world.engine, Group("a", backend="local"), "ann", "")
+    create(world.engine, Group("a", backend="local"), "ann", "", placing())
     world.tick_until(lambda: run_store.ended_runs(world.engine, 0))
     said = [(action.what, action.about) for action in world.supervisor.tick()]
     assert said == [("wait", "it died: exit code 3")]
@@ -239,9 +240,9 @@ def test_what_dies_at_once_is_not_started_in_a_storm(world: World) -> None:
 @pytest.mark.proves("D22")
 def test_a_group_whose_starts_come_to_nothing_is_dead_and_one_that_dies_of_its_work_is_not(world: World) -> None:
     """D22: what the supervisor has written down tells the two apart; only the first is evacuated."""
-    create(world.engine, Group("a", backend="local"), "ann", "")
+    create(world.engine, Group("a", backend="local"), "ann", "", placing())
     for name in "bc":
-        create(world.engine, Group(name), "ann", "")
+        create(world.engine, Group(name), "ann", "", placing())
 
     def dies() -> list[Dead]:
         """Let three more drivers of it die, and ten minutes go by."""
@@ -265,7 +266,7 @@ def test_a_group_whose_starts_come_to_nothing_is_dead_and_one_that_dies_of_its_w
 
 def test_two_controllers_start_one_driver(world: World) -> None:
     """D7: of two controllers that start a group at the same moment, the second finds it begun."""
-    create(world.engine, Group("a", backend="local"), "ann", "")
+    create(world.engine, Group("a", backend="local"), "ann", "", placing())
     other = world.another()
     world.supervisor.tick()
     other.tick()
@@ -278,9 +279,9 @@ def test_two_controllers_start_one_driver(world: World) -> None:
 def test_a_game_that_kills_its_group_gets_one_of_its_own(world: World) -> None:
     """D14: those in hand at two deaths are halved between the group and new ones until the killer is alone."""
     world.mode = "carries"
-    create(world.engine, Group("a", backend="local"), "ann", "")
+    create(world.engine, Group("a", backend="local"), "ann", "", placing())
     names = [*(f"calm_{number}" for number in range(5)), "killer_1"]
-    record_seen(world.engine, {name: name.upper() for name in names}, 3)
+    record_seen(world.engine, {name: name.upper() for name in names}, 3, placing())
     settings, paths = load(world.env, {})
     controller = Steered(settings, world.engine, paths)
 
@@ -303,7 +304,7 @@ def test_a_game_that_kills_its_group_gets_one_of_its_own(world: World) -> None:
 
 def test_stopping_all_leaves_no_driver(world: World) -> None:
     """A controller that is to end with its groups waits until all have ended."""
-    create(world.engine, Group("a", backend="local"), "ann", "")
+    create(world.engine, Group("a", backend="local"), "ann", "", placing())
     world.tick_until(world.is_reported)
     pid = world.pid()
     while not world.supervisor.stop_all():

@@ -15,6 +15,7 @@ from pipeline.control.backends.duties import Duty, upkeep
 from pipeline.control.backends.local import Local, process_of
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.health.facts.liveness import read_drivers
+from pipeline.health.facts.placing import placing
 from pipeline.platforms.local.child_processes import turnout
 from pipeline.settings.tree import Maintenance, load
 from pipeline.store.database.engine import open_store
@@ -111,7 +112,7 @@ class World:
 @pytest.mark.proves("G95")
 def test_a_driver_that_hangs_is_killed_and_started_again(world: World, how: str) -> None:
     """A process that lives and does not beat carries nothing: it ends, the run says why, and the next one begins."""
-    create(world.engine, Group("a", "local"), "ann", "")
+    create(world.engine, Group("a", "local"), "ann", "", placing())
     world.tick_until(lambda: world.heartbeats("group", "a"))
     first = world.pid()
     if how == "stopped":
@@ -151,7 +152,7 @@ def test_ingest_that_hangs_is_killed_for_what_started_it(world: World) -> None:
 def test_a_driver_that_was_silent_while_nobody_watched_has_its_time(world: World) -> None:
     """After the store was away, or the machine asleep, all are silent at once: they beat again before any is judged."""
     ingest = world.start("ingest", "main")
-    create(world.engine, Group("a", "local"), "ann", "")
+    create(world.engine, Group("a", "local"), "ann", "", placing())
     world.tick_until(lambda: world.heartbeats("group", "a") and world.heartbeats("ingest", "main"))
     for pid in (ingest.pid, world.pid()):
         os.kill(pid, signal.SIGSTOP)

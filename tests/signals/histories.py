@@ -41,6 +41,7 @@ from pipeline import wiring
 from pipeline.base.names import game_key
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.data.streams import watchdog
+from pipeline.health.facts.placing import placing
 from pipeline.lake.storage.places import located
 from pipeline.settings.tree import load
 from pipeline.store import assignments, games
@@ -258,7 +259,7 @@ class History:
         self.tables: dict[str, Table] = {}
         self.backends = {name: self.random.choice(("none", "local")) for name in self.groups}
         for name in self.groups:
-            create(self.engine, Group(name, self.backends[name]), "ann", "")
+            create(self.engine, Group(name, self.backends[name]), "ann", "", placing())
         self._begin_games()
         self.keeper: IncidentKeeper | None = None
         self.has_controller = self.random.random() < 0.6

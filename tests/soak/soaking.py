@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from pipeline.cli.main import cli
 from pipeline.control.backends.local import process_of
+from pipeline.health.facts.placing import placing
 from pipeline.platforms.local.child_processes import Children, turnout
 from pipeline.settings.tree import load
 from pipeline.store.assignments import GameAssignment, read_assignments
@@ -60,7 +61,7 @@ class Soak:
     def start(self) -> None:
         at = ("--env-dir", str(self.env))
         for name in GROUPS:
-            create(self.store, Group(name, backend="local"), "soak", "")
+            create(self.store, Group(name, backend="local"), "soak", "", placing())
         commands = {
             "ingest": turnout("ingest", "run", *at),
             "controller": turnout("controller", "run", "--stop-groups", *at),

@@ -16,6 +16,7 @@ from pipeline.data.streams.group import Group
 from pipeline.data.verify.balance import Balance, verify
 from pipeline.demo.simulate import Simulated, simulate
 from pipeline.demo.simulator import SimulationPlan
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import generations, register_group
@@ -64,7 +65,7 @@ class World:
             ingest.close()
 
     def group(self, name: str, publish: Callable[[PassResult], None] | None = None) -> Group:
-        register_group(self.engine, name)
+        register_group(self.engine, name, placing())
         return Group(self.spark, self.settings, self.paths, self.engine, name, publish or self.passes.append)
 
     def split(self, group: Group) -> None:

@@ -17,6 +17,7 @@ from pipeline.data.ingest.sources.landing_log import LANDING
 from pipeline.data.streams.group import Group
 from pipeline.data.verify.balance import verify
 from pipeline.data.verify.values import Wanted
+from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.bronze import FRAMED
 from pipeline.settings.registries import RegistrySettings
 from pipeline.settings.tree import Onboarding
@@ -39,7 +40,7 @@ def land(world: Any, *values: bytes) -> None:
 
 
 def split(world: Any) -> None:
-    register_group(world.engine, "a")
+    register_group(world.engine, "a", placing())
     group = Group(
         world.spark, world.settings, world.paths, world.engine, "a", world.passes.append,
         resolution=resolution_of(world.engine, world.settings, world.paths.bronze),

@@ -17,6 +17,7 @@ from pipeline.data.ingest.backlog import BacklogWatch
 from pipeline.data.ingest.bronze_writer import IngestJob
 from pipeline.data.ingest.sources.landing_log import LANDING
 from pipeline.data.ingest.sources.supported import open_source
+from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
 from pipeline.settings.source import Source
@@ -33,7 +34,7 @@ def _land(world: Any, values: list[bytes | None]) -> None:
 
 
 def assigned_anywhere(world: Any) -> list[Assignment]:
-    register_group(world.engine, "all")
+    register_group(world.engine, "all", placing())
     return assigned(world.engine, "all")
 
 

@@ -16,6 +16,7 @@ from sqlalchemy import Engine, select, update
 from pipeline.base.names import game_key
 from pipeline.data.streams.group import Group
 from pipeline.demo.simulator import game_names
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers, games, leases
@@ -93,7 +94,7 @@ def test_a27_a_second_driver_is_refused_before_it_starts_anything(
 def test_a_stopped_driver_is_replaced_and_ends_when_it_comes_back(engine: Engine, tmp_path: Path) -> None:
     """Group a: taken over after a stop too long; each other driver ends, and leaves the heir alone."""
     env = tmp_path / "env"
-    register_group(engine, "a")
+    register_group(engine, "a", placing())
     with driver(env, 3) as stopped:
         until(lambda: runs(engine, stopped), "the first driver does not run")
         os.killpg(stopped.pid, signal.SIGSTOP)
@@ -120,7 +121,7 @@ def test_a_stopped_driver_is_replaced_and_ends_when_it_comes_back(engine: Engine
 
 
 def _leased(world: Any, name: str, publish: Callable[[Any], None] | None = None) -> Group:
-    register_group(world.engine, name)
+    register_group(world.engine, name, placing())
     lease = Lease(world.engine, "group", name, 600)
     lease.acquire()
     return Group(world.spark, world.settings, world.paths, world.engine, name, publish or world.passes.append, lease)

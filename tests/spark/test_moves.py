@@ -12,6 +12,7 @@ from sqlalchemy import Engine
 
 from pipeline.cli.main import cli
 from pipeline.health.facts.liveness import read_group_liveness
+from pipeline.health.facts.placing import placing
 from pipeline.platforms.local.child_processes import Children, turnout
 from pipeline.settings.tree import load
 from pipeline.store.assignments import read_assignments
@@ -64,7 +65,7 @@ def test_a_group_is_emptied_while_events_flow_and_the_books_balance(tmp_path: Pa
     settings, paths = load(env, {})
     store = open_store(settings, paths)
     for name in "ab":
-        register_group(store, name)
+        register_group(store, name, placing())
     at = ("--env-dir", str(env))
     with Children(paths.logs) as children:
         with Children(paths.logs) as traffic:

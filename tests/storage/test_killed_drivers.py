@@ -7,6 +7,7 @@ import pytest
 
 from pipeline.base.names import game_key
 from pipeline.data.streams.active_games import read_leftover
+from pipeline.health.facts.placing import placing
 from pipeline.store.games import assigned, register_group
 from tests.faults.driver_world import Drivers, Place, driver, wait_for
 from tests.faults.faults import Faults
@@ -26,7 +27,7 @@ def test_a_kill_within_a_pass_and_a_move_lose_and_double_nothing_in_a_bucket(tmp
     """
     with served(tmp_path / "objects") as url:
         place = Place(tmp_path, events=3 * _EVENTS, storage=url)
-        register_group(place.engine, "a")
+        register_group(place.engine, "a", placing())
         drivers = Drivers(place, Faults(tmp_path / "failpoints"))
         moved = {game_key(name) for name in place.simulator.games[::2]}
         try:

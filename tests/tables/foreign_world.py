@@ -20,6 +20,7 @@ from pipeline.data.streams.writing.rows import Rows
 from pipeline.data.streams.writing.split import READ, Place, SplitJob, split
 from pipeline.data.verify.balance import Balance, verify
 from pipeline.data.verify.values import Wanted
+from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
 from pipeline.store.games import Game, generations, register_group
@@ -94,7 +95,7 @@ def world(tmp_path: Path) -> ForeignWorld:
     held = ForeignWorld(made.paths, made.settings, made.engine)
     held.writers, held.profiles = {}, dict(PROFILES)
     held.last_seqs = made.last_seqs
-    register_group(held.engine, "a")
+    register_group(held.engine, "a", placing())
     held.register(GO)
     return held
 

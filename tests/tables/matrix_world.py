@@ -37,6 +37,7 @@ from pipeline.data.streams.writing.rows import Rows
 from pipeline.data.streams.writing.split import READ, SplitJob, split
 from pipeline.data.verify.balance import Balance, verify
 from pipeline.data.verify.values import Wanted
+from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
 from pipeline.settings.registries import RegistrySettings, split_key
@@ -202,7 +203,7 @@ class Matrix:
             placement=PlacementSettings(max_games_per_group=10_000),
             demux=Demux(catchup_seqs=10_000),
         )
-        register_group(self.engine, "a", 10_000)
+        register_group(self.engine, "a", placing(10_000))
 
     # ------------------------------------------------------------------------------------------------------- before
 

@@ -21,6 +21,7 @@ from pipeline.data.streams.stream import Stream, stream_of
 from pipeline.data.streams.writing.split import READ, SplitJob, landing_schema, split
 from pipeline.data.streams.writing.writers import DirectWriter
 from pipeline.data.verify.balance import Balance, verify
+from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import DataFile, write_file
 from pipeline.lake.delta.opening import open_table
@@ -130,7 +131,7 @@ class World:
         bronze = CursorTable.create(self.paths.bronze, BRONZE, bronze_app_id(self.environment))
         bronze.commit([write_file(table, self.paths.bronze, ["seq", "game_key"])], bronze.cursor, self.seq)
         seen = {str(event.game.key): event.game.name for event in events if event.game.key in known}
-        record_seen(self.engine, seen, self.seq)
+        record_seen(self.engine, seen, self.seq, placing())
 
     def _placed(self, event: Event, pos: int, known: bool) -> dict[str, Any]:
         key = event.game.key if known else MALFORMED

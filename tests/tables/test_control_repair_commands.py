@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 
 from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
+from pipeline.health.facts.placing import placing
 from pipeline.store.games import register_group
 from pipeline.store.operations import list_operations
 from tests.tables.repair_world import CHESS, GO, SECOND, World, broken, early, good, make_world
@@ -16,7 +17,7 @@ from tests.tables.repair_world import CHESS, GO, SECOND, World, broken, early, g
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     made = make_world(tmp_path)
-    register_group(made.engine, "a")
+    register_group(made.engine, "a", placing())
     made.ingest(good(1), early(2), broken())
     made.split()
     return made

@@ -12,6 +12,7 @@ from app.state.services import Environment
 from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
 from pipeline.control import repair_proposals
+from pipeline.health.facts.placing import placing
 from pipeline.store.assignments import read_assignments
 from pipeline.store.games import register_group
 from pipeline.store.operations import Intent, list_operations, submit
@@ -32,7 +33,7 @@ KINDS = ["replay", "rebuild"]  # that something is to be done by in this world
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """Chess has a table and two refused rows; no stream of Go has run yet."""
     made = make_world(tmp_path)
-    register_group(made.engine, "a")
+    register_group(made.engine, "a", placing())
     made.register(GO)
     made.ingest(good(1), early(2), broken(), good(3, GO))
     made.split()

@@ -23,6 +23,7 @@ from pipeline.control.operations import repairs, tries
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.data.repair import rebuild as rebuilds
+from pipeline.health.facts.placing import placing
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments, retire
 from pipeline.store.games import generations, register_group
@@ -39,7 +40,7 @@ NO_CHOICE = {"refused_for": None, "since": None, "until": None}
 def tables(tmp_path: Path) -> Tables:
     """Chess in group a, with rows in its table and, of a schema that comes late, in quarantine."""
     made = make_world(tmp_path)
-    register_group(made.engine, "a")
+    register_group(made.engine, "a", placing())
     made.ingest(good(1), early(2), broken(), good(3))
     made.split()
     made.register(message=SECOND)

@@ -19,6 +19,7 @@ from pipeline.base.names import GameKey, stream_app_id
 from pipeline.data.maintenance import run
 from pipeline.data.streams.roster import Roster
 from pipeline.data.verify.balance import verify
+from pipeline.health.facts.placing import placing
 from pipeline.lake.delta import opening
 from pipeline.lake.delta.checkpoint import write_checkpoint
 from pipeline.lake.delta.data_files import write_file
@@ -134,8 +135,8 @@ def test_a_driver_opens_the_other_tables(engine: Engine, tmp_path: Path) -> None
     paths = Paths(tmp_path)
     app_id = stream_app_id("local", GameKey(GO), 1)
     CursorTable.create(paths.table(GameKey(GO)), pa.schema([("_seq", pa.int64())]), app_id)
-    register_group(engine, "a")
-    record_seen(engine, {CHESS: "Chess", GO: "Go"}, 9)
+    register_group(engine, "a", placing())
+    record_seen(engine, {CHESS: "Chess", GO: "Go"}, 9, placing())
     streams = Roster(Settings(), paths, engine, "a", lease=None).streams
     assert (streams[CHESS].unreadable, streams[GO].unreadable) == (True, False)
 

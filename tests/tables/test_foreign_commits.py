@@ -28,6 +28,7 @@ from pipeline.data.repair.rebuild import rebuild
 from pipeline.data.repair.replay import replay_all
 from pipeline.data.streams.lanes import failure_of
 from pipeline.data.streams.roster import Roster
+from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.foreign import ForeignChange, foreign_commit
 from pipeline.lake.delta.log import Action, commit_file, listed_commits, publish_commit, read_commit
@@ -77,7 +78,7 @@ def in_bucket(tmp_path: Path) -> Iterator[World]:
 
 def filled(world: World) -> World:
     """Two games with three commits each."""
-    register_group(world.engine, "a")
+    register_group(world.engine, "a", placing())
     world.register(GO)
     for number in range(1, 4):
         world.ingest(good(number), good(number, GO))

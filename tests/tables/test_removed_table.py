@@ -30,6 +30,7 @@ from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.stream import Stream
 from pipeline.data.streams.writing.rows import Rows
 from pipeline.data.streams.writing.split import READ, SplitJob, split
+from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
@@ -141,7 +142,7 @@ def near(tmp_path: Path) -> World:
 
 
 def filled(world: World) -> World:
-    register_group(world.engine, "a")
+    register_group(world.engine, "a", placing())
     world.register(GO)
     for number in range(1, 4):
         world.ingest(good(number), good(number, GO))
@@ -351,7 +352,7 @@ def test_a_retired_game_is_never_made_again(near: World, driven: Callable[[World
 def early(tmp_path: Path) -> World:
     """A world in which two rows of Go came before it was known, and one after."""
     world = make_world(tmp_path)
-    register_group(world.engine, "a")
+    register_group(world.engine, "a", placing())
     world.ingest(good(1), good(1, GO))
     world.ingest(good(2), good(2, GO))
     world.register(GO)

@@ -15,6 +15,7 @@ from pipeline.data.streams.lanes import Failure
 from pipeline.data.streams.passes import Passes
 from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.watchdog import Watchdog
+from pipeline.health.facts.placing import placing
 from pipeline.health.verdicts.status import IMPROVE_AFTER
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
@@ -29,7 +30,7 @@ from tests.tables.repair_world import CHESS, GO, World, good, make_world
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     made = make_world(tmp_path)
-    register_group(made.engine, "a")
+    register_group(made.engine, "a", placing())
     made.register(GO)
     for number in range(1, 4):
         made.ingest(good(number), good(number, GO))
@@ -103,7 +104,7 @@ def test_a_game_that_cannot_be_opened_is_parked_and_opened_again_on_request(worl
 @pytest.mark.proves("G51")
 def test_a_group_takes_on_a_damaged_game_and_goes_on(world: World) -> None:
     """Law L6: a game that is moved to a group that runs cannot end its passes."""
-    register_group(world.engine, "b")
+    register_group(world.engine, "b", placing())
     roster = roster_of(world, "b")
     commits(world)[-1].write_bytes(b"\xff")
     with world.engine.begin() as connection:

@@ -19,6 +19,7 @@ from pipeline.data.streams.lanes import Failure
 from pipeline.data.streams.passes import Passes
 from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.writing.split import READ, SplitJob, split
+from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
 from pipeline.store.games import register_group
@@ -67,7 +68,7 @@ def timed(number: int, source: float | None, happened: float | None = None, game
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     made = make_world(tmp_path)
-    register_group(made.engine, "a")
+    register_group(made.engine, "a", placing())
     made.register(GO)
     return TimedWorld(made.paths, made.settings, made.engine)
 

@@ -25,6 +25,7 @@ from pipeline.data.streams.passes import Outcome, Passes
 from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.stream import Stream
 from pipeline.data.streams.writing.rows import Rows
+from pipeline.health.facts.placing import placing
 from pipeline.lake.delta import table as delta_table
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.log import publish_commit
@@ -43,7 +44,7 @@ KEY = str(CHESS.key)
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     made = make_world(tmp_path)
-    register_group(made.engine, "a")
+    register_group(made.engine, "a", placing())
     return made
 
 
@@ -202,8 +203,8 @@ def test_two_threads_of_one_table_leave_no_hole_in_its_log(tmp_path: Path, monke
 
 def test_a_late_word_of_ingest_takes_nothing_back(world: World) -> None:
     """Law L7: what a stalled ingest tells late does not make a game look complete that is not."""
-    record_seen(world.engine, {KEY: CHESS.name}, 7)
-    record_seen(world.engine, {KEY: CHESS.name}, 3)
+    record_seen(world.engine, {KEY: CHESS.name}, 7, placing())
+    record_seen(world.engine, {KEY: CHESS.name}, 3, placing())
     assert last_seq(world.engine, KEY) == 7
 
 

@@ -14,6 +14,7 @@ from pipeline.data.streams.active_games import ActiveGames
 from pipeline.data.streams.passes import Outcome, Passes
 from pipeline.data.streams.stream import Stream
 from pipeline.data.streams.writing import split as splitting
+from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.data_files import DataFile, write_file
 from pipeline.lake.delta.quarantine import QUARANTINE, present_between
 from pipeline.lake.delta.table import CursorTable
@@ -27,7 +28,7 @@ from tests.tables.repair_world import CHESS, GO, World, broken, good, make_world
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     made = make_world(tmp_path)
-    register_group(made.engine, "a")
+    register_group(made.engine, "a", placing())
     made.register(GO)
     return made
 

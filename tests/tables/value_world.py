@@ -18,6 +18,7 @@ from pipeline.data.contracts.policies import DEFAULTS, Policies
 from pipeline.data.ingest.bronze_writer import IngestJob, land
 from pipeline.data.verify.balance import Balance, verify
 from pipeline.data.verify.values import Wanted
+from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import DataFile
 from pipeline.lake.delta.quarantine import QUARANTINE
@@ -67,7 +68,7 @@ class ValueWorld(World):
         bronze = CursorTable.create(self.paths.bronze, BRONZE, bronze_app_id(self.environment))
         bronze.commit([DataFile(**file) for file in report["files"]], bronze.cursor, self.seq)
         self.last_seqs.update(dict.fromkeys(report["counts"], self.seq))
-        record_seen(self.engine, report["routed"], self.seq)
+        record_seen(self.engine, report["routed"], self.seq, placing())
 
     def _records(self, wrappers: Sequence[bytes]) -> pa.RecordBatch:
         count = len(wrappers)

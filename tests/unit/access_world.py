@@ -21,6 +21,7 @@ from grants.reconciler import AccessReconciler
 from pipeline.base.names import game_key
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import load
 from pipeline.store.games import record_seen
 from pipeline.store.operations import Operation, list_operations, submit
@@ -76,7 +77,7 @@ class House:
 def house_at(engine: Engine, folder: Path) -> Iterator[House]:
     """Serve a catalog for an environment, with two people in it."""
     settings, paths = load(folder, {})
-    record_seen(engine, {CHESS: "Chess", GO: "Go"}, 1)
+    record_seen(engine, {CHESS: "Chess", GO: "Go"}, 1, placing())
     with served(paths.catalog) as server:
         (folder / "turnout.toml").write_text(f"[access]\nport = {server.port}\n")
         settings = replace(settings, access=replace(settings.access, port=server.port))

@@ -31,6 +31,7 @@ from pipeline.control.operations.executor import tick
 from pipeline.data.streams import lanes
 from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.writing.writers import DirectWriter
+from pipeline.health.facts.placing import placing
 from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store import groups as store
@@ -78,10 +79,10 @@ class _Stage:
         self._numbers = itertools.count(1)
         self.engine = open_store(self.settings, self.paths)
         for name in GROUPS:
-            register_group(self.engine, name)
+            register_group(self.engine, name, placing())
         with self.engine.begin() as connection:
             connection.execute(update(groups).values(backend="local"))
-        record_seen(self.engine, {key: key.upper() for key in GAMES}, LAST_SEQ)
+        record_seen(self.engine, {key: key.upper() for key in GAMES}, LAST_SEQ, placing())
         _land(self.paths)
         with self.engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -182,7 +183,7 @@ class Fleet:
 
         def look() -> None:
             try:
-                assign_waiting(self.engine)
+                assign_waiting(self.engine, placing())
                 tick(self.world, KINDS)
             except OperationalError:
                 assert self.locked, "the store was there"

@@ -7,6 +7,7 @@ from sqlalchemy import Engine
 
 from listeners.sample import Lane, StreamState
 from pipeline.control.operations import moves
+from pipeline.health.facts.placing import placing
 from pipeline.health.verdicts.condition import GroupCondition
 from pipeline.health.verdicts.liveness import Liveness
 from pipeline.store.assignments import read_assignments
@@ -28,9 +29,11 @@ class Drivers:
         self.clock = StoreClock(store)
         self.leases: dict[str, Lease] = {}
         for number, name in enumerate("abc"):
-            register_group(store, name)
+            register_group(store, name, placing())
             self.leases[name] = group_lease(store, name, number + 1)
-        record_seen(store, {"g1": "One", "g2": "Two", "g3": "Three", "g4": "Four", "g5": "Five", "g6": "Six"}, 9)
+        record_seen(
+            store, {"g1": "One", "g2": "Two", "g3": "Three", "g4": "Four", "g5": "Five", "g6": "Six"}, 9, placing()
+        )
         self.held: dict[str, set[str]] = {}
         for name in "abc":
             self.boundary(name)

@@ -21,6 +21,7 @@ from pipeline.base.names import game_key
 from pipeline.cli.lazy import LazyCommand
 from pipeline.cli.main import cli, main
 from pipeline.data.ingest import pending
+from pipeline.health.facts.placing import placing
 from pipeline.lake.storage import cloud
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
@@ -145,8 +146,8 @@ def test_who_stops_waiting_is_told_that_it_goes_on(
 ) -> None:
     """Ctrl-C ends the command and not the operation."""
     engine = open_store(*load(tmp_path, {}))
-    record_seen(engine, {game_key("Go"): "Go"}, 1)
-    assign_waiting(engine, 100)
+    record_seen(engine, {game_key("Go"): "Go"}, 1, placing())
+    assign_waiting(engine, placing(100))
 
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt

@@ -15,6 +15,7 @@ from pipeline.cli.main import cli
 from pipeline.data.contracts.given_ids import GivenIds
 from pipeline.data.contracts.kept_registrations import Kept
 from pipeline.data.contracts.schemas import PLAIN
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import Paths, load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store, writing
@@ -149,8 +150,8 @@ FAIL: Mapping[str, tuple[str, tuple[str, ...], Mapping[str, object]]] = {
 def run_act(name: str, folder: Path, *more: str) -> tuple[BaseException | None, list[tuple[Any, ...]]]:
     """Let a person act where there is a game and an empty group; return what it ended with, and the entries of it."""
     engine = open_store(*load(folder))
-    record_seen(engine, {"go": "Go"}, 1)
-    create(engine, Group("a", desired="drained"), "ann", "")
+    record_seen(engine, {"go": "Go"}, 1, placing())
+    create(engine, Group("a", desired="drained"), "ann", "", placing())
     with writing(engine) as connection:
         connection.execute(schema_requests.insert().values(
             request_id=REQUEST, requester="ann", game_key=game_key("Go"), game="Go", format="protobuf", message="m.M",
@@ -207,7 +208,7 @@ def test_an_act_that_fails_is_audited_as_failed(name: str, tmp_path: Path) -> No
 
 def test_a_name_that_is_a_game_is_refused_on_record(tmp_path: Path) -> None:
     """Who tries to approve or reject a game stands in the log as having failed; a name that can be none does not."""
-    record_seen(open_store(*load(tmp_path)), {"go": "Go"}, 1)
+    record_seen(open_store(*load(tmp_path)), {"go": "Go"}, 1, placing())
     for name, outcomes in (
         ("approve", [None, "succeeded"]),
         ("approve", [None, "failed"]),

@@ -13,6 +13,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.cli.main import cli
 from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen
@@ -108,6 +109,6 @@ def test_a_missing_version_is_one_sentence(
     words: tuple[str, ...], sentence: str, store: Engine, tmp_path: Path
 ) -> None:
     """A game or version that does not exist is refused before anything is printed."""
-    record_seen(store, {game_key("Chess"): "Chess"}, 1)
+    record_seen(store, {game_key("Chess"): "Chess"}, 1, placing())
     with pytest.raises(Refused, match=sentence):
         lines(tmp_path, *words)

@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState
@@ -19,9 +20,9 @@ from pipeline.store.processes.drivers import start_driver
 @pytest.fixture
 def env(tmp_path: Path) -> Path:
     store = open_store(*load(tmp_path, {}))
-    register_group(store, "a")
-    record_seen(store, {"chess_1": "Chess", "go_1": "Go"}, 3)
-    register_group(store, "b")
+    register_group(store, "a", placing())
+    record_seen(store, {"chess_1": "Chess", "go_1": "Go"}, 3, placing())
+    register_group(store, "b", placing())
     for name in "ab":
         start_driver(store, "group", name, None)
     return tmp_path

@@ -11,6 +11,7 @@ import pytest
 from pipeline.base.errors import Refused
 from pipeline.control.capabilities import Capability, read_facts, repairs
 from pipeline.control.operations.facts import GameFacts
+from pipeline.health.facts.placing import placing
 from pipeline.store.assignments import retire
 from pipeline.store.database.states import OperationState
 from pipeline.store.games import register_group
@@ -124,7 +125,7 @@ def test_what_it_touches_and_how_long_it_takes_is_told() -> None:
 def test_the_facts_are_what_is_there(tmp_path: Path) -> None:
     """Store, table and quarantine are looked at; what was not counted is unknown, and what nobody knows is refused."""
     made = make_world(tmp_path)
-    register_group(made.engine, "a")
+    register_group(made.engine, "a", placing())
     made.ingest(good(1), early(2), broken())
     made.split()
     start_driver(made.engine, "group", "a", None)

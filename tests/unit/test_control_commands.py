@@ -13,6 +13,7 @@ from pipeline.cli.main import cli
 from pipeline.control.controller import KINDS, run
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import cancel, close, tick
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import load
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import open_store
@@ -31,9 +32,9 @@ NO_MAINTENANCE = {"TURNOUT_MAINTENANCE__BACKEND": "none"}  # its process would o
 def world(tmp_path: Path) -> ControlContext:
     settings, paths = load(tmp_path, {})
     store = open_store(settings, paths)
-    register_group(store, "a")
-    record_seen(store, {"chess_1": "Chess", "go_1": "Go"}, 3)
-    register_group(store, "b")
+    register_group(store, "a", placing())
+    record_seen(store, {"chess_1": "Chess", "go_1": "Go"}, 3, placing())
+    register_group(store, "b", placing())
     for name in "ab":
         start_driver(store, "group", name, None)
     return ControlContext(settings, store, paths)
@@ -311,7 +312,7 @@ def test_the_controller_gives_waiting_games_a_group_when_there_is_room(world: Co
     """A game that fitted nowhere when it came is not forgotten: the next look of a controller places it."""
     for name in "ab":
         want(world, name, capacity_cores=0.0001)
-    record_seen(world.engine, {"tetris_1": "Tetris"}, 4)
+    record_seen(world.engine, {"tetris_1": "Tetris"}, 4, placing())
     assert read_assignments(world.engine)["tetris_1"].group is None
     assert "tetris_1: nowhere: it has no group; it waits" in turnout(tmp_path, "groups", "propose").output
     want(world, "b", capacity_cores=1.0)

@@ -13,6 +13,7 @@ from pipeline.control.operations.executor import tick
 from pipeline.control.operations.moves import drain
 from pipeline.control.proposals import undo
 from pipeline.health.facts.liveness import read_group_liveness
+from pipeline.health.facts.placing import placing
 from pipeline.health.verdicts.placement.capacity import GroupLoad, Load, Loads, tallied
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.assignments import read_assignments
@@ -71,7 +72,7 @@ def test_a_drain_is_one_move_of_all_and_nothing_lands_there_again(drivers: Drive
     assert done.state == "succeeded", done.outcome
     assert done.outcome == "Moved and seen: 1 in b, 1 in c, group a is drained."
     assert desired(drivers) == {"a": ("drained", 2), "b": ("running", 1), "c": ("running", 1)}
-    record_seen(drivers.store, {"new": "New"}, 10)
+    record_seen(drivers.store, {"new": "New"}, 10, placing())
     assert assigned(drivers.store, "a") == []
     again = planned(drivers, "a")
     assert (again.moves, again.desired, again.intent("ann", "").targets) == ((), {}, ())
@@ -116,7 +117,7 @@ def test_a_drain_that_somebody_overtook_does_nothing(drivers: Drivers) -> None:
     begun = submit(drivers.store, planned(drivers, "a").intent("ann", ""))
     with drivers.store.begin() as connection:
         connection.execute(update(groups).where(groups.c.name != "a").values(desired="stopped"))
-    record_seen(drivers.store, {"new": "New"}, 10)
+    record_seen(drivers.store, {"new": "New"}, 10, placing())
     late = carried_out(drivers, begun)
     assert late.state == "failed"
     assert late.outcome == "Nothing was done: group a has got 1 more since you looked: new. Ask again."

@@ -21,6 +21,7 @@ from pipeline.control.roles import CONTROLLER
 from pipeline.control.supervision import evacuation
 from pipeline.control.supervision.evacuation import Dead, EvacuationPlan, Evacuator, Facts, dead, plan
 from pipeline.health.facts.liveness import read_drivers
+from pipeline.health.facts.placing import placing
 from pipeline.health.verdicts.condition import GroupCondition, judge_groups
 from pipeline.health.verdicts.liveness import Liveness
 from pipeline.health.verdicts.placement.capacity import GroupLoad, Load, Loads, tallied
@@ -465,10 +466,10 @@ def test_the_controller_looks_after_dead_groups(
     """It says what keeps games in a dead group, and asks for their move as soon as there is room."""
     monkeypatch.setattr(evacuation, "_WATCHED_SECONDS", 0.0)
     for name in "ab":
-        register_group(engine, name)
+        register_group(engine, name, placing())
         start_driver(engine, "group", name, None)
         heartbeat(engine, "group", name, "running", None)
-    record_seen(engine, {"g1": "One", "g2": "Two"}, 9)
+    record_seen(engine, {"g1": "One", "g2": "Two"}, 9, placing())
     with engine.begin() as connection:
         connection.execute(update(drivers_table).where(drivers_table.c.name == "a").values(heartbeat_at=1.0))
         connection.execute(update(groups_table).where(groups_table.c.name == "b").values(capacity_cores=1e-6))
@@ -487,7 +488,7 @@ def test_the_controller_looks_after_dead_groups(
 
 def test_when_a_group_last_lived(engine: Engine) -> None:
     """It is the end of its last process that lived long or ended as asked, else when its first one began."""
-    create(engine, Group("a", "local"), "ann", "")
+    create(engine, Group("a", "local"), "ann", "", placing())
 
     def run(begun: float, ended: float) -> None:
         run_id = begin_run(engine, "a")

@@ -17,6 +17,7 @@ from pipeline.control.backends.local import Local, process_of, reference_of
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import PlacementSettings, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import assigned, record_seen
@@ -59,7 +60,7 @@ class Started:
 def store(tmp_path: Path) -> Iterator[Engine]:
     made = open_store(*load(tmp_path))
     for name in "ab":
-        create(made, Group(name, backend="local"), "ann", "")
+        create(made, Group(name, backend="local"), "ann", "", placing())
     yield made
     made.dispose()
 
@@ -175,7 +176,7 @@ def test_a_controller_looks_after_the_others_where_one_group_cannot_be_started(
 ) -> None:
     """The whole loop: games are placed, the other group and maintenance are started, and the alarm is logged."""
     write(store, "UPDATE groups SET desired = 'drained' WHERE name = 'a'")
-    record_seen(store, {"g1": "One"}, 9)
+    record_seen(store, {"g1": "One"}, 9, placing())
     once, backend = threading.Event(), Started("a")
     once.set()
     monkeypatch.setattr(controller, "Local", lambda *_: backend)

@@ -11,6 +11,7 @@ from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
 from pipeline.control import group_changes, group_proposals
 from pipeline.control.group_changes import apply_options, effects, render_changes
+from pipeline.health.facts.placing import placing
 from pipeline.health.verdicts.placement.capacity import GroupLoad
 from pipeline.settings.tree import load
 from pipeline.store.groups import Group, create, read_groups
@@ -87,7 +88,7 @@ def test_what_disturbs_only_by_now_is_shown_first(
 ) -> None:
     """A preview may be hours old: what it did not show is not written without a reason."""
     settings, _ = load(tmp_path, {})
-    seen = create(engine, Group("b"), current_user(), "")
+    seen = create(engine, Group("b"), current_user(), "", placing())
     proposal = group_proposals.change(settings, engine, seen, replace(seen, capacity_cores=0.5))
     assert proposal.effects == ()
     monkeypatch.setattr(group_changes, "effects", lambda *_: ["Its 2 games take 120 cores."])

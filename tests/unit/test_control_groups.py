@@ -17,6 +17,7 @@ from pipeline.control.operations import groups as steering
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.control.proposals import undo
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import Settings, load
 from pipeline.store import audit
 from pipeline.store.database.states import OperationState
@@ -72,7 +73,7 @@ def end(engine: Engine, lease: Lease) -> None:
 @pytest.mark.proves("G106", "H5")
 def test_the_second_of_two_editors_is_told(engine: Engine) -> None:
     """H5: of two operators who change one group the second sees a conflict, nothing is overwritten."""
-    seen = create(engine, LOCAL, "ann", "new")
+    seen = create(engine, LOCAL, "ann", "new", placing())
     change(engine, seen, replace(seen, capacity_cores=2.0), "ann", "more")
     with pytest.raises(Refused, match="Group a was changed after you opened it"):
         change(engine, seen, replace(seen, priority="high"), "bob", "other")
@@ -81,7 +82,7 @@ def test_the_second_of_two_editors_is_told(engine: Engine) -> None:
 
 def test_changes_of_groups_are_in_the_audit_log(engine: Engine) -> None:
     """Each change is begun and ended in the log with what was wanted; a refused one leaves nothing."""
-    seen = create(engine, LOCAL, "ann", "new")
+    seen = create(engine, LOCAL, "ann", "new", placing())
     change(engine, seen, replace(seen, capacity_cores=2.0), "bob", "more")
     with pytest.raises(Refused):
         change(engine, seen, replace(seen, priority="high"), "eve", "late")
@@ -108,22 +109,22 @@ def test_changes_of_groups_are_in_the_audit_log(engine: Engine) -> None:
 )
 def test_a_group_that_makes_no_sense_is_refused(engine: Engine, wrong: Group, why: str) -> None:
     """What cannot be is one clear sentence, and nothing of it is kept."""
-    create(engine, LOCAL, "ann", "")
+    create(engine, LOCAL, "ann", "", placing())
     with pytest.raises(Refused, match=why):
-        create(engine, wrong, "ann", "")
+        create(engine, wrong, "ann", "", placing())
     assert set(read_groups(engine)) == {"a"}
 
 
 def test_a_new_group_takes_the_games_that_wait(engine: Engine) -> None:
     """Games that came before there was a group wait for one."""
-    record_seen(engine, {"g": "G"}, 1)
-    create(engine, LOCAL, "ann", "")
+    record_seen(engine, {"g": "G"}, 1, placing())
+    create(engine, LOCAL, "ann", "", placing())
     assert [each.game_key for each in assigned(engine, "a")] == ["g"]
 
 
 def test_a_new_group_takes_no_more_games_than_the_setting_says(engine: Engine, tmp_path: Path) -> None:
     """Of three that wait a group that is made with `placement.max_games_per_group` = 2 gets two."""
-    record_seen(engine, {"g": "G", "h": "H", "i": "I"}, 1)
+    record_seen(engine, {"g": "G", "h": "H", "i": "I"}, 1, placing())
     (tmp_path / "turnout.toml").write_text("[placement]\nmax_games_per_group = 2\n", "utf-8")
     made = CliRunner().invoke(cli, ["groups", "create", "a", "--env-dir", str(tmp_path)], catch_exceptions=False)
     assert (made.exit_code, len(assigned(engine, "a"))) == (0, 2)
@@ -131,7 +132,7 @@ def test_a_new_group_takes_no_more_games_than_the_setting_says(engine: Engine, t
 
 def test_a_group_of_somebody_else_cannot_be_started_here(engine: Engine) -> None:
     """Where no backend runs the group, the sentence says what can be done instead."""
-    create(engine, Group("a"), "ann", "")
+    create(engine, Group("a"), "ann", "", placing())
     with pytest.raises(Refused, match="turnout does not start group a, which has no backend: do it there"):
         steering.plan("restart", ["a"], read_groups(engine))
     with pytest.raises(Refused, match=r"There is no cluster group b\. Groups: a"):
@@ -140,7 +141,7 @@ def test_a_group_of_somebody_else_cannot_be_started_here(engine: Engine) -> None
 
 def test_a_stop_is_done_when_no_driver_runs(engine: Engine, act: Callable[[], None]) -> None:
     """A stop that was asked for is not done before the driver has ended and given its lease back."""
-    create(engine, LOCAL, "ann", "")
+    create(engine, LOCAL, "ann", "", placing())
     lease = drive(engine)
     stop = submitted(engine, "stop", "a")
     act()
@@ -154,7 +155,7 @@ def test_a_stop_is_done_when_no_driver_runs(engine: Engine, act: Callable[[], No
 
 def test_a_stop_ends_where_somebody_decided_otherwise_since(engine: Engine, act: Callable[[], None]) -> None:
     """A hand sets the group running while it is being stopped: no end of its driver is waited for any more."""
-    create(engine, LOCAL, "ann", "")
+    create(engine, LOCAL, "ann", "", placing())
     drive(engine)
     stop = submitted(engine, "stop", "a")
     act()
@@ -166,7 +167,7 @@ def test_a_stop_ends_where_somebody_decided_otherwise_since(engine: Engine, act:
 
 def test_a_stop_can_be_undone(engine: Engine, act: Callable[[], None]) -> None:
     """The inverse of a stop is a start, checked like any other and done when a new driver tells that it runs."""
-    create(engine, LOCAL, "ann", "")
+    create(engine, LOCAL, "ann", "", placing())
     submitted(engine, "stop", "a")
     act()
     stopped = operation(engine, newest(engine))
@@ -183,7 +184,7 @@ def test_a_stop_can_be_undone(engine: Engine, act: Callable[[], None]) -> None:
 
 def test_a_restart_ends_the_old_driver_and_sees_a_new_one(engine: Engine, act: Callable[[], None]) -> None:
     """A restart is done when another driver than the one that ran tells that it runs; deaths before it are forgiven."""
-    create(engine, LOCAL, "ann", "")
+    create(engine, LOCAL, "ann", "", placing())
     lease = drive(engine)
     restart = submitted(engine, "restart", "a")
     act()
@@ -200,7 +201,7 @@ def test_a_restart_ends_the_old_driver_and_sees_a_new_one(engine: Engine, act: C
 
 def test_a_start_is_done_by_a_driver_that_nobody_has_asked_to_end(engine: Engine, act: Callable[[], None]) -> None:
     """Stopped and started again before the supervisor looked: no new driver comes, so the old one has to do."""
-    seen = create(engine, LOCAL, "ann", "")
+    seen = create(engine, LOCAL, "ann", "", placing())
     lease = drive(engine)
     change(engine, seen, replace(seen, desired="stopped"), "ann", "")
     started = submitted(engine, "start", "a")
@@ -223,7 +224,7 @@ def test_a_restart_ends_a_driver_that_is_found_only_later(
 ) -> None:
     """A driver that a hand has started is adopted after the restart was asked for: it is old all the same."""
     clock = StoreClock(engine)
-    create(engine, LOCAL, "ann", "")
+    create(engine, LOCAL, "ann", "", placing())
     lease = Lease(engine, "group", "a", 30.0)
     lease.acquire()
     start_driver(engine, "group", "a", None)
@@ -245,7 +246,7 @@ def test_a_restart_ends_a_driver_that_is_found_only_later(
 
 def test_a_restart_forgives_deaths(engine: Engine, act: Callable[[], None]) -> None:
     """A person who restarts a group that died too often gives it its whole budget."""
-    create(engine, LOCAL, "ann", "")
+    create(engine, LOCAL, "ann", "", placing())
     run_id = begin_run(engine, "a")
     assert run_id is not None
     end_run(engine, run_id, "exit code 1", died=True)
@@ -256,7 +257,7 @@ def test_a_restart_forgives_deaths(engine: Engine, act: Callable[[], None]) -> N
 
 def test_a_group_changed_meanwhile_is_not_stopped(engine: Engine, act: Callable[[], None]) -> None:
     """A stop refuses a group that changed since it was shown: look again."""
-    seen = create(engine, LOCAL, "ann", "")
+    seen = create(engine, LOCAL, "ann", "", placing())
     stop = submitted(engine, "stop", "a")
     change(engine, seen, replace(seen, capacity_cores=2.0), "bob", "")
     act()
@@ -267,7 +268,7 @@ def test_a_group_changed_meanwhile_is_not_stopped(engine: Engine, act: Callable[
 def test_a_group_changed_since_its_stop_began_is_not_overwritten(engine: Engine, tmp_path: Path) -> None:
     """A change between a controller's look and its act stays: the stop is refused there and has done nothing."""
     settings, paths = load(tmp_path, {})
-    seen = create(engine, LOCAL, "ann", "")
+    seen = create(engine, LOCAL, "ann", "", placing())
     running = begun(engine, submitted(engine, "stop", "a"), OperationState.RUNNING)
     changed = change(engine, seen, replace(seen, desired="drained"), "bob", "")
     with pytest.raises(Refused, match="group a was changed meanwhile"):
@@ -277,7 +278,7 @@ def test_a_group_changed_since_its_stop_began_is_not_overwritten(engine: Engine,
 
 def test_a_driver_that_does_not_end_is_told_of(engine: Engine, act: Callable[[], None]) -> None:
     """A stop whose effect is not seen in time needs a person, and says whose driver it waits for."""
-    create(engine, LOCAL, "ann", "")
+    create(engine, LOCAL, "ann", "", placing())
     drive(engine)
     stop = submitted(engine, "stop", "a")
     act()
@@ -296,7 +297,7 @@ def test_a_driver_of_a_person_in_the_workspace_is_theirs_to_end(
 ) -> None:
     """No stop reaches a run that a person started in the workspace by "Run now": the operation says who ends it."""
     settings, paths = load(tmp_path, {})
-    create(engine, replace(LOCAL, backend=backend), "ann", "")
+    create(engine, replace(LOCAL, backend=backend), "ann", "", placing())
     Lease(engine, "group", "a", 30.0).acquire()
     running = begun(engine, submitted(engine, kind, "a"), OperationState.RUNNING)
     acts = [step.act(ControlContext(settings, engine, paths), running) for step in KINDS[kind].steps]
@@ -307,7 +308,7 @@ def test_a_driver_of_a_person_in_the_workspace_is_theirs_to_end(
 
 def test_a_run_that_ended_is_not_asked_to(engine: Engine) -> None:
     """What is written of a run's end stays as it was written first."""
-    create(engine, LOCAL, "ann", "")
+    create(engine, LOCAL, "ann", "", placing())
     run_id = begin_run(engine, "a")
     assert run_id is not None
     end_run(engine, run_id, "exit code 1", died=True)

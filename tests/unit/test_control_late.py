@@ -13,6 +13,7 @@ from pipeline.control.operations import groups, moves, pauses, retirement
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.control.roles import CONTROLLER
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments
@@ -81,7 +82,7 @@ def test_what_comes_late_ends_the_operation_without_a_person(
     drivers: Drivers, world: ControlContext, kind: str
 ) -> None:
     """D10: a driver that comes back does what it was asked; its operation ends and its games are free."""
-    create(drivers.store, Group("d", backend="local"), "ann", "")
+    create(drivers.store, Group("d", backend="local"), "ann", "", placing())
     run_id = begin_run(drivers.store, "d")
     assert run_id is not None
     late = run_late(drivers, world, REQUESTS[kind](drivers))

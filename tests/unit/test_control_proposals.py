@@ -12,6 +12,7 @@ from app.state import previews
 from app.state.previews import Preview
 from app.state.services import Environment
 from pipeline.cli.main import cli
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import load
 from pipeline.store import stream_control
 from pipeline.store.database.engine import open_store
@@ -29,9 +30,9 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     """Return two groups, of which one carries two games."""
     settings, paths = load(tmp_path)
     store = open_store(settings, paths)
-    register_group(store, "a")
-    record_seen(store, {"chess_1": "Chess", "go_1": "Go"}, 3)
-    register_group(store, "b")
+    register_group(store, "a", placing())
+    record_seen(store, {"chess_1": "Chess", "go_1": "Go"}, 3, placing())
+    register_group(store, "b", placing())
     for name in "ab":
         start_driver(store, "group", name, None)
     group = read_groups(store)["a"]

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
-from pipeline.health.facts.liveness import read_drivers, read_group_liveness
+from pipeline.health.facts.liveness import how_alive, read_drivers, read_group_liveness
 from pipeline.health.facts.loads import read_loads
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments
@@ -32,13 +34,13 @@ from pipeline.store.processes.runs import begin_run, end_run, ended_runs
 @pytest.fixture
 def drained(engine: Engine) -> Group:
     """A group without anything that is to get no games, beside one that has one."""
-    create(engine, Group("a"), "ann", "")
-    record_seen(engine, {"g1": "One"}, 9)
-    return create(engine, Group("b", desired="drained"), "ann", "")
+    create(engine, Group("a"), "ann", "", placing())
+    record_seen(engine, {"g1": "One"}, 9, placing())
+    return create(engine, Group("b", desired="drained"), "ann", "", placing())
 
 
 def removed(engine: Engine, name: str = "b") -> None:
-    remove(engine, read_groups(engine)[name], "bob", "old machine")
+    remove(engine, read_groups(engine)[name], "bob", "old machine", how_alive)
 
 
 def a_move_to_b(engine: Engine) -> Operation:
@@ -66,7 +68,7 @@ def test_a_group_with_nothing_in_it_is_forgotten(engine: Engine, drained: Group)
         ("bob", "remove group", "succeeded"),
     ]
     assert begun.detail["reason"] == "old machine"
-    assert create(engine, Group("b"), "ann", "").version == 1
+    assert create(engine, Group("b"), "ann", "", placing()).version == 1
 
 
 @pytest.mark.proves("G104")
@@ -99,7 +101,7 @@ def test_a_group_whose_driver_is_heard_of_is_not_removed(engine: Engine, drained
         theirs = update(drivers).where(drivers.c.name == "b")
         connection.execute(theirs.values(state="running", heartbeat_at=time.time() - 50))
     with pytest.raises(Refused, match="still has a driver that lives"):
-        remove(engine, read_groups(engine)["b"], "bob", "old machine", heartbeat_seconds=30.0)
+        remove(engine, read_groups(engine)["b"], "bob", "old machine", partial(how_alive, heartbeat_seconds=30.0))
     with engine.begin() as connection:
         connection.execute(theirs.values(heartbeat_at=time.time() + 50))
     with pytest.raises(Refused, match="still has a driver that may live: it sent a heartbeat that is"):
@@ -113,7 +115,7 @@ def test_a_group_that_was_changed_since_it_was_seen_is_not_removed(engine: Engin
     """Of two people who decide about a group at the same moment the second finds out."""
     change(engine, drained, replace(drained, priority="high"), "ann", "")
     with pytest.raises(Refused, match="was changed after you opened it"):
-        remove(engine, drained, "bob", "old machine")
+        remove(engine, drained, "bob", "old machine", how_alive)
 
 
 @pytest.mark.proves("G104")
@@ -132,7 +134,7 @@ def test_a_group_that_games_are_moving_to_is_not_removed(engine: Engine, drained
 def test_a_priority_is_set_with_its_reason_and_counts_for_placement(tmp_path: Path) -> None:
     """By name or key; it is in the audit log once for what has changed, and placement goes by it."""
     engine = open_store(*load(tmp_path))
-    record_seen(engine, {"go_1": "Go", "chess_1": "Chess"}, 1)
+    record_seen(engine, {"go_1": "Go", "chess_1": "Chess"}, 1, placing())
     for _ in range(2):
         arguments = ["games", "priority", "Go", "chess_1", "high", "--reason", "launch", "--env-dir", str(tmp_path)]
         done = CliRunner().invoke(cli, arguments)

@@ -17,6 +17,7 @@ from pipeline.control.proposals import undo
 from pipeline.data.verify.balance import verify
 from pipeline.data.verify.report import render_balance
 from pipeline.health.facts.fleet import read_fleet
+from pipeline.health.facts.placing import placing
 from pipeline.health.verdicts.judgement import TROUBLE
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.assignments import AssignmentConflict, read_assignments, reassign, restore, retire
@@ -70,9 +71,9 @@ def test_a_retired_game_that_still_sends_is_counted_and_carried_by_nobody(
     brought_on(drivers, world)
     assert now(drivers, begun).state == "succeeded"
     assert all("g1" not in held for held in drivers.held.values())
-    record_seen(drivers.store, {"g1": "One"}, 12)
-    record_last_seqs(drivers.store, {"g1": 13})
-    register_group(drivers.store, "d")
+    record_seen(drivers.store, {"g1": "One"}, 12, placing())
+    record_last_seqs(drivers.store, {"g1": 13}, placing())
+    register_group(drivers.store, "d", placing())
     assignment = read_assignments(drivers.store)["g1"]
     assert (assignment.group, assignment.held_by, assignment.last_seq) == (None, None, 13)
     assert retired_games(drivers.store) == {"g1"}
@@ -81,7 +82,7 @@ def test_a_retired_game_that_still_sends_is_counted_and_carried_by_nobody(
     tick(world, KINDS)
     group = str(drivers.group_of("g1"))
     assert "g1" in {each.game_key for each in assigned(drivers.store, group)}
-    record_last_seqs(drivers.store, {})
+    record_last_seqs(drivers.store, {}, placing())
     assert now(drivers, back).state == "verifying", "no driver has told of it"
 
 

@@ -15,6 +15,7 @@ from pipeline.control.operations import pauses
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.control.roles import CONTROLLER, Role, current, require, same_person
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import Roles, load
 from pipeline.store import members
 from pipeline.store.assignments import read_assignments
@@ -128,7 +129,7 @@ def test_the_refusal_says_who_can_help() -> None:
 
 def test_a_role_that_was_taken_away_meanwhile_counts(engine: Engine, tmp_path: Path) -> None:
     """The controller checks again when it begins: who may no longer gets nothing done."""
-    record_seen(engine, {"g": "G"}, 1)
+    record_seen(engine, {"g": "G"}, 1, placing())
     facts = pauses.plan("pause", ["g"], read_assignments(engine), {})
     submitted = submit(engine, pauses.intent("pause", facts, "olga", ""))
     settings, paths = load(tmp_path, {"TURNOUT_ROLES__MOVERS": '["max"]'})

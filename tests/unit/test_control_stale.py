@@ -13,6 +13,7 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations import moves, retirement
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import close, tick
+from pipeline.health.facts.placing import placing
 from pipeline.health.verdicts.condition import GroupCondition
 from pipeline.health.verdicts.liveness import Liveness
 from pipeline.settings.tree import Paths, Settings
@@ -43,8 +44,8 @@ ALIVE = {name: GroupCondition(name, Liveness("running", 0.0, None)) for name in 
 @pytest.fixture
 def world(engine: Engine) -> ControlContext:
     for name in "abc":
-        register_group(engine, name)
-    record_seen(engine, {"g1": "One", "g2": "Two"}, 9)
+        register_group(engine, name, placing())
+    record_seen(engine, {"g1": "One", "g2": "Two"}, 9, placing())
     with engine.begin() as connection:
         connection.execute(update(games).values(group_name="a"))
     return ControlContext(Settings(), engine, Paths(Path()))

@@ -21,6 +21,7 @@ from pipeline.control.backends.local import reference_of
 from pipeline.control.backends.present import STOP, folder, goes_on, noted_without_leases
 from pipeline.control.controller import run
 from pipeline.control.operations.definition import ControlContext
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import load
 from pipeline.store.audit import entries
 from pipeline.store.database.engine import open_store
@@ -43,7 +44,7 @@ class World:
         self.settings, self.paths = load(env, {"TURNOUT_MAINTENANCE__BACKEND": "none"})
         self.engine = open_store(self.settings, self.paths)
         for name in "ab":
-            register_group(self.engine, name)
+            register_group(self.engine, name, placing())
         with self.engine.begin() as connection:
             connection.execute(update(groups).values(backend="local"))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}

@@ -10,6 +10,7 @@ from pipeline.control.controller import KINDS
 from pipeline.control.operations import executor, moves, pauses
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
+from pipeline.health.facts.placing import placing
 from pipeline.health.verdicts.condition import GroupCondition
 from pipeline.health.verdicts.liveness import Liveness
 from pipeline.settings.tree import Paths, Settings
@@ -25,8 +26,8 @@ ALIVE = {name: GroupCondition(name, Liveness("running", 0.0, None)) for name in 
 def world(engine: Engine) -> ControlContext:
     """Two groups without drivers, so that whatever is asked for waits."""
     for name in "ab":
-        register_group(engine, name)
-    record_seen(engine, {f"g{number:02}": f"G{number}" for number in range(40)}, 9)
+        register_group(engine, name, placing())
+    record_seen(engine, {f"g{number:02}": f"G{number}" for number in range(40)}, 9, placing())
     return ControlContext(Settings(), engine, Paths(Path()))
 
 
@@ -103,7 +104,7 @@ def test_what_only_waits_still_says_for_what_and_for_how_long(world: ControlCont
     tick(world, KINDS)
     (_, waiting) = steps(world.engine, one.operation_id)[-2:]
     assert (waiting.name, waiting.state) == ("acquire", "running")
-    record_seen(world.engine, {"g20": "G20"}, 12)
+    record_seen(world.engine, {"g20": "G20"}, 12, placing())
     end_step(world.engine, one, waiting.number, "running", "an older sentence")
     tick(world, KINDS)
     assert steps(world.engine, one.operation_id)[-1].detail == waiting.detail

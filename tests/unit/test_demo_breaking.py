@@ -27,6 +27,7 @@ from pipeline.demo.breaking.faults import FAULTS
 from pipeline.demo.demo import not_own
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import Event, family
+from pipeline.health.facts.placing import placing
 from pipeline.platforms.local.child_processes import Children
 from pipeline.settings.tree import Paths, load
 from pipeline.store import audit
@@ -84,11 +85,11 @@ class House:
         self.fails: Exception | None = None
         settings, _ = load(folder)
         self.engine: Engine = open_store(settings, self.paths)
-        register_group(self.engine, "a", 100, 5.0)
+        register_group(self.engine, "a", placing(100, 5.0))
         for name, kind in (("Chess", "protobuf"), ("Go", "avro")):
             registered = [Registration(name, *payload_schema(family(name), each, kind), format=kind) for each in (1, 2)]
             LocalRegistry(self.engine).register_many(registered)
-        record_seen(self.engine, {CHESS: "Chess", game_key("Go"): "Go"}, 1)
+        record_seen(self.engine, {CHESS: "Chess", game_key("Go"): "Go"}, 1, placing())
         self.breaker = Breaker(World(self.paths, self.source, self.send, versions=2))
 
     def send(

@@ -24,6 +24,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import load
 from pipeline.store import audit
 from pipeline.store.audit import changes_of
@@ -78,7 +79,7 @@ def desk(engine: Engine, server: Server, tmp_path: Path) -> Iterator[Desk]:
     settings, paths = load(tmp_path, {})
     schema = f"games_{tmp_path.name.replace('-', '_')}"
     settings = replace(settings, access=replace(settings.access, schema_name=schema))
-    record_seen(engine, {CHESS: "Chess", GO: "Go"}, 1)
+    record_seen(engine, {CHESS: "Chess", GO: "Go"}, 1, placing())
     catalog = Embedded(Rest(server.url, server.token, shared_token=server.token))
     for key in (CHESS, GO):
         register_own(catalog, paths, Securable(("turnout", schema)), key)

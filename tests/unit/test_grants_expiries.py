@@ -14,6 +14,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.control.operations.executor import tick
 from pipeline.control.roles import CONTROLLER
+from pipeline.health.facts.placing import placing
 from pipeline.store.database.tables import entitlements
 from pipeline.store.games import record_seen
 from pipeline.store.operations import list_operations, submit
@@ -29,7 +30,7 @@ def over(house: House, *cells: tuple[str, str]) -> None:
 
 def games(house: House, amount: int) -> Sequence[str]:
     names: dict[str, str] = {game_key(f"Game {number}"): f"Game {number}" for number in range(amount)}
-    record_seen(house.world.engine, names, 1)
+    record_seen(house.world.engine, names, 1, placing())
     for key in names:
         house.make_table(key)
     house.rounds()

@@ -20,6 +20,7 @@ from pipeline.base.names import game_key
 from pipeline.cli.doctor import ask_catalog, look_at_logs
 from pipeline.cli.main import cli
 from pipeline.control.operations.definition import ControlContext
+from pipeline.health.facts.placing import placing
 from pipeline.platforms.local.catalog_checks import catalog_checks, managed_refusals, require_writable
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
@@ -120,7 +121,7 @@ def test_the_controller_registers_external_tables_alone(environment: Path, monke
     settings, paths = load(environment)
     engine = open_store(settings, paths)
     go = str(game_key("Go"))
-    record_seen(engine, {CHESS: "Chess", go: "Go"}, 1)
+    record_seen(engine, {CHESS: "Chess", go: "Go"}, 1, placing())
     for key in (CHESS, go):
         DeltaTable.create(Path(paths.tables / key), Schema([Field("_seq", PrimitiveType("long"))]))
     with recorder() as stub:

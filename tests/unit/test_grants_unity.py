@@ -21,6 +21,7 @@ from grants.reconciler import AccessReconciler
 from pipeline.base.names import game_key
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import load
 from pipeline.store.games import record_seen
 from pipeline.store.operations import Operation, list_operations, submit
@@ -65,7 +66,7 @@ def house(engine: Engine, tmp_path: Path) -> Iterator[House]:
     access = f"catalog = 'unity'\ncatalog_name = 'turnout_contract'\nschema_name = '{fresh('house')}'\n"
     (tmp_path / "turnout.toml").write_text(f"[access]\n{access}members_file = '{tmp_path / 'members.yml'}'\n")
     settings, paths = load(tmp_path, {})
-    record_seen(engine, {CHESS: "Chess", GO: "Go"}, 1)
+    record_seen(engine, {CHESS: "Chess", GO: "Go"}, 1, placing())
     for key in (CHESS, GO):
         DeltaTable.create(Path(paths.tables / key), Schema([Field("_seq", PrimitiveType("long"))]))
     world = ControlContext(settings, engine, paths)

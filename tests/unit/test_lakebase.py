@@ -15,6 +15,7 @@ from sqlalchemy.exc import OperationalError
 
 from pipeline.base.errors import Refused
 from pipeline.data.streams.outage import tolerate_store_outage
+from pipeline.health.facts.placing import placing
 from pipeline.platforms.databricks import lakebase as lakebase_store
 from pipeline.platforms.databricks.workspace.client import Workspace
 from pipeline.settings.tree import load
@@ -241,13 +242,13 @@ def test_a_role_that_does_not_exist_is_one_sentence(lakebase: Lakebase, opened: 
 def test_connections_that_were_cut_between_two_calls_are_noticed_by_nobody(lakebase: Lakebase, opened: Opening) -> None:
     """Fail-over, the idle limit and three days end connections: the next call takes a new one."""
     store = opened()
-    register_group(store, "a")
+    register_group(store, "a", placing())
     held = [store.connect() for _ in range(4)]
     for each in held:
         each.close()
     lakebase.cut()
     for name in "bcdef":
-        register_group(store, name)
+        register_group(store, name, placing())
 
 
 def test_a_heartbeat_loop_goes_on_after_each_cut(
@@ -280,7 +281,7 @@ def test_a_heartbeat_loop_goes_on_after_each_cut(
 def test_a_transaction_that_was_cut_leaves_nothing(lakebase: Lakebase, opened: Opening) -> None:
     """A cut between two statements takes back the first; the caller gets the error of a store that is away."""
     store = opened()
-    register_group(store, "a")
+    register_group(store, "a", placing())
 
     def remove_it() -> None:
         with writing(store) as connection:

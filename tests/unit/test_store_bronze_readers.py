@@ -5,6 +5,8 @@ import socket
 import pytest
 from sqlalchemy import Engine, update
 
+from pipeline.health.facts.liveness import how_alive
+from pipeline.health.facts.placing import placing
 from pipeline.store.database.tables import drivers, groups
 from pipeline.store.games import register_group
 from pipeline.store.groups import read_groups, remove
@@ -57,10 +59,10 @@ def test_a_driver_that_has_the_lease_and_is_yet_to_start_is_unknown(engine: Engi
 
 def test_a_removed_group_reads_nothing(engine: Engine) -> None:
     """Nobody can start it again, so maintenance need not wait for it."""
-    register_group(engine, "a")
+    register_group(engine, "a", placing())
     start_driver(engine, "group", "a", None)
     heartbeat(engine, "group", "a", "stopped", None, reads_from=7)
     with engine.begin() as connection:
         connection.execute(update(groups).values(desired="drained"))
-    remove(engine, read_groups(engine)["a"], "ann", "no longer used")
+    remove(engine, read_groups(engine)["a"], "ann", "no longer used", how_alive)
     assert positions(engine) == {}

@@ -10,6 +10,7 @@ from listeners.totals import ControllerMetrics
 from pipeline.health.facts.controller_metrics import read_controller_metrics
 from pipeline.health.facts.fleet import read_fleet
 from pipeline.health.facts.incidents import keep_look
+from pipeline.health.facts.placing import placing
 from pipeline.store.database.states import Cause, OperationState
 from pipeline.store.database.tables import catalog_snapshots, drivers, operations
 from pipeline.store.groups import Group, create
@@ -27,9 +28,9 @@ def seen(engine: Engine) -> ControllerMetrics:
 
 def test_a_dead_controller_is_known_to_those_who_live(engine: Engine) -> None:
     """It runs while it beats; one that has ended or is silent does not, and the groups that need it are counted."""
-    create(engine, Group("a", "local"), "ann", "")
-    create(engine, Group("b"), "ann", "")
-    create(engine, Group("c", "local", "stopped"), "ann", "")
+    create(engine, Group("a", "local"), "ann", "", placing())
+    create(engine, Group("b"), "ann", "", placing())
+    create(engine, Group("c", "local", "stopped"), "ann", "", placing())
     assert (seen(engine).is_controller_running, seen(engine).supervised_groups) == (False, 1)
     start_driver(engine, "controller", "main", None)
     heartbeat(engine, "controller", "main", "running", None)

@@ -7,6 +7,7 @@ from listeners.sample import Lane, StreamState
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey
 from pipeline.health.facts.loads import read_loads
+from pipeline.health.facts.placing import placing
 from pipeline.health.verdicts.placement.capacity import Load
 from pipeline.settings.tree import load
 from pipeline.store import games, onboarding
@@ -23,29 +24,29 @@ def _groups(engine: Engine, *names: str) -> dict[str, set[str]]:
 @pytest.mark.proves("G109")
 def test_games_are_shared_out_evenly_and_stay(engine: Engine) -> None:
     """Of games of which nothing is known each group gets as many; a new game or group moves nobody."""
-    games.register_group(engine, "a")
-    games.register_group(engine, "b")
-    games.record_seen(engine, {f"g{number}": f"Game {number}" for number in range(10)}, 1)
+    games.register_group(engine, "a", placing())
+    games.register_group(engine, "b", placing())
+    games.record_seen(engine, {f"g{number}": f"Game {number}" for number in range(10)}, 1, placing())
     before = _groups(engine, "a", "b")
     assert [len(keys) for keys in before.values()] == [5, 5]
-    games.register_group(engine, "c")
-    games.record_seen(engine, {"g99": "Game 99"}, 2)
+    games.register_group(engine, "c", placing())
+    games.record_seen(engine, {"g99": "Game 99"}, 2, placing())
     assert {**before, "c": {"g99"}} == _groups(engine, "a", "b", "c")
 
 
 def test_games_found_before_any_group_wait_for_the_first(engine: Engine) -> None:
     """Ingest may run before a group exists; nothing is forgotten."""
-    games.record_seen(engine, {"g1": "One"}, 1)
+    games.record_seen(engine, {"g1": "One"}, 1, placing())
     assert {"a": set()} == _groups(engine, "a")
-    games.register_group(engine, "a")
+    games.register_group(engine, "a", placing())
     assert {"a": {"g1"}} == _groups(engine, "a")
 
 
 def test_the_last_seq_is_kept_and_never_goes_back_at_a_start(engine: Engine) -> None:
     """What a crash left untold is repaired from bronze's heads; what is newer stays."""
-    games.record_seen(engine, {"g1": "One", "g2": "Two"}, 5)
-    games.record_last_seqs(engine, {"g1": 9, "g2": 3, "malformed_wrapper": 4})
-    games.register_group(engine, "a")
+    games.record_seen(engine, {"g1": "One", "g2": "Two"}, 5, placing())
+    games.record_last_seqs(engine, {"g1": 9, "g2": 3, "malformed_wrapper": 4}, placing())
+    games.register_group(engine, "a", placing())
     assert {each.game_key: each.last_seq for each in games.assigned(engine, "a")} == {"g1": 9, "g2": 5}
 
 
@@ -59,10 +60,10 @@ def test_a_store_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
 def test_only_onboarded_names_are_repaired_at_a_start(engine: Engine) -> None:
     """A game whose first rows were not told before a crash is found again; a key of bronze that is no game's is not."""
     onboarding.onboard(engine, [OnboardingCandidate(GameKey("g1"), "One", "approval")])
-    games.record_last_seqs(engine, {"g1": 4, "g2": 5, "malformed_wrapper": 9})
+    games.record_last_seqs(engine, {"g1": 4, "g2": 5, "malformed_wrapper": 9}, placing())
     assert games.known_games(engine) == {"g1": "One"}
     assert games.known_groups(engine) == {"g1": None}
-    games.register_group(engine, "a")
+    games.register_group(engine, "a", placing())
     assert games.known_groups(engine) == {"g1": "a"}
     assert [each.last_seq for each in games.assigned(engine, "a")] == [4]
 
@@ -84,14 +85,14 @@ def _report(engine: Engine, key: str, group: str, rows: float | None, lane: Lane
 @pytest.mark.proves("G109")
 def test_a_new_game_goes_where_measured_load_is_least(engine: Engine) -> None:
     """One hot game counts for more than two quiet ones: the rule is load, not the number of games."""
-    games.register_group(engine, "a")
-    games.record_seen(engine, {"hot": "Hot"}, 1)
-    games.register_group(engine, "b")
-    games.record_seen(engine, {"quiet1": "1"}, 1)
-    games.record_seen(engine, {"quiet2": "2", "quiet3": "3"}, 1)
+    games.register_group(engine, "a", placing())
+    games.record_seen(engine, {"hot": "Hot"}, 1, placing())
+    games.register_group(engine, "b", placing())
+    games.record_seen(engine, {"quiet1": "1"}, 1, placing())
+    games.record_seen(engine, {"quiet2": "2", "quiet3": "3"}, 1, placing())
     for key, group in games.known_groups(engine).items():
         _report(engine, key, str(group), 50_000.0 if key == "hot" else 1.0)
-    games.record_seen(engine, {"new": "New"}, 2)
+    games.record_seen(engine, {"new": "New"}, 2, placing())
     assert games.known_groups(engine)["new"] == "b"
     assert len(_groups(engine, "b")["b"]) == 3
 
@@ -100,40 +101,40 @@ def test_a_new_game_goes_where_measured_load_is_least(engine: Engine) -> None:
 def test_groups_that_take_no_games_get_none(engine: Engine) -> None:
     """Drained, stopped and full groups get no new game, one with a dead driver only where there is no other."""
     for name in "abcd":
-        games.register_group(engine, name)
+        games.register_group(engine, name, placing())
     _want(engine, "a", desired="drained")
     _want(engine, "b", desired="stopped")
     _want(engine, "c", capacity_cores=0.0001)
-    games.record_seen(engine, {"g1": "One"}, 1)
+    games.record_seen(engine, {"g1": "One"}, 1, placing())
     assert games.known_groups(engine) == {"g1": "d"}
     start_driver(engine, "group", "d", None)
     heartbeat(engine, "group", "d", "failed", None, "it broke")
-    games.register_group(engine, "e")
-    games.record_seen(engine, {"g2": "Two"}, 1)
+    games.register_group(engine, "e", placing())
+    games.record_seen(engine, {"g2": "Two"}, 1, placing())
     assert games.known_groups(engine)["g2"] == "e"
     _want(engine, "e", desired="stopped")
-    games.record_seen(engine, {"g3": "Three"}, 1)
+    games.record_seen(engine, {"g3": "Three"}, 1, placing())
     assert games.known_groups(engine)["g3"] == "d"
 
 
 def test_a_game_that_fits_nowhere_waits_until_there_is_room(engine: Engine) -> None:
     """No group gets more games than the setting allows; who waits gets one when there is room, a retired game none."""
-    games.register_group(engine, "a", 2)
-    games.record_seen(engine, {f"g{number}": str(number) for number in range(4)}, 1, 2)
+    games.register_group(engine, "a", placing(2))
+    games.record_seen(engine, {f"g{number}": str(number) for number in range(4)}, 1, placing(2))
     assert games.known_groups(engine) == {"g0": "a", "g1": "a", "g2": None, "g3": None}
     with engine.begin() as connection:
         connection.execute(update(tables.games).where(tables.games.c.game_key == "g2").values(retired_at=1.0))
-    games.assign_waiting(engine, 2)
+    games.assign_waiting(engine, placing(2))
     assert games.known_groups(engine)["g3"] is None
-    games.register_group(engine, "b", 2)
+    games.register_group(engine, "b", placing(2))
     assert games.known_groups(engine) == {"g0": "a", "g1": "a", "g2": None, "g3": "b"}
 
 
 def test_loads_are_what_drivers_told_of_streams_that_run(engine: Engine) -> None:
     """A stream in its pass tells what it costs, one that catches up does not; retired games are left out."""
-    games.register_group(engine, "a")
+    games.register_group(engine, "a", placing())
     _want(engine, "a", capacity_cores=1.5, priority="high")
-    games.record_seen(engine, {"run": "R", "behind": "B", "untold": "U", "gone": "G"}, 1)
+    games.record_seen(engine, {"run": "R", "behind": "B", "untold": "U", "gone": "G"}, 1, placing())
     _report(engine, "run", "a", 100.0)
     _report(engine, "behind", "a", 9e5, Lane.CATCHUP)
     with engine.begin() as connection:
@@ -154,11 +155,11 @@ def test_loads_are_what_drivers_told_of_streams_that_run(engine: Engine) -> None
 
 def test_scarce_capacity_goes_to_high_priority_first(engine: Engine) -> None:
     """Of games that wait for a group the one of high priority gets the room there is, whatever its name."""
-    games.record_seen(engine, {"a_low": "A", "b_high": "B", "c_normal": "C"}, 1)
+    games.record_seen(engine, {"a_low": "A", "b_high": "B", "c_normal": "C"}, 1, placing())
     with engine.begin() as connection:
         for key, priority in (("a_low", "low"), ("b_high", "high")):
             mine = tables.games.c.game_key == key
             connection.execute(update(tables.games).where(mine).values(priority=priority))
-    games.register_group(engine, "a", 0)
-    games.assign_waiting(engine, 2)
+    games.register_group(engine, "a", placing(0))
+    games.assign_waiting(engine, placing(2))
     assert {each.game_key for each in games.assigned(engine, "a")} == {"b_high", "c_normal"}

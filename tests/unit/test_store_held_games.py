@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import Engine, event, update
 
 from pipeline.data.streams.roster import Roster
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store import games
 from pipeline.store.database.tables import games as games_table
@@ -23,9 +24,9 @@ def clock(engine: Engine) -> StoreClock:
 
 @pytest.fixture
 def two_groups(engine: Engine) -> Engine:
-    games.register_group(engine, "a")
-    games.register_group(engine, "b")
-    games.record_seen(engine, {f"g{number}": f"Game {number}" for number in range(6)}, 1)
+    games.register_group(engine, "a", placing())
+    games.register_group(engine, "b", placing())
+    games.record_seen(engine, {f"g{number}": f"Game {number}" for number in range(6)}, 1, placing())
     return engine
 
 
@@ -80,7 +81,7 @@ def test_a_stale_driver_carries_and_takes_nothing(two_groups: Engine, clock: Sto
     clock.now += SECONDS + 1
     heir = group_lease(two_groups, "a", 2)
     assert {"g0", "g2", "g4"} == carried(two_groups, heir)
-    games.record_seen(two_groups, {"g6": "Game 6"}, 2)
+    games.record_seen(two_groups, {"g6": "Game 6"}, 2, placing())
     assert set() == carried(two_groups, stale)
     assert "g6" in carried(two_groups, heir)
 
@@ -212,8 +213,8 @@ def test_without_leases_a_group_carries_what_is_assigned_to_it(two_groups: Engin
 
 def test_a_look_at_a_thousand_games_is_two_statements_and_writes_nothing(engine: Engine, tmp_path: Path) -> None:
     """Each pass asks the store; as long as nothing changes it costs one statement for games and one for decisions."""
-    games.register_group(engine, "a")
-    games.record_seen(engine, {f"g{number:04}": f"Game {number}" for number in range(1_000)}, 1)
+    games.register_group(engine, "a", placing())
+    games.record_seen(engine, {f"g{number:04}": f"Game {number}" for number in range(1_000)}, 1, placing())
     one = roster(engine, tmp_path, group_lease(engine, "a"))
     statements: list[str] = []
     event.listen(engine, "before_cursor_execute", lambda *arguments: statements.append(arguments[2]))

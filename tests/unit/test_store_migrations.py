@@ -17,6 +17,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, inspect, select, text
 
 from pipeline.base.errors import Refused
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import load
 from pipeline.store.database import migrate
 from pipeline.store.database.checked_table import metadata
@@ -108,7 +109,7 @@ def test_processes_that_start_together_make_one_store(
     def start(name: str) -> None:
         together.wait()
         store = open_store(settings, paths)
-        register_group(store, name)
+        register_group(store, name, placing())
         store.dispose()
 
     with ThreadPoolExecutor(6) as pool:

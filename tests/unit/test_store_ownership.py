@@ -11,6 +11,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from pipeline.base.errors import Refused
 from pipeline.health.facts.fleet import read_fleet
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import Store, load
 from pipeline.store.database import migrate
 from pipeline.store.database.engine import STORE_AWAY, open_store, refused_write, writing
@@ -88,7 +89,7 @@ def grouped(roles: Roles) -> Roles:
 
 def use(store: Engine, name: str) -> None:
     """Do what drivers and pages do with a store."""
-    register_group(store, name)
+    register_group(store, name, placing())
     with leased(store, Store(), "group", name) as lease:
         assert lease is not None
         start_driver(store, "group", name, None)
@@ -114,7 +115,7 @@ def test_a_role_that_may_only_read_does_not_know_whether_the_store_takes_writes(
     """Its own lack of a right is no refusal of the store's, and no error: all are silent, and why is not known."""
     store = grouped.open(grouped.add("controller", "turnout_owner"))
     for name in ("a", "b"):
-        register_group(store, name)
+        register_group(store, name, placing())
         start_driver(store, "group", name, None)
         heartbeat(store, "group", name, "running", 1)
     with writing(store) as connection:

@@ -10,6 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen, register_group
@@ -35,9 +36,9 @@ EDITS: Final = {
 
 
 def fill(engine: Engine) -> None:
-    register_group(engine, "a")
+    register_group(engine, "a", placing())
     start_driver(engine, "group", "a", None)
-    record_seen(engine, {game_key("Go"): "Go"}, 1)
+    record_seen(engine, {game_key("Go"): "Go"}, 1, placing())
     submit(engine, Intent("pause", (f"game:{game_key('Go')}",), "ann", "r"))
 
 

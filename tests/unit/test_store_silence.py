@@ -20,6 +20,7 @@ from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.health.facts.controller_metrics import read_controller_metrics
 from pipeline.health.facts.fleet import Fleet, read_fleet
 from pipeline.health.facts.incidents import read_incidents
+from pipeline.health.facts.placing import placing
 from pipeline.health.incidents.away import with_computed
 from pipeline.settings.tree import Settings, load
 from pipeline.store.database.engine import open_store, refused_write
@@ -207,7 +208,7 @@ def test_a_controller_that_is_only_silent_is_not_said_not_to_run(engine: Engine)
 @pytest.mark.proves("G273")
 def test_a_controller_that_is_only_unheard_is_not_exported_as_down(engine: Engine) -> None:
     """Law of the unheard: nobody knows whether it runs, so no number says that it does not, and no alert fires."""
-    create(engine, Group("a", "local"), "ann", "")
+    create(engine, Group("a", "local"), "ann", "", placing())
     silent(engine, main=40, a=40)
     start_driver(engine, "controller", "main", None)
     heartbeat(engine, "controller", "main", "running", None)
@@ -254,8 +255,8 @@ KEYS = [str(game_key(name)) for name in ("Chess", "Go")]
 
 def with_games(engine: Engine) -> None:
     """Give group a two games."""
-    register_group(engine, "a")
-    record_seen(engine, dict(zip(KEYS, ("Chess", "Go"), strict=True)), 1)
+    register_group(engine, "a", placing())
+    record_seen(engine, dict(zip(KEYS, ("Chess", "Go"), strict=True)), 1, placing())
 
 
 def test_a_silence_that_is_not_shared_says_nothing_of_the_store(engine: Engine) -> None:

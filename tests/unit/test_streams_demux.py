@@ -13,6 +13,7 @@ from pipeline.data.pins import SetPin
 from pipeline.data.streams.demux import Demux, DemuxContext
 from pipeline.data.streams.passes import Outcome
 from pipeline.data.streams.roster import Roster
+from pipeline.health.facts.placing import placing
 from pipeline.health.verdicts.status import PASS_LIMIT_SECONDS
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
@@ -27,8 +28,8 @@ QUERY = StreamId("demux", "a")
 @pytest.fixture
 def roster(tmp_path: Path) -> Roster:
     engine = open_store(*load(tmp_path, {}))
-    register_group(engine, "a")
-    record_seen(engine, {"chess": "Chess"}, 9)  # it has rows beyond this pass, and none in it
+    register_group(engine, "a", placing())
+    record_seen(engine, {"chess": "Chess"}, 9, placing())  # it has rows beyond this pass, and none in it
     return Roster(Settings(), Paths(tmp_path), engine, "a", lease=None)
 
 
@@ -115,7 +116,7 @@ def test_what_a_game_has_of_a_seq_that_the_next_batch_goes_on_with_is_not_passed
 ) -> None:
     """Law L7: Spark may end a batch amid the files of a seq; only a game that missed the other half is behind."""
     demux, chess = demux_of(roster, tmp_path), roster.streams["chess"]
-    record_seen(roster._engine, {"go": "Go"}, 1)  # it is in both passes
+    record_seen(roster._engine, {"go": "Go"}, 1, placing())  # it is in both passes
     roster.sync()
     roster.streams["go"].cursor = roster.streams["go"].complete_through = 1
     demux.frontier_seq = chess.complete_through = chess.cursor = 5

@@ -13,6 +13,7 @@ from pipeline.data.streams import demux
 from pipeline.data.streams.demux import Demux
 from pipeline.data.streams.group import Group
 from pipeline.data.streams.passes import Outcome
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen, register_group
@@ -67,8 +68,8 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Group:
     monkeypatch.setattr(demux, "_STOP_SECONDS", 0.2)
     settings, paths = load(tmp_path, {})
     engine = open_store(settings, paths)
-    register_group(engine, "a")
-    record_seen(engine, {CHESS: "Chess"}, 9)
+    register_group(engine, "a", placing())
+    record_seen(engine, {CHESS: "Chess"}, 9, placing())
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(getLocalProperty=lambda _name: None))
     made = Group(spark, settings, paths, engine, "a", lambda _result: None)
     decide(made, own_query=True)

@@ -10,6 +10,7 @@ from sqlalchemy import Engine
 from pipeline.base.names import GameKey, stream_app_id
 from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.stream import Stream
+from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.table import CursorTable
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
@@ -25,8 +26,8 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def roster(engine: Engine, tmp_path: Path) -> Roster:
-    register_group(engine, "a")
-    record_seen(engine, {"chess": "Chess"}, 9)
+    register_group(engine, "a", placing())
+    record_seen(engine, {"chess": "Chess"}, 9, placing())
     return Roster(Settings(), Paths(tmp_path), engine, "a", lease=None)
 
 

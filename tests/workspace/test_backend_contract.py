@@ -20,6 +20,7 @@ from pipeline.control.backends.local import Local
 from pipeline.control.supervision.restart_policy import Action
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.data.streams.active_games import read_leftover
+from pipeline.health.facts.placing import placing
 from pipeline.platforms.databricks.workspace.client import open_workspace
 from pipeline.settings.tree import load
 from pipeline.store import groups as store
@@ -187,7 +188,7 @@ def test_a_backend_answers_for_all_runs_at_once(world: World) -> None:
 @pytest.mark.proves("G93")
 def test_a_driver_that_is_killed_is_started_again(world: World) -> None:
     """A group that shall run does so again after its driver was killed, and its death is written down."""
-    create(world.engine, world.group, "ann", "")
+    create(world.engine, world.group, "ann", "", placing())
     world.tick_until(world.is_reported)
     first = world.pid()
     os.kill(first, signal.SIGKILL)
@@ -200,8 +201,8 @@ def test_a_driver_that_is_killed_is_started_again(world: World) -> None:
 @pytest.mark.proves("G94")
 def test_a_game_that_is_in_hand_at_each_death_is_to_leave(world: World) -> None:
     """A game that kills its driver again and again leaves the group, also where no file of the driver can be read."""
-    create(world.engine, world.group, "ann", "")
-    record_seen(world.engine, {"a_killer": "A killer", "calm": "Calm"}, 3)
+    create(world.engine, world.group, "ann", "", placing())
+    record_seen(world.engine, {"a_killer": "A killer", "calm": "Calm"}, 3, placing())
     world.mode("killer")
 
     rested = 0
@@ -223,7 +224,7 @@ def test_a_game_that_is_in_hand_at_each_death_is_to_leave(world: World) -> None:
 @pytest.mark.proves("G93")
 def test_a_later_controller_goes_on_with_what_lives(world: World) -> None:
     """A controller's restart restarts no group: its run is found by the reference that was kept."""
-    create(world.engine, world.group, "ann", "")
+    create(world.engine, world.group, "ann", "", placing())
     world.tick_until(world.is_reported)
     before = world.pid()
     assert world.another().tick() == []
@@ -233,7 +234,7 @@ def test_a_later_controller_goes_on_with_what_lives(world: World) -> None:
 
 def test_a_group_that_is_set_to_stop_ends_in_order(world: World) -> None:
     """A stop is heard without a signal, and it is no death."""
-    create(world.engine, world.group, "ann", "")
+    create(world.engine, world.group, "ann", "", placing())
     world.tick_until(world.is_reported)
     group = store.read_groups(world.engine)["a"]
     store.change(world.engine, group, Group("a", world.kind, "stopped", version=group.version), "ann", "")
@@ -251,7 +252,7 @@ def backend_is(world: World, backend: str) -> list[Action]:
 
 def test_a_group_that_is_released_keeps_its_driver(world: World) -> None:
     """A group with backend none is left alone: its run ends in the store, and its process beats on."""
-    create(world.engine, world.group, "ann", "")
+    create(world.engine, world.group, "ann", "", placing())
     world.tick_until(world.is_reported)
     reference = open_runs(world.engine)["a"].reference or ""
     assert [each.what for each in backend_is(world, "none")] == ["ended"]
@@ -262,7 +263,7 @@ def test_a_group_that_is_released_keeps_its_driver(world: World) -> None:
 @pytest.mark.parametrize("world", ["local"], indirect=True)
 def test_a_process_that_is_released_and_taken_back_keeps_its_run(world: World) -> None:
     """It is the run that it was started as again, so that the controller's next stop reaches it."""
-    create(world.engine, world.group, "ann", "")
+    create(world.engine, world.group, "ann", "", placing())
     world.tick_until(world.is_reported)
     before, run = world.pid(), open_runs(world.engine)["a"]
     backend_is(world, "none")
@@ -275,7 +276,7 @@ def test_a_process_that_is_released_and_taken_back_keeps_its_run(world: World) -
 def test_a_driver_that_hangs_is_killed_before_another_one_starts(world: World) -> None:
     """D10: the controller kills a driver that hears nothing, and starts nobody else until it has ended."""
     world.mode("stubborn")
-    create(world.engine, world.group, "ann", "")
+    create(world.engine, world.group, "ann", "", placing())
     world.tick_until(world.is_reported)
     run = open_runs(world.engine)["a"]
     run_store.submit_stop(world.engine, run.run_id)
@@ -291,7 +292,7 @@ def test_a_driver_that_hangs_is_killed_before_another_one_starts(world: World) -
 def test_a_start_that_comes_to_nothing_rests(world: World) -> None:
     """A driver that cannot start costs one attempt and a pause, and how it ended is kept."""
     world.mode("dies")
-    create(world.engine, world.group, "ann", "")
+    create(world.engine, world.group, "ann", "", placing())
     world.tick_until(lambda: run_store.ended_runs(world.engine, 0))
     (wait,) = world.supervisor.tick()
     assert wait.what == "wait"
@@ -301,7 +302,7 @@ def test_a_start_that_comes_to_nothing_rests(world: World) -> None:
 @pytest.mark.parametrize("world", ["databricks"], indirect=True)
 def test_a_start_whose_answer_is_lost_gives_one_run(world: World) -> None:
     """A workspace that took a start and cut the connection has one run of it, which the next tries find."""
-    create(world.engine, world.group, "ann", "")
+    create(world.engine, world.group, "ann", "", placing())
     world.workspace.fault("POST", "/api/2.2/jobs/run-now", nth=1, status=504, when="after")
     world.supervisor.tick()
     (run,) = open_runs(world.engine).values()
@@ -317,7 +318,7 @@ def test_a_start_whose_answer_is_lost_gives_one_run(world: World) -> None:
 @pytest.mark.parametrize("world", ["databricks"], indirect=True)
 def test_a_workspace_that_is_away_is_neither_life_nor_death(world: World) -> None:
     """While nobody can know of a run nothing is started, and nothing ends: the group waits, with the reason."""
-    create(world.engine, world.group, "ann", "")
+    create(world.engine, world.group, "ann", "", placing())
     world.tick_until(world.is_reported)
     world.workspace.throttle(0, seconds=60.0, path_pattern="/runs/get")
     (wait,) = world.supervisor.tick()
@@ -331,8 +332,8 @@ def test_a_workspace_that_is_away_is_neither_life_nor_death(world: World) -> Non
 @pytest.mark.parametrize("world", ["databricks"], indirect=True)
 def test_a_group_without_a_job_says_how_to_make_it(world: World) -> None:
     """A missing job is one clear sentence, and the other groups go on."""
-    create(world.engine, Group("b", "databricks"), "ann", "")
-    create(world.engine, world.group, "ann", "")
+    create(world.engine, Group("b", "databricks"), "ann", "", placing())
+    create(world.engine, world.group, "ann", "", placing())
     world.tick_until(world.is_reported)
     assert "`turnout fleet apply`" in str(run_store.ended_runs(world.engine, 0)["b"][0].exit_message)
 
@@ -344,7 +345,7 @@ def test_a_job_of_somebody_else_is_never_started(world: World, tags: dict[str, s
     wheel = PythonWheelTask("tests.workspace.task", "main", parameters=["0"])
     name = job_name(world.environment, "group", "b")
     other = client(world.workspace).jobs.create(name=name, tags=tags, tasks=[Task("t", python_wheel_task=wheel)])
-    create(world.engine, Group("b", "databricks"), "ann", "")
+    create(world.engine, Group("b", "databricks"), "ann", "", placing())
     world.supervisor.tick()
     assert "has no job" in str(run_store.ended_runs(world.engine, 0)["b"][0].exit_message)
     assert list(client(world.workspace).jobs.list_runs(job_id=other.job_id)) == []

@@ -13,6 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from pipeline.base.errors import Refused
 from pipeline.control.deployed_groups import StoredGroups
+from pipeline.health.facts.placing import placing
 from pipeline.platforms.databricks.deploy import journal
 from pipeline.platforms.databricks.deploy.groups import Groups
 from pipeline.platforms.databricks.deploy.journal import Journal
@@ -202,7 +203,7 @@ def test_a_process_runs_again_when_a_later_one_has_reported(tmp_path: Path) -> N
     """A run that ends or still starts does not count, and a new controller differs from the old one."""
     settings, paths = load(tmp_path, {})
     engine = open_store(settings, paths)
-    create(engine, Group("a", "databricks"), "ann", "")
+    create(engine, Group("a", "databricks"), "ann", "", placing())
     groups = StoredGroups(settings, paths, engine)
     assert groups.controller() is None
     with leased(engine, settings.store, "controller", "main"):

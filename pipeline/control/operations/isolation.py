@@ -18,6 +18,7 @@ from pipeline.control.operations.definition import (
     StepResult,
 )
 from pipeline.control.roles import CONTROLLER, Role
+from pipeline.health.facts.placing import placing_by
 from pipeline.store.assignments import GameAssignment
 from pipeline.store.database.states import OperationKind
 from pipeline.store.groups import Group, create, read_groups
@@ -84,9 +85,7 @@ def _make(context: ControlContext, operation: Operation) -> StepResult:
     if name not in registered:
         source = registered[like]
         group = Group(name, source.backend, "drained", None, source.priority, source.spark_master)
-        max_games = context.settings.placement.max_games_per_group
-        heartbeat_seconds = context.settings.metrics.heartbeat_seconds
-        create(context.engine, group, CONTROLLER, operation.reason, max_games, heartbeat_seconds)
+        create(context.engine, group, CONTROLLER, operation.reason, placing_by(context.settings))
     return StepResult("done", f"Group {name} is there; the controller starts its driver.")
 
 

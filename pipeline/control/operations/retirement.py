@@ -25,6 +25,7 @@ from pipeline.control.operations.definition import (
 from pipeline.control.operations.facts import GameFacts
 from pipeline.control.operations.moves import release
 from pipeline.control.roles import Role
+from pipeline.health.facts.placing import placing_by
 from pipeline.store import assignments as store
 from pipeline.store.assignments import AssignmentConflict, GameAssignment, read_assignments
 from pipeline.store.database.states import OperationKind
@@ -88,16 +89,8 @@ def _retire(context: ControlContext, operation: Operation) -> StepResult:
 def _restore(context: ControlContext, operation: Operation) -> StepResult:
     progress = _change(context, operation, "restored")
     if progress.state == "done":
-        _give_groups(context)
+        assign_waiting(context.engine, placing_by(context.settings))
     return progress
-
-
-def _give_groups(context: ControlContext) -> None:
-    max_games, heartbeat_seconds = (
-        context.settings.placement.max_games_per_group,
-        context.settings.metrics.heartbeat_seconds,
-    )
-    assign_waiting(context.engine, max_games, heartbeat_seconds)
 
 
 def _change(context: ControlContext, operation: Operation, verb: str) -> StepResult:

@@ -47,6 +47,7 @@ from pipeline.data.ingest.sources.kind import Begin, RowsOf, as_they_come
 from pipeline.data.ingest.sources.supported import configured_source
 from pipeline.data.ingest.sources.topic_again import OVERFLOW
 from pipeline.data.pins import pin
+from pipeline.health.facts.placing import placing_by
 from pipeline.health.verdicts.latency import Start
 from pipeline.lake.delta import lost_seqs
 from pipeline.lake.delta.bronze import BRONZE
@@ -114,7 +115,7 @@ class Ingest:
         self._noted: set[NeedId] = set()
         self._arrival_times = [each.arrival_times() for each in self._source.members]
         self._quarantine = CursorTable.create(paths.quarantine, QUARANTINE, f"{self._batch_app}/quarantine")
-        self._placing = settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds
+        self._placing = placing_by(settings)
         self._batch_attempts = BatchAttempts(self._quarantine, self._bronze, self._batch_app)
         self._snapshot = restored.snapshot_file(paths)
         self._rows_of: RowsOf = as_they_come
@@ -153,7 +154,7 @@ class Ingest:
             self._checks.learn(identity(self._engine, self._generation))
         self._give_up_others()
         self._read_last_seqs()
-        record_last_seqs(self._engine, self._last_seqs, *self._placing)
+        record_last_seqs(self._engine, self._last_seqs, self._placing)
         frame, self._rows_of = self._source.read(self._spark, self._settings.ingest, begin)
         writer = (
             frame.writeStream.queryName(StreamId("ingest", "main").query_name)
@@ -325,7 +326,7 @@ class Ingest:
         for times, oldest in zip(self._arrival_times, report["oldest_of_each"], strict=True):
             if times is not None:
                 times.consumed(oldest)
-        record_seen(self._engine, report["routed"], seq, *self._placing)
+        record_seen(self._engine, report["routed"], seq, self._placing)
         self._onboarding.note(report["unknown"], time.time())
         self._ask_for(report["needs"])
         refused = sum(report["reasons"].values())

@@ -1,4 +1,4 @@
-"""Incidents as the control store keeps them: what a row says, and back."""
+"""Reads and keeps incidents: makes them of the control store's rows, and rows of them."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 from sqlalchemy import Connection, Engine, case, func, select
 
-from pipeline.health.verdicts.condition import WINDOW_SECONDS, GroupCondition, judge_groups
+from pipeline.health.verdicts.condition import WINDOW_SECONDS, GroupCondition, judge_group, judge_groups
 from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS, DriverFacts, HeldLease, Liveness, ProcessRun
 from pipeline.health.verdicts.reported import GroupIntent
 from pipeline.store.database.tables import drivers, group_runs, groups, leases
@@ -66,6 +66,15 @@ def read_group_liveness(
     `heartbeat_seconds` is the setting metrics.heartbeat_seconds.
     """
     return dict(judge_groups(read_drivers(engine, heartbeat_seconds, now)).groups)
+
+
+def how_alive(connection: Connection, name: str, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> str | None:
+    """Return how a group's driver lives or may live, as a predicate; None where none can."""
+    condition = judge_group(drivers_in(connection, heartbeat_seconds), name)
+    if not condition.may_live:
+        return None
+    liveness = condition.liveness
+    return "lives" if liveness.is_live else f"may live: it {(liveness.reason or '').rstrip('.')}"
 
 
 def _newest_runs(connection: Connection) -> tuple[list[int], dict[_Key, float]]:

@@ -1,6 +1,6 @@
 """The load of a game on its group, and the choice of a group: pure values and one rule.
 
-`pipeline/store/games.py` places new games by it, `pipeline/health/verdicts/placement/planner.py` moves.
+`pipeline/health/facts/placing.py` places new games by it, `planner.py` moves.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,0 +1,31 @@
+"""Places the games that wait for a group, within the transaction that assigns them."""
+
+from sqlalchemy import Connection
+
+from pipeline.health.facts.loads import loads_in
+from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS
+from pipeline.health.verdicts.placement.capacity import MAX_GAMES, choose, placed_sooner
+from pipeline.settings.tree import Settings
+from pipeline.store.games import Place, Take
+
+
+def placing_by(settings: Settings) -> Place:
+    """Return what places games that wait, by an environment's settings."""
+    return placing(settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds)
+
+
+def placing(max_games: int = MAX_GAMES, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> Place:
+    """Return what gives each game that waits the group that `capacity.choose` names, high priority first.
+
+    The numbers are settings: placement.max_games_per_group and metrics.heartbeat_seconds.
+    """
+
+    def place(connection: Connection, take: Take) -> None:
+        loads = loads_in(connection, None, max_games, heartbeat_seconds)
+        rooms = dict(loads.groups)
+        for game in sorted((each for each in loads.games if each.group is None), key=placed_sooner):
+            target = choose(game.cores, game.load.priority, rooms.values(), max_games)
+            if target is not None and take(game.game_key, target.name):
+                rooms[target.name] = target.plus(game.cores)
+
+    return place
