@@ -67,13 +67,8 @@ _SEEN: Final = (
 )
 
 
-def record_seen(
-    engine: Engine,
-    seen: Mapping[str, str],
-    seq: int,
-    place: Place,
-) -> None:
-    """Note that these games (key → name) had rows in a bronze commit; new ones get a group at once."""
+def record_seen(engine: Engine, seen: Mapping[str, str], seq: int, place: Place) -> None:
+    """Note that these games (key → name) had rows in a bronze commit; `place` gives new ones a group at once."""
     with writing(engine) as connection:
         present = set(connection.scalars(_KNOWN_OF, {"keys": list(seen)}))
         if present:
@@ -91,7 +86,7 @@ def record_seen(
 
 
 def register_group(engine: Engine, name: str, place: Place) -> None:
-    """Make a cluster group known, and give games that wait their groups."""
+    """Make a cluster group known, and let `place` give games that wait their groups."""
     try:
         with writing(engine) as connection:
             connection.execute(groups.insert().values(name=name, created_at=time.time()))
@@ -100,11 +95,7 @@ def register_group(engine: Engine, name: str, place: Place) -> None:
     assign_waiting(engine, place)
 
 
-def record_last_seqs(
-    engine: Engine,
-    last_seqs: Mapping[str, int],
-    place: Place,
-) -> None:
+def record_last_seqs(engine: Engine, last_seqs: Mapping[str, int], place: Place) -> None:
     """Bring the store up to what bronze holds (key → last seq), once at every start of ingest.
 
     Repairs what a crash between a bronze commit and `record_seen` left untold.
@@ -137,10 +128,9 @@ def last_seq(engine: Engine, key: str) -> int:
 
 
 def assign_waiting(engine: Engine, place: Place) -> None:
-    """Give every game without a group the one that `place` chooses; nobody else moves.
+    """Let `place` give every game without a group one, within one transaction; nobody else moves.
 
-    It chooses within the transaction that assigns, and not at all where no game waits. A retired game gets none. One
-    that fits nowhere waits: the controller tries again.
+    A retired game gets none. One that fits nowhere waits: the controller tries again.
     """
     with writing(engine) as connection:
         if connection.scalar(_ANY_WAITS) is None:
