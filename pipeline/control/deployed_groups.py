@@ -10,7 +10,7 @@ from pipeline.base.texts import join_limited
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
 from pipeline.health.facts.liveness import read_drivers
-from pipeline.health.facts.placing import placing
+from pipeline.health.facts.placing import placing_by
 from pipeline.platforms.local.catalog_checks import require_writable
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.assignments import read_assignments
@@ -41,7 +41,7 @@ class StoredGroups:
             return f"The control store has the groups {join_limited(sorted(known))}."
         actor, reason = current_user(), "turnout fleet apply"
         gate.permit(self._settings, self._engine, actor, DirectAct.CREATE_GROUP, reason)
-        create(self._engine, Group(name, "databricks"), actor, reason, placing())
+        create(self._engine, Group(name, "databricks"), actor, reason, placing_by(self._settings))
         return f"Made the group {name}, whose driver the controller starts as a job."
 
     def disturbed(self, group: str) -> str:
