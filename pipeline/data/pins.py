@@ -19,7 +19,7 @@ class SetPin(NamedTuple):
     """A pinned schema set."""
 
     version: int
-    mark: str = ""  # of `SchemaSet`; empty: pinned by an earlier turnout, or the empty set
+    mark: str = ""  # of `SchemaSet`; empty: the empty set
 
 
 def pin(folder: Location, batch_id: int, propose: Callable[[], int]) -> int:
@@ -62,7 +62,7 @@ class Pinned(NamedTuple):
 
     version: int  # of the schema set
     high: int  # the chunk's last seq
-    mark: str = ""  # of the schema set, as in `SetPin`
+    mark: str  # of the schema set, as in `SetPin`
 
     @property
     def set(self) -> SetPin:
@@ -81,12 +81,9 @@ class ChunkPin:
         self._file = file
         self._games: dict[str, Pinned] = {}
         try:
-            kept = json.loads(file.read_text("utf-8"))
-            games = kept["games"]
-            if isinstance(games, list):  # left by a version that had one chunk for all
-                games = dict.fromkeys(games, (kept["version"], kept["high"]))
+            games = json.loads(file.read_text("utf-8"))["games"]
             self._games = {
-                key: Pinned(int(version), int(high), *map(str, mark)) for key, (version, high, *mark) in games.items()
+                key: Pinned(int(version), int(high), str(mark)) for key, (version, high, mark) in games.items()
             }
         except FileNotFoundError:
             return
@@ -103,9 +100,8 @@ class ChunkPin:
         for key in games:
             earlier = self._games.get(key)
             reached = earlier.high if earlier is not None and earlier.set == schemas else 0
-            self._games[key] = Pinned(
-                schemas.version, max(high, reached), schemas.mark
-            )  # a repetition may cover fewer seqs
+            through = max(high, reached)  # a repetition may cover fewer seqs
+            self._games[key] = Pinned(schemas.version, through, schemas.mark)
         durable_file.write_text(self._file, json.dumps({"games": self._games}))
 
     def clear(self, complete: Mapping[str, int], high: int) -> None:

@@ -30,11 +30,6 @@ def test_a_damaged_pin_of_a_chunk_is_none(tmp_path: Path, content: str) -> None:
 
 
 def test_a_pin_names_one_schema_set(tmp_path: Path) -> None:
-    """Law L5: a batch is repeated with the very set that it began with, also with an earlier turnout's pin."""
+    """Law L5: a batch is repeated with the very set that it began with."""
     assert pin_set(located(tmp_path), 7, lambda: SetPin(3, "a mark")) == SetPin(3, "a mark")
     assert pin_set(located(tmp_path), 7, lambda: SetPin(3, "another")) == SetPin(3, "a mark")
-    (tmp_path / "8").write_text("4")
-    assert pin_set(located(tmp_path), 8, lambda: SetPin(5, "a mark")) == SetPin(4)
-    file = tmp_path / "chunk.json"
-    file.write_text('{"games": {"chess": [2, 9]}}')
-    assert ChunkPin(file).find("chess", 0) == Pinned(2, 9)

@@ -39,23 +39,21 @@ class CachedRegistry:
         self._newest: SchemaSet | None = None
 
     def latest_version(self) -> int:
-        """Return the version of the newest schema set this driver knows.
+        """Return the version of the newest schema set this driver knows; raises as `latest` does."""
+        return self.latest().version
+
+    def latest(self) -> SetPin:
+        """Return the newest schema set this driver knows, as a batch pins it.
 
         Raises:
             STORE_AWAY: the store does not answer, and this driver has not heard of any set yet.
         """
-        known = self._newest
-        if known is None:
-            known = self._newest = self._registry.snapshot()
-            return known.version
-        with tolerate_store_outage(f"schema set {known.version} stays in use"):
-            known = self._newest = self._registry.snapshot()
-        return known.version
-
-    def latest(self) -> SetPin:
-        """Return the newest schema set this driver knows, as a batch pins it; raises as `latest_version` does."""
-        version = self.latest_version()
-        return SetPin(version, "" if self._newest is None else self._newest.mark)
+        if self._newest is None:
+            self._newest = self._registry.snapshot()
+        else:
+            with tolerate_store_outage(f"schema set {self._newest.version} stays in use"):
+                self._newest = self._registry.snapshot()
+        return _pin_of(self._newest)
 
     def look_in_bronze(self) -> None:
         """Read the profiles of bronze's rows, for rows whose profile the store lacks; see `LocalRegistry`."""
@@ -67,12 +65,12 @@ class CachedRegistry:
         The newest where a restored older copy of the store lacks it, or has given its number to another one.
         """
         known = self._newest
-        if known is not None and _is(known, pinned):
+        if known is not None and _pin_of(known) == pinned:
             return known
         problem = "an older copy of the control store was restored, and has another set of this number"
         try:
             found = self._registry.snapshot(pinned.version)
-            if _is(found, pinned):
+            if _pin_of(found) == pinned:
                 return found
         except Refused as error:
             problem = str(error)
@@ -81,5 +79,5 @@ class CachedRegistry:
         return self._registry.snapshot()
 
 
-def _is(schemas: SchemaSet, pinned: SetPin) -> bool:
-    return schemas.version == pinned.version and pinned.mark in {"", schemas.mark}
+def _pin_of(schemas: SchemaSet) -> SetPin:
+    return SetPin(schemas.version, schemas.mark)
