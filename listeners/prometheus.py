@@ -3,15 +3,12 @@
 The outbox's and the watchdog's threads call `Exposition`. Unknown values are never exported.
 """
 
-import logging
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
-from urllib.error import HTTPError
 
 from prometheus_client import CollectorRegistry, delete_from_gateway, push_to_gateway, start_http_server
 from prometheus_client.core import Metric
@@ -19,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from listeners.families import families
 from listeners.join import Pass
+from listeners.periodic import PeriodicSender
 from listeners.sample import STATUSES, Progress, StreamState
 from listeners.totals import (
     BUCKETS,
@@ -39,10 +37,6 @@ from listeners.totals import (
 )
 
 PUSH_TIMEOUT_SECONDS: Final = 5.0
-
-_ADDRESS: Final = re.compile(r"(https?://)?([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d+)?(?![^/?#])")
-
-_log = logging.getLogger(__name__)
 
 
 class Exposition(Collector):
@@ -211,59 +205,6 @@ def serve(registry: CollectorRegistry, bind: str = "127.0.0.1", port: int = 0) -
     return server.server_port, stop
 
 
-class Pusher:
-    """Pushes a registry to a Pushgateway periodically, on a thread of its own."""
-
-    def __init__(
-        self,
-        registry: CollectorRegistry,
-        gateway: str,
-        job: str,
-        grouping: Mapping[str, str],
-        every_seconds: float,
-        timeout_seconds: float,
-    ) -> None:
-        self._registry = registry
-        self._gateway = gateway
-        self._job = job
-        self._grouping = dict(grouping)
-        self._every_seconds = every_seconds
-        self._timeout_seconds = timeout_seconds
-        self._stopping = threading.Event()
-        self._failures = 0
-        self._thread = threading.Thread(target=self._run, name="push-metrics", daemon=True)
-        self._thread.start()
-
-    @property
-    def failures(self) -> int:
-        """Pushes and deletions that failed since the start."""
-        return self._failures
-
-    def stop(self) -> None:
-        """Stop pushing and delete the group, so that the gateway does not show a dead process for ever."""
-        self._stopping.set()
-        self._thread.join(3 * self._timeout_seconds)
-
-    def _run(self) -> None:
-        while True:
-            self._try(
-                lambda: push_to_gateway(self._gateway, self._job, self._registry, self._grouping, self._timeout_seconds)
-            )
-            if self._stopping.wait(self._every_seconds):
-                break
-        self._try(lambda: delete_from_gateway(self._gateway, self._job, self._grouping, self._timeout_seconds))
-
-    def _try(self, call: Callable[[], None]) -> None:
-        try:
-            call()
-        except Exception as error:  # noqa: BLE001 - the thread's edge: a lost push never stops the next one
-            self._failures += 1
-            if isinstance(error, HTTPError):
-                error.close()  # the error is the response, whose socket stays open
-            reason = error if isinstance(error, OSError) else type(error).__name__  # other errors quote the address
-            _log.warning("pushing metrics to %s failed: %s", _shown(self._gateway), reason)
-
-
 def push(
     registry: CollectorRegistry,
     gateway: str,
@@ -272,12 +213,18 @@ def push(
     *,
     every_seconds: float = 15.0,
     timeout_seconds: float = PUSH_TIMEOUT_SECONDS,
-) -> Pusher:
-    """Push the registry to a Pushgateway now and then periodically, until `stop()` of the result."""
-    return Pusher(registry, gateway, job, grouping, every_seconds, timeout_seconds)
+) -> PeriodicSender:
+    """Push the registry to a Pushgateway now and then periodically, until `stop()` of the result.
 
-
-def _shown(address: str) -> str:
-    """Return scheme, host and port of an address: the other parts may hold a password."""
-    found = _ADDRESS.match(address)
-    return found[0] if found and "@" not in address else "an address (not shown)"
+    It then deletes the group, so that the gateway does not show a dead process for ever.
+    """
+    group = dict(grouping)
+    return PeriodicSender(
+        "pushing",
+        gateway,
+        lambda: push_to_gateway(gateway, job, registry, group, timeout_seconds),
+        lambda: delete_from_gateway(gateway, job, group, timeout_seconds),
+        lambda error: str(error) if isinstance(error, OSError) else type(error).__name__,  # others quote the address
+        every_seconds,
+        timeout_seconds,
+    )

@@ -18,9 +18,10 @@ from listeners.events import Progressed, QueryEvent
 from listeners.join import Joiner, Pass
 from listeners.metrics_table import MetricsTables
 from listeners.minutes.fold import Minutes
-from listeners.otlp.sender import OtlpSender, read_headers, send
+from listeners.otlp.sender import read_headers, send
 from listeners.outbox import Outbox
-from listeners.prometheus import Exposition, Pusher, push, serve
+from listeners.periodic import PeriodicSender
+from listeners.prometheus import Exposition, push, serve
 from listeners.sample import GroupSample, PassResult, StatusEvent, StreamState, progress_from_json
 from pipeline.base.errors import Refused
 from pipeline.base.private_files import PUBLIC, write_file
@@ -78,12 +79,13 @@ class Telemetry:
         self.address = f"{settings.bind}:{port}"
         self._target = paths.target(kind, name)
         write_target(self._target, self.address, _labels(kind, name))
-        self._pushers: list[Pusher | OtlpSender] = []
+        self._pushers: list[PeriodicSender] = []
         if settings.push_gateway:
             self._pushers.append(push(registry, settings.push_gateway, "turnout", {"kind": kind, "name": name}))
         if settings.otlp_endpoint:
             labels = _labels(kind, name)
-            self._pushers.append(send(registry, settings.otlp_endpoint, headers, f"{kind}-{name}", labels))
+            at, instance = settings.otlp_endpoint, f"{kind}-{name}"
+            self._pushers.append(send(registry.collect, at, headers, instance, labels, counts_since=time.time()))
         self._joiner = Joiner(_PATIENCE_SECONDS)
         self._minutes = Minutes()
         self._is_ingest = kind == "ingest"

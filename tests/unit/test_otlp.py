@@ -12,11 +12,11 @@ from google.protobuf import json_format
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, Metric
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from listeners.bridge.families import labels_of
 from listeners.otlp.encoding import requests_of
-from listeners.otlp.sender import HEADERS_VARIABLE, OtlpSender, read_headers
+from listeners.otlp.sender import HEADERS_VARIABLE, read_headers, send
 from listeners.prometheus import Exposition
 from pipeline.base.errors import Refused
 from pipeline.settings.tree import Metrics, Paths, load
@@ -174,16 +174,24 @@ def test_a_refusal_is_counted_and_shows_no_secret(
     """A redirect is not followed, a partial refusal is one, and neither headers nor answers reach the log."""
     receiver.status, receiver.answer = status, answer
     registry = CollectorRegistry()
-    from prometheus_client import Gauge
-
     Gauge("turnout_x", "x", registry=registry).set(1)
     with caplog.at_level(logging.DEBUG):
-        sender = OtlpSender(registry.collect, receiver.address, {"Authorization": SECRET}, "i", {}, counts_since=None)
+        sender = send(registry.collect, receiver.address, {"Authorization": SECRET}, "i", {}, counts_since=None)
         until(lambda: sender.failures == 1, "the refusal is not counted")
         sender.stop()
     assert set(receiver.paths) == {"/otlp/v1/metrics"}
     assert "sending metrics to http://127.0.0.1" in caplog.text
     assert "s3cr3t" not in caplog.text
+
+
+def test_an_address_that_cannot_be_read_is_a_failure_of_each_sending(caplog: pytest.LogCaptureFixture) -> None:
+    """The thread does not end by an address: each sending counts as failed, the last one too."""
+    registry = CollectorRegistry()
+    Gauge("turnout_x", "x", registry=registry).set(1)
+    sender = send(registry.collect, "http://h:port", {}, "i", {}, counts_since=None)
+    sender.stop()
+    assert sender.failures == 2
+    assert "sending metrics to an address (not shown) failed" in caplog.text
 
 
 @pytest.mark.parametrize("text", ["s3cr3t", "a b=s3cr3t", "x=s3cr3t%0d%0aevil: 1", "=s3cr3t"])

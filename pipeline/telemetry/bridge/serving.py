@@ -8,7 +8,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
 
-from listeners.otlp.sender import OtlpSender
+from listeners.otlp.sender import send
 from pipeline.base.errors import Refused
 from pipeline.settings.tree import Paths, Settings
 from pipeline.telemetry.bridge.bridge import WAIT_SECONDS, Bridge
@@ -57,7 +57,7 @@ def serve(
     try:
         if settings.metrics.otlp_endpoint:
             endpoint = settings.metrics.otlp_endpoint
-            sender = OtlpSender(fresh, endpoint, headers, KIND, {"kind": KIND}, counts_since=None)
+            sender = send(fresh, endpoint, headers, KIND, {"kind": KIND}, counts_since=None)
         write_target(target, address, {"kind": KIND})
         said(f"metrics of all drivers: http://{address}/metrics")
         stop.wait()
