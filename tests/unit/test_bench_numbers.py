@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.access_reads import max_in_a_second
 from bench.load import Arrivals
 from bench.log import Commit, parse_commit
 from bench.numbers import Slope, Spread, applied_at, backlog_age, block_means, held, quantile, spread, theil_sen
@@ -167,10 +166,3 @@ def test_a_summary_shows_every_number_of_every_contender() -> None:
     text = render_summaries({"tuned": summary, "shared": summary})
     assert "2,000 (2,000–2,000)" in text
     assert text.splitlines()[0].split()[-2:] == ["tuned", "shared"]
-
-
-def test_the_fullest_second_counts_wherever_it_begins() -> None:
-    """Of requests on both sides of a full second none is left out, and one that comes a second later is not in it."""
-    assert max_in_a_second([]) == 0
-    assert max_in_a_second([0.0, 1.0, 2.0]) == 1
-    assert max_in_a_second([1.1, 0.9, 0.2, 1.89, 1.95]) == 3

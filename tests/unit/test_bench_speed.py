@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench import bronze_reads, idle, neighbours, outage, policies, sustain
+from bench import idle, neighbours, outage, policies, sustain
 from bench.load import Arrivals, done_at
 from bench.log import Commit
 from bench.numbers import Spread
@@ -30,7 +29,6 @@ from pipeline.demo.samples.sample import FAMILIES
 from pipeline.demo.simulator import game_names
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.storage.places import located
-from pipeline.settings.tree import load
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 Split = Callable[[Iterator[pa.RecordBatch], SplitJob], Iterator[pa.RecordBatch]]
@@ -256,15 +254,3 @@ def test_without_checks_good_rows_are_the_same_and_afterwards_checks_are_back(tm
     with_bad = [rows[0]._replace(wrapper=wrapper.SerializeToString()), *rows[1:]]
     refused = _split(split, with_bad, tmp_path)[game_key(rows[0].game)]["rejects"]
     assert refused == {"malformed_payload": 1}
-
-
-def test_bronze_is_written_with_an_unbroken_chain(tmp_path: Path) -> None:
-    """What is read before and after maintenance is bronze as ingest writes it: a game's rows know the seq before."""
-    settings, paths = load(tmp_path, {})
-    keys = [str(game_key(f"game {at}")) for at in range(20)]
-    bronze_reads.write_bronze(settings, paths, keys, 20, 5)
-    rows = DeltaTable(paths.bronze).to_pyarrow_table(columns=["game_key", "seq", "prev_seq"]).to_pylist()
-    assert len(rows) == 100
-    for key in {row["game_key"] for row in rows}:
-        links = sorted({(row["seq"], row["prev_seq"]) for row in rows if row["game_key"] == key})
-        assert [before for _, before in links] == [0, *(seq for seq, _ in links[:-1])]
