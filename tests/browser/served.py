@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
-ROOT = Path(__file__).parents[2]
+from tests.checkout import ROOT
+
 CHROMIUM = Path("/usr/bin/chromium")
 HARMLESS = "404"  # Streamlit asks below a page's address for its own health first
 

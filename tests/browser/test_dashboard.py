@@ -8,7 +8,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from pipeline.base.names import game_key
 from tests.browser.seed import HOSTILE, fleet_of_forty, heartbeats, seed
-from tests.browser.served import CHROMIUM, ROOT, opened, served, sign_in
+from tests.browser.served import CHROMIUM, opened, served, sign_in
+from tests.checkout import ROOT
 
 SCREENSHOTS = ROOT / "artefacts" / "screenshots"
 

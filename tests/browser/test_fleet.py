@@ -9,7 +9,8 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from pipeline.base.names import game_key
 from tests.browser.lists import SOON, enter
 from tests.browser.seed import fleet_of_forty, heartbeats, seed
-from tests.browser.served import CHROMIUM, ROOT, opened, served, sign_in
+from tests.browser.served import CHROMIUM, opened, served, sign_in
+from tests.checkout import ROOT
 
 SCREENSHOTS = ROOT / "artefacts" / "screenshots"
 HEADLINE = "3 of 40 streams failing, 1 lagging, 1 at risk"

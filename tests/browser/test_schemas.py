@@ -17,7 +17,8 @@ from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, w
 from pipeline.store.writers import lock
 from tests.browser.lists import settled
 from tests.browser.seed import HOSTILE
-from tests.browser.served import CHROMIUM, ROOT, opened, served, sign_in
+from tests.browser.served import CHROMIUM, opened, served, sign_in
+from tests.checkout import ROOT
 from tests.unit.catalogue_world import avro, register
 from tests.unit.definition_world import bundle, define
 

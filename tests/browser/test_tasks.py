@@ -4,8 +4,9 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.browser.oncall_world import OnCall
-from tests.browser.served import CHROMIUM, ROOT, opened
+from tests.browser.served import CHROMIUM, opened
 from tests.browser.tasks import MOST_CLICKS, TASKS, Hand
+from tests.checkout import ROOT
 
 pytestmark = [
     pytest.mark.timeout(180),

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.served import CHROMIUM, ROOT
+from tests.browser.served import CHROMIUM
+from tests.checkout import ROOT
 
 pytestmark = [
     pytest.mark.timeout(300),

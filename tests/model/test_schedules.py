@@ -18,6 +18,7 @@ from pipeline.base.names import GameKey
 from pipeline.data.contracts.schemas import Schema, SchemaSet, Writer
 from pipeline.data.streams.writing.split import READ, SplitJob
 from pipeline.lake.storage.places import located
+from tests.checkout import ROOT
 from tests.model.schedule_mutants import MUTANTS
 from tests.model.schedule_patch import Splits
 from tests.model.schedule_world import FIRST, KNOWN, PROFILE, REGISTRY, SECOND, WORLDS, world
@@ -25,7 +26,6 @@ from tests.model.schedule_world import FIRST, KNOWN, PROFILE, REGISTRY, SECOND, 
 SCHEDULES: Final = int(os.environ.get("SCHEDULES", "300"))
 LONG_SCHEDULES: Final = 5_000
 FOREIGN_SCHEDULES: Final = 1_500  # all with rows of a foreign registry, which few of the others have
-ROOT: Final = Path(__file__).parents[2]
 _SECONDS: Final = 60 + max(SCHEDULES, LONG_SCHEDULES) / 5  # on a busy machine; a quiet one takes a fifth of it
 
 NOT_REACHED: Final = {

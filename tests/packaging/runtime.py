@@ -1,11 +1,11 @@
 """The packages of a Databricks runtime."""
 
 import re
-from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).parents[2]
+from tests.checkout import ROOT
+
 RUNTIME: dict[str, str] = {
     canonicalize_name(name): version
     for name, version in re.findall(

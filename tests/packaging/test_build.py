@@ -16,8 +16,7 @@ from pipeline.base.errors import Refused
 from pipeline.platforms.databricks.deploy import build
 from pipeline.platforms.databricks.deploy.build import build_app_source, build_wheel
 from pipeline.platforms.local import shared
-
-ROOT = Path(__file__).parents[2]
+from tests.checkout import ROOT
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from pipeline.platforms.databricks.deploy.build import build_wheel
-from tests.packaging.runtime import KEPT, REPLACED, ROOT, RUNTIME
+from tests.checkout import ROOT
+from tests.packaging.runtime import KEPT, REPLACED, RUNTIME
 
 OURS = {"app", "docs", "grants", "listeners", "pipeline", "protos", "tests"}
 TOOLS = {"protos.generate"}

@@ -18,12 +18,12 @@ from pipeline.base.names import game_key
 from pipeline.platforms.databricks.deploy.build import AppSource, build_app_source
 from tests.browser.seed import fleet_of_forty, seed
 from tests.browser.served import free_port, started
+from tests.checkout import ROOT
 from tests.packaging.runtime import KEPT, REPLACED, RUNTIME
 from tests.unit.raw_client import request, tab
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]
 
-ROOT = Path(__file__).parents[2]
 HOST = ("X-Forwarded-Host", "turnout-1234.aws.databricksapps.com")
 ANN = ("X-Forwarded-Email", "ann@example.com")
 PAGES = ("", "groups", "schemas", "repairs", "access", "operations", "audit")

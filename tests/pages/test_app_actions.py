@@ -27,7 +27,8 @@ from pipeline.store.database.states import OperationState
 from pipeline.store.operations import Intent, change, list_operations
 from pipeline.store.operations import submit as submit_store
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
-from tests.unit.app_world import KEY, ROOT, Opening, again, choose, drawn_alive, fill, name_roles, sign_in, texts
+from tests.checkout import ROOT
+from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, name_roles, sign_in, texts
 
 WHO_ACTS: Final = identity.person  # which the tests' pages replace
 

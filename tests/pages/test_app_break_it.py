@@ -14,8 +14,9 @@ from pipeline.base.errors import Refused
 from pipeline.demo.breaking.channel import offered
 from pipeline.demo.breaking.faults import FAULTS
 from pipeline.settings.tree import Paths
+from tests.checkout import ROOT
 from tests.pages.demo_world import Fake
-from tests.unit.app_world import KEY, ROOT, again, four_games, links, name_roles, pages_of, sign_in, texts
+from tests.unit.app_world import KEY, again, four_games, links, name_roles, pages_of, sign_in, texts
 
 
 @pytest.fixture

@@ -18,8 +18,9 @@ from pipeline.store.games import register_group
 from pipeline.store.groups import Group, create
 from pipeline.store.operations import Intent, list_operations, submit
 from tests.browser.seed import HOSTILE
+from tests.checkout import ROOT
 from tests.tables.repair_world import CHESS, GO, World, broken, early, good, make_world
-from tests.unit.app_world import KEY, ROOT, Opening, again, choose, drawn_alive, four_games, pages_of, texts
+from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, four_games, pages_of, texts
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import json
 import math
 import tomllib
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,9 @@ import pytest
 from app import formatting
 from app.look import parts, style, tokens, vega
 from listeners.sample import STATUSES
+from tests.checkout import ROOT
 
 _HOSTILE = "</b><img src=x onerror=alert(1)><script>1</script>\"' style=position:fixed &amp; `{expr}`"
-_ROOT = Path(__file__).parents[2]
 
 
 class _Tags(HTMLParser):
@@ -93,7 +92,7 @@ def test_statuses_are_told_without_colour() -> None:
 
 def test_the_theme_is_that_of_the_tokens() -> None:
     """Law: Streamlit's own elements have the colours of the dashboard's parts."""
-    theme = tomllib.loads((_ROOT / "app" / "streamlit.toml").read_text("utf-8"))["theme"]
+    theme = tomllib.loads((ROOT / "app" / "streamlit.toml").read_text("utf-8"))["theme"]
     known = {
         "primaryColor": "primary",
         "backgroundColor": "card",

@@ -23,9 +23,9 @@ from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.reports import source_backlog
 from tests.browser.seed import HOSTILE, Seeded, seed
+from tests.checkout import ROOT
 from tests.unit.app_world import drawn_html, sign_in, started_app
 
-ROOT = Path(__file__).parents[2]
 Opening = Callable[..., AppTest]
 
 

@@ -10,7 +10,6 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -19,6 +18,7 @@ from listeners import listener
 from pipeline.base.terminal import say_json
 from pipeline.cli.main import main as entry_point
 from pipeline.data.streams.writing import spark_writer
+from tests.checkout import ROOT
 
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _ZONE = "spark.sql.session.timeZone"
@@ -26,7 +26,7 @@ _ZONE = "spark.sql.session.timeZone"
 
 def main(master: str, jars: str, *words: str) -> None:
     """Run the commands, and print as JSON what became of the session."""
-    root = str(Path(__file__).parents[2])
+    root = str(ROOT)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.master(master)

@@ -9,6 +9,7 @@ import yaml
 from pipeline.base.errors import Refused
 from pipeline.health.alerting import alerts, files
 from pipeline.settings.tree import Metrics, Settings
+from tests.checkout import ROOT
 from tests.processes.alert_world import (
     HOUR,
     STEP_SECONDS,
@@ -29,7 +30,6 @@ from tests.processes.alert_world import (
     up,
 )
 
-REPOSITORY = Path(__file__).parents[2]
 NAMES = [alert.name for alert in alerts.alerts()]
 
 
@@ -688,7 +688,7 @@ def test_an_alert_says_whether_status_may_be_healthy_meanwhile() -> None:
         "TurnoutOperationNeedsPerson", "TurnoutEvacuationWaits", "TurnoutSourceBacklog", "TurnoutSourceUnknown",
         "TurnoutMaintenanceOverdue",
     }  # fmt: skip
-    _, *sections = (REPOSITORY / "docs" / "alerts.md").read_text("utf-8").split("\n## ")
+    _, *sections = (ROOT / "docs" / "alerts.md").read_text("utf-8").split("\n## ")
     says = {each.partition("\n")[0] for each in sections if "Fires while `turnout status` is healthy" in each}
     assert set(NAMES) - judged == says
 
@@ -722,15 +722,15 @@ def test_scrapes_that_do_not_fit_the_rules_are_refused(tmp_path: Path, scrape_se
 
 def test_every_alert_has_one_runbook_and_none_is_left_over() -> None:
     """There is one page per alert, none without an alert, each with the four sections and the alert's name."""
-    pages = {f"/runbooks/{page.stem}" for page in (REPOSITORY / "docs" / "runbooks").glob("*.md")}
+    pages = {f"/runbooks/{page.stem}" for page in (ROOT / "docs" / "runbooks").glob("*.md")}
     assert {alert.runbook for alert in alerts.alerts()} == pages
     for alert in alerts.alerts():
-        text = (REPOSITORY / f"docs{alert.runbook}.md").read_text("utf-8")
+        text = (ROOT / f"docs{alert.runbook}.md").read_text("utf-8")
         assert text.startswith(f"# {alert.name}\n")
         assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["Meaning", "Impact", "Diagnosis", "Mitigation"]
 
 
 def test_every_alert_has_a_heading_in_the_docs() -> None:
     """docs/alerts.md has exactly one heading per alert, in the rules' order."""
-    text = (REPOSITORY / "docs" / "alerts.md").read_text("utf-8")
+    text = (ROOT / "docs" / "alerts.md").read_text("utf-8")
     assert re.findall(r"^## (Turnout\w+)$", text, re.MULTILINE) == NAMES

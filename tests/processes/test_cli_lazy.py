@@ -13,9 +13,9 @@ from pipeline.cli.lazy import LazyCommand
 from pipeline.cli.main import cli
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
+from tests.checkout import ROOT
 from tests.processes.heavy_modules import HEAVY
 
-ROOT = Path(__file__).parents[2]
 START = {
     "grants", "grants.cli", "grants.cli.main", "pipeline", "pipeline.base", "pipeline.cli", "pipeline.cli.environments",
     "pipeline.cli.lazy", "pipeline.cli.main", "pipeline.base.errors", "pipeline.base.extensions", "pipeline.base.names",

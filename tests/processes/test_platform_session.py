@@ -15,11 +15,11 @@ import pytest
 
 from pipeline.lake.storage.mounts import RUNTIME
 from pipeline.platforms.local.jars import spark_jars, store_jars
+from tests.checkout import ROOT
 from tests.postgres import postgres_server
 from tests.storage.served import served
 
 EVENTS = 400
-ROOT = Path(__file__).parents[2]
 DELTA = [jar for jar in spark_jars() if jar.name.startswith("delta-")]
 COMMANDS = (("ingest", "run", "--once"), ("groups", "run", "a", "--once"), ("verify", "--complete", "--json"))
 

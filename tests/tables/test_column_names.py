@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -25,11 +24,12 @@ from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.rewrite import table_files
 from pipeline.store.games import Game
+from tests.checkout import ROOT
 from tests.tables.maintenance_world import SETTINGS, maintain
 from tests.tables.repair_world import BROKEN, Event, Message, World, make_world
 from tests.unit.definition_world import Fields
 
-ROOT = Path(__file__).parents[2] / "pipeline"
+PIPELINE = ROOT / "pipeline"
 FOLDERS = ("streams", "repair", "maintenance", "verify", "contracts", "delta")
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
 OF_READERS = (
@@ -44,8 +44,8 @@ OF_READERS = (
 
 def used() -> set[str]:
     """Return the names that the code uses as texts: whole texts that could be a column's, and the words of queries."""
-    assert all((ROOT / folder).is_dir() for folder in FOLDERS), "a folder has moved"
-    modules = [path for folder in FOLDERS for path in (ROOT / folder).glob("*.py")] + list(ROOT.glob("*.py"))
+    assert all((PIPELINE / folder).is_dir() for folder in FOLDERS), "a folder has moved"
+    modules = [path for folder in FOLDERS for path in (PIPELINE / folder).glob("*.py")] + list(PIPELINE.glob("*.py"))
     texts = [
         node.value
         for path in modules

@@ -16,10 +16,10 @@ from pipeline.lake.delta.meanings import PROPERTY, OtherMeaning, with_meanings
 from pipeline.lake.delta.metadata import newest_metadata, set_properties
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
+from tests.checkout import ROOT
 
 APP = "turnout/test/game/1"
 COLUMNS = pa.schema([("_seq", pa.int64())])
-ROOT = Path(__file__).parents[2]
 
 
 def meaning(**marks: str) -> pa.Schema:

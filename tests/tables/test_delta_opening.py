@@ -29,10 +29,9 @@ from pipeline.lake.storage.places import located
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen, register_group
+from tests.checkout import ROOT
 from tests.tables.maintenance_world import CHESS, GO, SETTINGS, game_table
 from tests.tables.verify_world import World, append_table
-
-ROOT = Path(__file__).parents[2]
 
 
 class PanicException(BaseException):

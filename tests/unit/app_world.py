@@ -26,8 +26,8 @@ from pipeline.settings.tree import Paths, Settings
 from pipeline.store import stream_control
 from pipeline.store.database.engine import open_store
 from tests.browser.seed import Seeded, seed
+from tests.checkout import ROOT
 
-ROOT = Path(__file__).parents[2]
 Opening = Callable[..., AppTest]
 
 

@@ -32,8 +32,8 @@ from grants.model import SELECT, USE_CATALOG, USE_SCHEMA, GameTable, Securable
 from pipeline.lake.delta.log import exists
 from pipeline.lake.delta.opening import create
 from pipeline.settings.tree import Paths
+from tests.checkout import ROOT
 
-ROOT = Path(__file__).parents[2]
 SCIM = "/api/2.0/preview/scim/v2"
 UC = "/api/2.1/unity-catalog"
 

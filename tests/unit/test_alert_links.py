@@ -11,8 +11,8 @@ from app import server
 from pipeline.base.errors import Refused
 from pipeline.health.alerting import alerts, files
 from pipeline.settings.tree import Dashboard, Settings, load
+from tests.checkout import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGES = {f"/{name}" for name in re.findall(r'"views/(\w+)\.py"', (ROOT / "app" / "main.py").read_text("utf-8"))}
 
 

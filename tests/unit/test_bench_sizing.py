@@ -2,14 +2,14 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from bench import sizing
 from bench.sizing import Inputs, main, parsed, size
+from tests.checkout import ROOT
 
-PAGE = Path(__file__).parents[2] / "docs" / "deploy" / "sizing.md"
+PAGE = ROOT / "docs" / "deploy" / "sizing.md"
 
 
 def test_the_page_has_the_table_that_the_script_prints(capsys: pytest.CaptureFixture[str]) -> None:

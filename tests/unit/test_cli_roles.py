@@ -25,9 +25,9 @@ from pipeline.store.games import record_seen
 from pipeline.store.groups import Group, create
 from pipeline.store.operations import Intent, change, operation, submit
 from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, write_state
+from tests.checkout import ROOT
 from tests.unit.role_commands import READS
 
-ROOT = Path(__file__).parents[2]
 RUNS = {  # who may start a process on the machine may do what it does, and write the files of its servers
     "demo break", "demo mend",  # by the demo's own process, which checks the role: demo/breaking/breaker.py
     "alerts write", "simulate", "ingest run", "dashboard", "maintain", "demo", "controller run", "groups run",

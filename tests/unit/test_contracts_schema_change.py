@@ -12,6 +12,7 @@ from pipeline.base import failpoints
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
+from tests.checkout import ROOT
 
 APP = "turnout/test/game/1"
 NARROW = pa.struct([("x", pa.int64())])
@@ -69,7 +70,7 @@ def test_a_killed_change_of_columns_leaves_a_whole_table(tmp_path: Path, at: int
     done = subprocess.run(
         [sys.executable, "-c", script, str(path)],
         env={failpoints.ENVIRON: str(faults), "PATH": "/usr/bin:/bin"},
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
         start_new_session=True,
         check=False,
     )

@@ -3,7 +3,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.checkout import ROOT
+
 TESTS = """
 import os, signal, subprocess, sys
 from pathlib import Path

@@ -27,9 +27,9 @@ from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.quarantine import QUARANTINE, REASONS
 from pipeline.settings import parsing as setting_values
 from pipeline.settings import tree as settings
+from tests.checkout import ROOT
 from tests.unit.listed_metrics import listed_metrics
 
-ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(
     page for page in (*ROOT.glob("*.md"), *DOCS.glob("*.md"), *DOCS.glob("decisions/*.md")) if page.name != "plan.md"

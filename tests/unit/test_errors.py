@@ -15,8 +15,8 @@ from pipeline.lake.delta.rewrite import RewriteConflict
 from pipeline.lake.delta.table import TableConflict
 from pipeline.store.assignments import AssignmentConflict
 from pipeline.store.operations import OperationConflict
+from tests.checkout import ROOT
 
-ROOT = Path(__file__).parents[2]
 FAMILY = {
     AssignmentConflict, GenerationConflict, OperationConflict, RequestConflict, RewriteConflict,
     SchemaRequestConflict, TableConflict,

@@ -17,9 +17,8 @@ from pipeline.data.contracts.given_ids import GivenId, GivenIds, IdTaken
 from pipeline.data.contracts.registry import LocalRegistry, Registration
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
+from tests.checkout import ROOT
 from tests.unit.definition_world import bundle, define
-
-PRODUCT = Path(__file__).parents[2]
 
 
 def version(*more: str) -> bytes:
@@ -215,5 +214,5 @@ def test_a_damaged_file_is_named(world: Environment) -> None:
 def test_every_registration_of_the_product_takes_its_ids() -> None:
     """No part of turnout registers by a registry that knows the store alone."""
     alone = re.compile(r"LocalRegistry\([^(),]+\)\s*\.\s*register|Resolution\([^()]*\)\n")
-    files = [*PRODUCT.glob("pipeline/**/*.py"), *PRODUCT.glob("app/**/*.py")]
+    files = [*ROOT.glob("pipeline/**/*.py"), *ROOT.glob("app/**/*.py")]
     assert [str(file) for file in files if alone.search(file.read_text("utf-8"))] == []

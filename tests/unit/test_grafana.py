@@ -3,16 +3,16 @@
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import promql_parser
 
 from pipeline.health.alerting.burn import record_groups
 from pipeline.health.alerting.objectives import default
+from tests.checkout import ROOT
 from tests.unit.listed_metrics import listed_metrics
 
-BOARD: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "grafana" / "turnout.json").read_text("utf-8"))
+BOARD: dict[str, Any] = json.loads((ROOT / "docs" / "grafana" / "turnout.json").read_text("utf-8"))
 TARGET_LABELS = {"instance", "kind"}
 OWN = {"game", "cluster_group", "class"}  # of what the rules record
 

@@ -1,7 +1,6 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from unicodedata import normalize
 
 import pytest
@@ -16,9 +15,10 @@ from grants.formats.yaml_nodes import MAX_BYTES
 from grants.model import PrincipalKind, Securable, folded
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
+from tests.checkout import ROOT
 
 SCHEMA = Securable(("main", "games"))
-ACCESS = Path(__file__).parents[2] / "docs" / "access.md"
+ACCESS = ROOT / "docs" / "access.md"
 CATALOG = Securable(("main",))
 END_OF_2026 = 1_798_761_600
 HOSTILE = (

@@ -1,7 +1,6 @@
 import contextlib
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,6 +11,7 @@ from grants.formats.policy import MAX_CELLS, MAX_PATTERNS, Cell, cells, check_un
 from grants.formats.yaml_nodes import MAX_BYTES
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
+from tests.checkout import ROOT
 
 
 def known(*names: str) -> dict[str, str]:
@@ -20,7 +20,7 @@ def known(*names: str) -> dict[str, str]:
 
 GAMES = known("Block Party", "game_1", "game_2", "Game_3", "no", "2048", "odd [EU]")
 END_OF_2026 = 1_798_761_600
-ACCESS = Path(__file__).parents[2] / "docs" / "access.md"
+ACCESS = ROOT / "docs" / "access.md"
 DOCUMENTED, *_ = re.findall(r"^```yaml\n(version: .*?)^```", ACCESS.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 WHOLE = DOCUMENTED.replace("max_days: 90", "max_days: 30")
 """The example of the documents, with another limit than the one that holds where none is given."""

@@ -2,9 +2,9 @@
 
 import ast
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.checkout import ROOT
+
 MAYBE = re.compile(r"^ *(from tests(.*|.*\([^)]*)|import .*)\btest_", re.MULTILINE)  # few: to parse all takes seconds
 
 

@@ -10,7 +10,8 @@ from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.checkout import ROOT
+
 ALL_LONG = ("faults", "soak", "cluster")  # folders whose tests are all long, by their conftest
 LIMIT_MINUTES = 25
 

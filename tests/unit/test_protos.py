@@ -16,8 +16,8 @@ from pipeline.demo.samples.sample import FAMILIES, VERSIONS
 from pipeline.demo.samples.supported import payload_schema
 from protos import generate
 from protos.turnout.v1 import wrapper_pb2
+from tests.checkout import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PAIRS = list(itertools.product(FAMILIES, range(1, VERSIONS + 1)))
 
 

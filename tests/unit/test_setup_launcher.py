@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-LAUNCHER = Path(__file__).parents[2] / "turnout"
+from tests.checkout import ROOT
+
+LAUNCHER = ROOT / "turnout"
 
 PYTHON = """#!/bin/sh
 case "$*" in

@@ -9,8 +9,8 @@ import grants
 import listeners
 import pipeline
 import protos
+from tests.checkout import ROOT
 
-ROOT = Path(__file__).parents[2]
 SOURCES = {
     "requirements.lock": ("requirements.in", "requirements-app.in", "requirements-local.in"),
     "requirements-app.lock": ("requirements.in", "requirements-app.in"),

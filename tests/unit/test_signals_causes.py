@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -14,9 +13,9 @@ from pipeline.health.incidents.evidence import GameSeen, GroupSeen, Need, Newest
 from pipeline.health.incidents.judging import judge_cause, judge_source
 from pipeline.health.verdicts.liveness import Liveness
 from pipeline.store.database.states import Cause
+from tests.checkout import ROOT
 from tests.unit.signals_world import FAULTS, LEVEL, LIVE, NOW, Fleet, Keeper, cause_after, evidence, game, look
 
-ROOT = Path(__file__).parents[2]
 DEAD = Liveness("dead", NOW - 9, "ended 9 s ago: killed by signal 9", is_over=True)
 
 

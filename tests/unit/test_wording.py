@@ -11,8 +11,8 @@ import pytest
 
 from pipeline.cli.lazy import LazyCommand
 from pipeline.cli.main import cli
+from tests.checkout import ROOT
 
-ROOT = Path(__file__).parents[2]
 PACKAGES = ("app", "grants", "listeners", "pipeline")
 DOCS = ROOT / "docs"
 PAGES = sorted({*ROOT.glob("*.md"), *DOCS.glob("*.md"), *DOCS.glob("runbooks/*.md")} - {DOCS / "plan.md"})

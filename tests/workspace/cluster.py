@@ -8,10 +8,10 @@ Commands that need no Spark get none, to save this machine's memory.
 import json
 import os
 import sys
-from pathlib import Path
 
 from pipeline.cli.main import main as entry_point
 from pipeline.platforms.local.jars import spark_jars, store_jars
+from tests.checkout import ROOT
 
 _WITH_SPARK = frozenset({"ingest", "groups"})
 
@@ -34,7 +34,7 @@ def main() -> None:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "700m",
-        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),
+        "spark.executorEnv.PYTHONPATH": str(ROOT),
         **{name: value for name, value in json.loads(os.environ.get("STANDIN_SPARK_CONF", "{}")).items()
            if name != "spark.master"},
     }  # fmt: skip

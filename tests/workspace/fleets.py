@@ -20,10 +20,10 @@ from pipeline.platforms.databricks.deploy.kinds.kind import Scope
 from pipeline.platforms.databricks.deploy.opening import KINDS
 from pipeline.platforms.databricks.deploy.plan import Step
 from pipeline.platforms.databricks.workspace.client import open_workspace
+from tests.checkout import ROOT
 from tests.workspace.fixtures import client
 from tests.workspace.running import StandIn
 from tests.workspace.server.boards import WAREHOUSE
-from tests.workspace.server.processes import ROOT
 
 SENTINEL: Final = "sentinel-of-a-secret"
 """The value of every secret: no output, journal or error may have it."""

@@ -11,8 +11,9 @@ from typing import Any, Final, Literal, Self
 
 import requests
 
+from tests.checkout import ROOT
 from tests.workspace.server.control import HEADER
-from tests.workspace.server.processes import ROOT, end_with_parent, inherited
+from tests.workspace.server.processes import end_with_parent, inherited
 from tests.workspace.server.state import ADMIN
 from tests.workspace.serving import SECRET_VARIABLE, TOKEN_VARIABLE
 

@@ -16,10 +16,10 @@ from databricks.sdk.errors.base import DatabricksError
 
 from pipeline.base.errors import Refused, Unclear
 from pipeline.platforms.databricks.workspace.client import open_workspace
+from tests.checkout import ROOT
 from tests.workspace.core_world import bearer, is_alive
 from tests.workspace.fixtures import client, until
 from tests.workspace.running import StandIn
-from tests.workspace.server.processes import ROOT
 
 
 def names_of(admin: WorkspaceClient, name: str) -> int:

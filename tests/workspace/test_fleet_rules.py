@@ -15,8 +15,8 @@ from pipeline.platforms.databricks.deploy.bundle import Bundle, Resource
 from pipeline.platforms.databricks.deploy.desired import Built, desired
 from pipeline.platforms.databricks.deploy.monitoring import texts
 from pipeline.platforms.databricks.deploy.rules import bundle_problems, require_rules, target_problems
+from tests.checkout import ROOT
 from tests.workspace.fleets import copy_bundle
-from tests.workspace.server.processes import ROOT
 
 VARIABLES: Final = {
     "root": "s3://bucket/prefix", "storage_credential": "c", "warehouse": "w", "notify": "a@example.com",

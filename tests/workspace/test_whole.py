@@ -22,13 +22,13 @@ from playwright.sync_api import Page, Playwright, expect, sync_playwright
 from pipeline.base.actor import current_user
 from tests.browser.lists import choose, take
 from tests.browser.served import CHROMIUM, opened
+from tests.checkout import ROOT
 from tests.postgres import postgres_server
 from tests.storage.served import served
 from tests.workspace.fixtures import client, until
 from tests.workspace.fleets import census
 from tests.workspace.running import StandIn
 from tests.workspace.server.boards import WAREHOUSE
-from tests.workspace.server.processes import ROOT
 from tests.workspace.server.state import ADMIN
 
 pytestmark = [

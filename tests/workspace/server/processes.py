@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.base.failpoints import ENVIRON
+from tests.checkout import ROOT
 
-ROOT: Final = Path(__file__).parents[3]
 _PR_SET_PDEATHSIG: Final = 1
 
 
