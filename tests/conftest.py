@@ -110,8 +110,8 @@ def spark(failpoints: Path) -> Iterator["SparkSession"]:
 def real_upgrade() -> Iterator[Callable[[Connection], None]]:
     """Migrate the first new store of each database for real, and make every later one by the statements of that.
 
-    Migrations take 75 ms, on PostgreSQL 200 ms, which 2,000 tests pay. What they do from any version on is tested by
-    `test_store_*`; a test that needs the real ones on a new store gets them from here.
+    Migrations take 75 ms, on PostgreSQL 200 ms, which 2,000 tests pay. What they do from any version on is tested in
+    `tests/unit/store`; a test that needs the real ones on a new store gets them from here.
     """
     real, scripts = migrate._upgrade, dict[str, str]()
 

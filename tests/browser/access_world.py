@@ -19,7 +19,7 @@ from pipeline.base.names import game_key
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from tests.browser.seed import Seeded, heartbeats, seed
-from tests.unit.catalog_world import SCIM, Server, register_own, served
+from tests.unit.grants.catalog_world import SCIM, Server, register_own, served
 
 SCHEMA = Securable(("turnout", "games"))
 

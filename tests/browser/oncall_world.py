@@ -33,7 +33,7 @@ from tests.browser.access_world import SCHEMA, Catalogued
 from tests.browser.drivers import steered
 from tests.browser.game_world import failing_game
 from tests.browser.seed import Seeded, fleet_of_forty, heartbeats
-from tests.unit.catalog_world import register_own, served
+from tests.unit.grants.catalog_world import register_own, served
 
 T = TypeVar("T")
 

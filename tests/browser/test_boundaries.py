@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, expect
 from pipeline.base.actor import current_user
 from tests.browser.seed import fleet_of_forty, seed
 from tests.browser.served import CHROMIUM, origin_of, served, sign_in
-from tests.unit.raw_client import shake_hands
+from tests.raw_client import shake_hands
 
 pytestmark = [
     pytest.mark.timeout(180),

@@ -10,7 +10,7 @@ from pipeline.base.names import game_key
 from tests.browser.access_world import catalogued
 from tests.browser.lists import SOON, enter
 from tests.browser.served import CHROMIUM, opened, served
-from tests.unit.catalog_world import SCIM
+from tests.unit.grants.catalog_world import SCIM
 
 NAMES = ("A Chess", "Chess", "Chess Masters", "Chess960", "Cheap Guess", "Blitz/Chess", "Cheese dash", "Go")
 ACTIVE = ("anna", "bob@example.com.au", "etl-admin", "joann")

@@ -19,8 +19,8 @@ from tests.browser.lists import settled
 from tests.browser.seed import HOSTILE
 from tests.browser.served import CHROMIUM, opened, served, sign_in
 from tests.checkout import ROOT
-from tests.unit.catalogue_world import avro, register
-from tests.unit.definition_world import bundle, define
+from tests.unit.data.contracts.catalogue_world import avro, register
+from tests.unit.data.contracts.definition_world import bundle, define
 
 SCREENSHOTS = ROOT / "artefacts" / "screenshots"
 SOON = 30_000

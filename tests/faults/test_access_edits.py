@@ -34,7 +34,7 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen
 from pipeline.store.operations import Operation, TargetsBusy, list_operations, operation, submit
 from tests.faults import figures
-from tests.unit.catalog_world import register_own
+from tests.unit.grants.catalog_world import register_own
 
 ADMINS = 8
 LIVES = 5
@@ -111,7 +111,7 @@ def env(tmp_path: Path) -> Path:
 @contextlib.contextmanager
 def running(env: Path) -> Iterator[tuple[Killed, Killed]]:
     settings, paths = load(env, {})
-    faulty = [sys.executable, "-m", "tests.unit.catalog_faults", str(paths.catalog), str(settings.access.port)]
+    faulty = [sys.executable, "-m", "tests.unit.grants.catalog_faults", str(paths.catalog), str(settings.access.port)]
     catalog = Killed(env / "catalog.log", faulty)
     controller = Killed(env / "controller.log", turnout("controller", "run", "--env-dir", str(env)))
     try:

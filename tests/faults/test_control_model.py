@@ -22,9 +22,9 @@ from pipeline.store.database.tables import games, leases
 from pipeline.store.operations import Operation, change, operation
 from pipeline.store.processes import leases as leases_module
 from tests.faults import figures
-from tests.unit.control_laws import Laws
-from tests.unit.control_machine import STEPS, Steering
-from tests.unit.model_settings import settings
+from tests.unit.control.model.laws import Laws
+from tests.unit.control.model.machine import STEPS, Steering
+from tests.unit.control.model.model_settings import settings
 
 SEQUENCES = int(os.environ.get("PROOF_SEQUENCES", "500"))
 _ENOUGH = 50  # short sequences within which a planted bug is seen; each was within 6 where this was tried

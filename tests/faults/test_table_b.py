@@ -20,7 +20,7 @@ from pipeline.demo.simulator import game_names
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.faults.oracle import require_clean_books
 from tests.spark.change_world import FIRST, GAME, KEY, WIDER, Producer
-from tests.unit.outage_world import away
+from tests.unit.store.outage_world import away
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -27,7 +27,7 @@ from pipeline.store.database.migrate import migrate
 from pipeline.store.games import Game, record_one, register_group
 from pipeline.store.processes.leases import Lease
 from protos.turnout.v1.wrapper_pb2 import Wrapper
-from tests.unit.definition_world import bundle, define
+from tests.unit.data.contracts.definition_world import bundle, define
 
 GAMES: Final = tuple(Game(game_key(name), name) for name in ("Chess", "Go", "Poker", "Tag"))
 FIRST: Final = bundle(define({"M": {"points": (1, "int64")}}))

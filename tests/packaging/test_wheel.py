@@ -20,7 +20,7 @@ from tests.browser.seed import fleet_of_forty, seed
 from tests.browser.served import free_port, started
 from tests.checkout import ROOT
 from tests.packaging.runtime import KEPT, REPLACED, RUNTIME
-from tests.unit.raw_client import request, tab
+from tests.raw_client import request, tab
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]
 

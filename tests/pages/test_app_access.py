@@ -26,7 +26,7 @@ from pipeline.store.operations import list_operations
 from tests.browser.access_world import SCHEMA, Catalogued, catalogued
 from tests.browser.seed import HOSTILE
 from tests.pages.demo_world import Fake
-from tests.unit.app_world import Opening, again, drawn_alive, pages_of, sign_in, texts
+from tests.unit.app.app_world import Opening, again, drawn_alive, pages_of, sign_in, texts
 
 ANN, BOB, CLEO = "ann@example.com", "bob@example.com", "cleo@example.com"
 ODD = "<b>mallory</b>@example.com"

@@ -28,7 +28,7 @@ from pipeline.store.operations import Intent, change, list_operations
 from pipeline.store.operations import submit as submit_store
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
 from tests.checkout import ROOT
-from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, name_roles, sign_in, texts
+from tests.unit.app.app_world import KEY, Opening, again, choose, drawn_alive, fill, name_roles, sign_in, texts
 
 WHO_ACTS: Final = identity.person  # which the tests' pages replace
 

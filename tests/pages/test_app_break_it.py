@@ -16,7 +16,7 @@ from pipeline.demo.breaking.faults import FAULTS
 from pipeline.settings.tree import Paths
 from tests.checkout import ROOT
 from tests.pages.demo_world import Fake
-from tests.unit.app_world import KEY, again, four_games, links, name_roles, pages_of, sign_in, texts
+from tests.unit.app.app_world import KEY, again, four_games, links, name_roles, pages_of, sign_in, texts
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pipeline.demo.breaking.channel import offered
 from pipeline.settings.tree import Paths
 from pipeline.store.operations import list_operations
 from tests.pages.demo_world import Fake
-from tests.unit.app_world import Opening, again, choose, fill, four_games, name_roles, pages_of, sign_in, texts
+from tests.unit.app.app_world import Opening, again, choose, fill, four_games, name_roles, pages_of, sign_in, texts
 
 ADA, BEN = "ada@demo", "ben@demo"
 

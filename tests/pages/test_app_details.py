@@ -29,7 +29,7 @@ from pipeline.store.onboarding import write_sketch
 from pipeline.store.operations import Intent, submit
 from tests.browser.seed import HOSTILE, Seeded, seed
 from tests.tables.usage_world import AT, commit
-from tests.unit.app_world import (
+from tests.unit.app.app_world import (
     KEY,
     Opening,
     again,
@@ -41,8 +41,8 @@ from tests.unit.app_world import (
     pages_of,
     texts,
 )
-from tests.unit.catalogue_world import avro, register
-from tests.unit.fleet_world import incident, series
+from tests.unit.app.fleet_world import incident, series
+from tests.unit.data.contracts.catalogue_world import avro, register
 
 UNKNOWN = "–"
 

@@ -23,8 +23,8 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.reports import record_round, source_backlog
 from tests.browser.seed import HOSTILE, Seeded, fleet_of_forty, seed
-from tests.unit.app_world import Opening, drawn_html, forget_readings, pages_of
-from tests.unit.fleet_world import incident, series
+from tests.unit.app.app_world import Opening, drawn_html, forget_readings, pages_of
+from tests.unit.app.fleet_world import incident, series
 
 UNKNOWN = "–"
 

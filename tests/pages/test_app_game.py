@@ -29,7 +29,7 @@ from pipeline.store.operations import Operation
 from tests.browser.game_world import failing_game
 from tests.browser.seed import HOSTILE, Seeded, seed
 from tests.tables.repair_world import CHESS
-from tests.unit.app_world import again, drawn_alive, name_roles, texts
+from tests.unit.app.app_world import again, drawn_alive, name_roles, texts
 
 Opening = Callable[..., AppTest]
 NOW = 1_800_000_000.0

@@ -26,8 +26,8 @@ from pipeline.store.processes.leases import store_time
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.tables.foreign_world import EIGHT, PROFILES, SEVEN, ForeignWorld, foreign
 from tests.tables.repair_world import CHESS, GO, SECOND, World, broken, copied, early, good, make_world
-from tests.unit.app_world import name_roles
-from tests.unit.grants_world import CATALOG, SCHEMA, catalog_snapshot, table_of
+from tests.unit.app.app_world import name_roles
+from tests.unit.grants.grants_world import CATALOG, SCHEMA, catalog_snapshot, table_of
 
 OPERATOR, VIEWER = Person("ann", by_platform=False), Person("bob", by_platform=False)
 

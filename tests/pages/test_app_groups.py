@@ -19,7 +19,7 @@ from pipeline.store import audit
 from pipeline.store.database import tables
 from pipeline.store.groups import Group, change, read_groups
 from tests.browser.seed import HOSTILE
-from tests.unit.app_world import (
+from tests.unit.app.app_world import (
     Opening,
     again,
     choose,

@@ -20,7 +20,7 @@ from pipeline.store.operations import Intent, list_operations, submit
 from tests.browser.seed import HOSTILE
 from tests.checkout import ROOT
 from tests.tables.repair_world import CHESS, GO, World, broken, early, good, make_world
-from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, four_games, pages_of, texts
+from tests.unit.app.app_world import KEY, Opening, again, choose, drawn_alive, four_games, pages_of, texts
 
 
 @pytest.fixture

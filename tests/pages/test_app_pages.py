@@ -24,7 +24,7 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.reports import source_backlog
 from tests.browser.seed import HOSTILE, Seeded, seed
 from tests.checkout import ROOT
-from tests.unit.app_world import drawn_html, sign_in, started_app
+from tests.unit.app.app_world import drawn_html, sign_in, started_app
 
 Opening = Callable[..., AppTest]
 

@@ -18,7 +18,7 @@ from grants.observing.matrix import matrix
 from grants.observing.resolver import Resolver
 from pipeline.store.schema_versions import SchemaVersion
 from tests.browser.seed import Seeded, seed
-from tests.unit.grants_world import catalog_snapshot
+from tests.unit.grants.grants_world import catalog_snapshot
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from pipeline.store.database.engine import open_store, writing
 from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, write_state
 from pipeline.store.writers import lock
 from tests.browser.seed import HOSTILE
-from tests.unit.app_world import Opening, again, drawn_alive, drawn_html, links, pages_of, texts
-from tests.unit.catalogue_world import avro, register
+from tests.unit.app.app_world import Opening, again, drawn_alive, drawn_html, links, pages_of, texts
+from tests.unit.data.contracts.catalogue_world import avro, register
 
 CHESS = game_key("Chess")
 

@@ -24,9 +24,9 @@ from pipeline.store import audit
 from pipeline.store.database.engine import open_store, writing
 from pipeline.store.schema_needs import RegistryHealth, read_states, write_state
 from pipeline.store.writers import lock
-from tests.unit.app_world import Opening, again, drawn_alive, fill, name_roles, pages_of, sign_in, texts
-from tests.unit.catalogue_world import avro, register
-from tests.unit.definition_world import bundle, define
+from tests.unit.app.app_world import Opening, again, drawn_alive, fill, name_roles, pages_of, sign_in, texts
+from tests.unit.data.contracts.catalogue_world import avro, register
+from tests.unit.data.contracts.definition_world import bundle, define
 
 CHESS = game_key("Chess")
 PLACE = f"register_{CHESS}"

@@ -30,7 +30,7 @@ from pipeline.store.operations import Intent, Operation, change, list_operations
 from pipeline.store.operations import submit as submit_store
 from pipeline.store.processes.drivers import start_driver
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
-from tests.unit.app_world import KEY, Opening, again, choose, drawn_alive, fill, forget_readings, links, texts
+from tests.unit.app.app_world import KEY, Opening, again, choose, drawn_alive, fill, forget_readings, links, texts
 
 PAGES = ("groups", "schemas", "repairs", "access", "operations", "audit")
 

@@ -15,7 +15,7 @@ from app.gate import PERSON_HEADER
 from pipeline.base.actor import current_user
 from tests.browser.seed import Seeded, seed
 from tests.browser.served import free_port, origin_of, printed_url, started
-from tests.unit.raw_client import Sent, request, shake_hands, tab
+from tests.raw_client import Sent, request, shake_hands, tab
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -19,7 +19,7 @@ from pipeline.base.errors import Refused
 from pipeline.settings.storage import read_link
 from tests.browser.seed import Seeded, seed
 from tests.browser.served import free_port, started
-from tests.unit.raw_client import Sent, request, shake_hands, tab
+from tests.raw_client import Sent, request, shake_hands, tab
 
 pytestmark = pytest.mark.timeout(300)
 

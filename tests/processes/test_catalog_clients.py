@@ -30,7 +30,7 @@ from grants.model import SELECT, USE_CATALOG, USE_SCHEMA, GameTable, Principal, 
 from pipeline.base.errors import Refused
 from pipeline.settings.access import Access
 from pipeline.settings.tree import Paths
-from tests.unit.catalog_world import (
+from tests.unit.grants.catalog_world import (
     SCIM,
     UC,
     FakeClock,

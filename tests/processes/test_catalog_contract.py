@@ -22,7 +22,7 @@ from grants.model import ALL_PRIVILEGES, SELECT, USE_CATALOG, USE_SCHEMA, GameTa
 from grants.observing.resolver import Resolver
 from grants.observing.snapshot import observe
 from pipeline.base.errors import Refused
-from tests.unit.catalog_world import (
+from tests.unit.grants.catalog_world import (
     NEEDED,
     SCIM,
     UC,

@@ -16,7 +16,7 @@ from grants.catalogs.opening import embedded
 from grants.catalogs.rest import Rest
 from grants.proof import proof
 from pipeline.settings.tree import Paths, Settings, load
-from tests.unit.catalog_world import FakeClock, Server, served
+from tests.unit.grants.catalog_world import FakeClock, Server, served
 
 Answer = Callable[[bytes], bytes]
 

@@ -19,7 +19,7 @@ from grants.server.calls import MAX_BYTES
 from grants.server.rights import find, standing
 from grants.server.rows import EVERYONE_ID, open_rows
 from grants.server.serving import _ROUTES
-from tests.unit.catalog_world import SCIM, UC, EmbeddedWorld, Server, fresh, let_read_raw, served, start
+from tests.unit.grants.catalog_world import SCIM, UC, EmbeddedWorld, Server, fresh, let_read_raw, served, start
 
 CREDENTIALS = "/api/2.0/unity-catalog/temporary-table-credentials"
 

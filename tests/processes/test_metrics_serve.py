@@ -17,7 +17,7 @@ import pytest
 
 from pipeline.demo.server_process import free_ports
 from pipeline.health.alerting import files
-from tests.unit.bridge_world import GROUP, BridgeWorld, until
+from tests.unit.telemetry.bridge_world import GROUP, BridgeWorld, until
 
 
 @contextmanager

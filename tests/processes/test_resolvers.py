@@ -45,7 +45,7 @@ from pipeline.demo.registry import Registry
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.schema_needs import OpenNeed, write_needs
-from tests.unit.protobuf_world import class_of
+from tests.unit.data.contracts.formats.protobuf.file_world import class_of
 
 Page: TypeAlias = Callable[[BaseHTTPRequestHandler], None]
 

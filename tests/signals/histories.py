@@ -56,7 +56,7 @@ from pipeline.store.processes.runs import begin_run, end_run, record_process
 from pipeline.store.reports import record_round, write_backlog
 from pipeline.telemetry import driver as telemetry
 from pipeline.telemetry.driver import Telemetry
-from tests.unit.leases_world import StoreClock
+from tests.unit.store.leases_world import StoreClock
 
 START: Final = 1_800_000_000.0  # a whole minute
 OBJECTIVE: Final = 60.0

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.spark.flood_world import require_a_flood_costs_nothing
-from tests.unit.sketch_laws import require_names_cost_next_to_nothing
+from tests.unit.data.ingest.sketch_laws import require_names_cost_next_to_nothing
 
 
 @pytest.mark.timeout(900)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.tables.dedupe_laws import require_the_original
 from tests.tables.replay_laws import require_any_order_adds_up
-from tests.unit.resolver_model import require_what_a_slow_model_says
+from tests.unit.grants.observing.resolver_model import require_what_a_slow_model_says
 
 pytestmark = pytest.mark.timeout(1800)
 

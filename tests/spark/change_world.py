@@ -13,7 +13,7 @@ from pipeline.data.contracts.policies import DEFAULTS, Policies
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.ingest.sources.landing_log import LANDING
 from protos.turnout.v1.wrapper_pb2 import Wrapper
-from tests.unit.definition_world import Fields, bundle, define
+from tests.unit.data.contracts.definition_world import Fields, bundle, define
 
 GAME = "chess"
 KEY = game_key(GAME)

@@ -9,7 +9,7 @@ from pipeline.base.names import game_key
 from pipeline.data.contracts.policies import parse_policies
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.spark.change_world import FIRST, KEY, WIDER, Producer
-from tests.unit.definition_world import Fields, bundle, define
+from tests.unit.data.contracts.definition_world import Fields, bundle, define
 
 OTHER: dict[str, Fields] = {
     "M": {

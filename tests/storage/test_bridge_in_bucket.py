@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from pipeline.telemetry.bridge.bridge import Bridge
 from tests.storage.buckets import bucket, proxied
-from tests.unit.bridge_world import GROUP, BridgeWorld, Scrape, parsed, until
+from tests.unit.telemetry.bridge_world import GROUP, BridgeWorld, Scrape, parsed, until
 
 COMMITS = ("turnout_stream_commits_total", frozenset({("game", "go"), ("cluster_group", GROUP)}))
 STATE = ("turnout_stream_info", frozenset({("game", "go"), ("cluster_group", GROUP), ("lane", "RUN")}))

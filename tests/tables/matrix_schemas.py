@@ -19,7 +19,7 @@ from pipeline.data.contracts.registries.answers import Absent, Answer, Away, set
 from pipeline.data.contracts.registries.folder import FolderResolver
 from pipeline.data.contracts.registries.kinds import found
 from tests.tables.matrix_cases import Enum, F, Many, MapOf, Record, Row
-from tests.unit.definition_world import bundle, define
+from tests.unit.data.contracts.definition_world import bundle, define
 
 # -------------------------------------------------------------------------------------------------------------- formats
 

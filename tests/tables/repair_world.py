@@ -32,7 +32,7 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import registrations
 from pipeline.store.games import Assignment, Game, generations, known_games, record_seen
 from protos.turnout.v1.wrapper_pb2 import Wrapper
-from tests.unit.definition_world import Fields, bundle, define
+from tests.unit.data.contracts.definition_world import Fields, bundle, define
 
 CHESS = Game(game_key("Chess"), "Chess")
 GO = Game(game_key("Go\x1b[2J\u202e"), "Go\x1b[2J\u202e")

@@ -27,7 +27,7 @@ from pipeline.store.games import Game
 from tests.checkout import ROOT
 from tests.tables.maintenance_world import SETTINGS, maintain
 from tests.tables.repair_world import BROKEN, Event, Message, World, make_world
-from tests.unit.definition_world import Fields
+from tests.unit.data.contracts.definition_world import Fields
 
 PIPELINE = ROOT / "pipeline"
 FOLDERS = ("streams", "repair", "maintenance", "verify", "contracts", "delta")

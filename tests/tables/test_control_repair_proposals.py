@@ -18,7 +18,7 @@ from pipeline.store.games import register_group
 from pipeline.store.operations import Intent, list_operations, submit
 from pipeline.store.stream_control import StreamControl, record_failures
 from tests.tables.repair_world import CHESS, GO, World, broken, early, good, make_world
-from tests.unit.app_world import sign_in
+from tests.unit.app.app_world import sign_in
 
 WHY_NOT: Mapping[str, str] = {
     "retry": "Group a cannot take it up: its driver was never started.",

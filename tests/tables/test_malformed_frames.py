@@ -25,7 +25,17 @@ from pipeline.data.verify.opening import Sources, Unopened, contents
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.storage.places import located
 from tests.tables.profiled_world import CHESS, PROFILE, Record, landed
-from tests.unit.malformed_world import GUID, ID, PATHS, UUID, WORLDS, World, comparable, framed, mutant
+from tests.unit.data.contracts.formats.malformed_world import (
+    GUID,
+    ID,
+    PATHS,
+    UUID,
+    WORLDS,
+    World,
+    comparable,
+    framed,
+    mutant,
+)
 
 ROWS = 50  # of one schema
 Outcome = tuple[str | None, Any]

@@ -45,7 +45,7 @@ from tests.tables.repair_world import (
     make_world,
 )
 from tests.tables.value_world import _rewrite
-from tests.unit.app_world import sign_in
+from tests.unit.app.app_world import sign_in
 
 
 @pytest.fixture(scope="module")

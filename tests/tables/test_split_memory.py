@@ -19,9 +19,9 @@ from pipeline.data.streams.writing.split import READ, SplitJob, split
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.storage.places import located
 from tests.tables.profiled_world import CHESS, PROFILE
-from tests.unit.avro_world import listed, schema, varint
-from tests.unit.malformed_world import UUID
-from tests.unit.peak_memory import at_most
+from tests.unit.data.contracts.formats.avro.avro_world import listed, schema, varint
+from tests.unit.data.contracts.formats.malformed_world import UUID
+from tests.unit.data.contracts.formats.peak_memory import at_most
 
 MIB = 1024 * 1024
 SLICE = MIB

@@ -59,7 +59,7 @@ from tests.tables.foreign_world import (
     world,
 )
 from tests.tables.repair_world import CHESS, FIRST, GO, arming, good
-from tests.unit.outage_world import away
+from tests.unit.store.outage_world import away
 
 __all__ = ["passes", "world"]  # fixtures
 

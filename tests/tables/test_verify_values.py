@@ -36,10 +36,10 @@ from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names
 from pipeline.store.games import Game
 from tests.tables.value_world import ValueWorld, value_world, wrapped
-from tests.unit.avro_definitions import avro
-from tests.unit.avro_definitions import decimal as decimals
-from tests.unit.definition_world import Fields, bundle, define
-from tests.unit.event_world import DECODER, EVENTS, WHOLE, event_of
+from tests.unit.data.contracts.definition_world import Fields, bundle, define
+from tests.unit.data.contracts.formats.avro.definitions import avro
+from tests.unit.data.contracts.formats.avro.definitions import decimal as decimals
+from tests.unit.data.contracts.formats.protobuf.event_world import DECODER, EVENTS, WHOLE, event_of
 
 NAME = "Käse ../ 🎮"
 GAME = Game(game_key(NAME), NAME)

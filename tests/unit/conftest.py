@@ -13,11 +13,22 @@ from tests.lakebase import Answering, Lakebase, lakebase_on
 from tests.postgres import Postgres, postgres_server
 
 if TYPE_CHECKING:
-    from tests.unit.access_world import House
-    from tests.unit.app_world import Opening
+    from tests.unit.app.app_world import Opening
+    from tests.unit.grants.access_world import House
 
-_ON_LAKEBASE = {"test_store_leases", "test_store_migrations", "test_store_writers"}
-_RACING = {"test_control_moves", "test_control_stale", "test_grants_ledger", "test_grants_requests"}
+_ON_LAKEBASE = {"store.test_leases", "store.test_migrations", "store.test_writers"}
+_STORING = {
+    "control.test_registering",
+    "data.contracts.registries.test_resolution",
+    "data.contracts.test_catalogue",
+    "data.streams.test_held_games",
+}
+_RACING = {
+    "control.operations.test_moves",
+    "control.operations.test_stale",
+    "grants.applying.test_ledger",
+    "grants.applying.test_requests",
+}
 
 
 @pytest.fixture(scope="session")
@@ -42,8 +53,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run on both databases what tests the store itself, and what races in it."""
     marked = any("engine" in each.args[0] for each in metafunc.definition.iter_markers("parametrize"))
     if "engine" in metafunc.fixturenames and not marked:
-        module = metafunc.module.__name__.rpartition(".")[2]
-        both = module.startswith("test_store_") or module in _RACING
+        module = metafunc.module.__name__.removeprefix("tests.unit.")
+        both = module.startswith("store.") or module in _STORING | _RACING
         databases = ["sqlite", *(["postgresql"] if both else []), *(["lakebase"] if module in _ON_LAKEBASE else [])]
         metafunc.parametrize("engine", databases, indirect=True)
 
@@ -66,7 +77,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["Opening"]:
-    from tests.unit.app_world import pages_of  # Streamlit comes with it, which few tests need
+    from tests.unit.app.app_world import pages_of  # Streamlit comes with it, which few tests need
 
     with pages_of(tmp_path, monkeypatch) as opened:
         yield opened
@@ -74,7 +85,7 @@ def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["Openin
 
 @pytest.fixture
 def house(engine: Engine, tmp_path: Path) -> Iterator["House"]:
-    from tests.unit.access_world import house_at  # a catalog's client comes with it
+    from tests.unit.grants.access_world import house_at  # a catalog's client comes with it
 
     with house_at(engine, tmp_path) as made:
         yield made
@@ -90,7 +101,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Engine]:
-    from tests.unit.app_world import four_games
+    from tests.unit.app.app_world import four_games
 
     with four_games(tmp_path) as made:
         yield made

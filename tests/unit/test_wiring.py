@@ -35,7 +35,7 @@ from pipeline.store.reports import write_backlog
 from pipeline.telemetry.driver import Telemetry
 from pipeline.wiring import _Driver, _Duty, _publish_landed, _refusal_reported
 from tests.postgres import Postgres
-from tests.unit.controller_metrics import CONTROLLER_METRICS
+from tests.unit.listeners.controller_metrics import CONTROLLER_METRICS
 
 
 @pytest.mark.parametrize(("kind", "name"), [("ingest", "main"), ("group", "a")])

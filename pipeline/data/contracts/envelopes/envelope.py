@@ -52,7 +52,7 @@ class Opened:
 
 
 class Envelope(Protocol):
-    """One kind of envelope. `tests/unit/test_contracts_envelopes.py` is the contract of all of them."""
+    """One kind of envelope. `tests/unit/data/contracts/envelopes/test_envelopes.py` is the contract of all of them."""
 
     def open(self, values: pa.BinaryArray, *, known_good: bool = False) -> Opened:
         """Open records by their values; null is refused as `tombstone`. `game` is the envelope's, null without one.

@@ -74,7 +74,7 @@ class Bodies:
 
 
 class Framing(Protocol):
-    """One framing of payloads. `tests/unit/test_contracts_framing.py` is the contract of all of them."""
+    """One framing of payloads. `tests/unit/data/contracts/envelopes/test_framing.py` is the contract of all of them."""
 
     def read(self, values: pa.BinaryArray, given: Given) -> FramingRead:
         """Return the writers of framed values, at ingest; null counts as empty."""

@@ -35,7 +35,7 @@ class ReferenceDecoder(Protocol):
 
 
 class PayloadFormat(Protocol):
-    """One format of payloads. `tests/unit/test_contracts_formats.py` is the contract of all of them."""
+    """One format of payloads. `tests/unit/data/contracts/formats/test_formats.py` is the contract of all of them."""
 
     def canonical(self, message: str, definition: bytes) -> bytes:
         """Return the canonical form of a submitted definition; equal meanings have one.

@@ -1,0 +1,416 @@
+"""The Fleet page calls nothing unknown well or zero, leaves no trouble out, and moves no healthy row by its numbers."""
+
+import sys
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
+
+import numpy as np
+import pytest
+
+from app.fleet import blocks, choice, figures, headline, incidents, strip, table, timeline
+from app.fleet.choice import Choice
+from app.fleet.signals import forgotten
+from app.fleet.timeline import Registered
+from app.look import grid, lines, tokens
+from app.look.parts import Figure
+from listeners.sample import STATUSES
+from pipeline.base.names import game_key
+from pipeline.health.incidents.causes import Finding
+from pipeline.store.database.states import OperationState
+from pipeline.store.operations import Operation
+from tests.unit.app.fleet_world import NOW, Game, fleet, incident, series, signals
+
+UNKNOWN = "–"
+
+
+# ------------------------------------------------------------------------------------------------------------- sentence
+
+
+def test_trouble_is_the_sentence_and_since_when_stands_beside_it() -> None:
+    """The first words say how many streams fail, and beside them stands since when; the dot is that of the worst."""
+    bad = Game("bad", "FAILED", reported={"status_since": NOW - 720})
+    said = headline.headline(signals([bad, Game("one"), Game("two"), Game("late", "LAGGING")]))
+    assert said.text == "1 of 4 streams failing, 1 lagging"
+    assert said.meta.endswith("since 06:30, 1 h 30 min")  # the late one is longer so
+    assert said.tone == "bad"
+
+
+def test_healthy_streams_with_a_silent_ingest_are_not_green() -> None:
+    """Where no stream is at fault but something else is, the whole judgement is the sentence, and its dot is warm."""
+    said = headline.headline(signals([], fleet=fleet([Game("one")], silent={"main": 120.0})))
+    assert said.text.startswith("1 stream level with bronze; ingest silent")
+    assert said.tone == "bad"
+
+
+@pytest.mark.parametrize(
+    ("games", "tone"),
+    [
+        ([], "plain"),
+        ([Game("a", "STARTING")], "busy"),
+        ([Game("a"), Game("b", "STARTING")], "busy"),
+        ([Game("a", "PAUSED")], "plain"),
+        ([Game("a")], "well"),
+    ],
+)
+def test_green_needs_a_stream_that_runs(games: list[Game], tone: str) -> None:
+    """A fleet without games, or whose streams only start or are paused, is not green."""
+    assert headline.headline(signals(games)).tone == tone
+
+
+def test_a_store_that_does_not_answer_is_the_sentence() -> None:
+    """Once the readings are old, the sentence says for how long nothing is known, hollow, and what was known then."""
+    said = headline.stale_headline(fleet([Game("a")]), NOW + 240, "the control store does not answer")
+    assert said.text == "Nothing known for 4 min"
+    assert said.meta == "then: 1 stream healthy · the control store does not answer"
+    assert said.tone == "blind"
+
+
+def test_an_open_incident_is_not_calm() -> None:
+    """One judgement: rows may be refused while their stream runs, and the sentence says so beside the streams."""
+    said = headline.headline(signals([Game("a")], incidents=(incident([game_key("a")], since=NOW - 300),)))
+    assert (said.text, said.tone) == ("1 stream healthy; 1 incident open", "late")
+    assert "5 min" in said.meta
+
+
+def test_calm_is_told_from_the_last_incident_or_from_the_series() -> None:
+    """Since when all was well is known from what ended last; a series without trouble gives the least there was."""
+    ended = incident([game_key("a")], ended_at=NOW - 3600 * 3 - 720)
+    assert headline.headline(signals([Game("a")], incidents=(ended,))).meta == "calm for 3 h 12 min"
+    hour = series([game_key("a")])
+    assert headline.headline(signals([Game("a")], series=hour)).meta == "calm for at least 1 h 0 min"
+    assert headline.headline(signals([Game("a")])).meta == ""
+
+
+# ---------------------------------------------------------------------------------------------------------------- strip
+
+
+def test_a_slot_without_reports_is_hatched_and_never_green() -> None:
+    """Slots in which nobody reported, and those that nobody has reported yet, are not known."""
+    hour = series([game_key("a")])
+    hour.status[:, 10] = -1
+    late = replace(hour, since=hour.since - 180)
+    made = strip.slots(late, fleet([Game("a")]), NOW)
+    assert [each.known for each in made[-4:]] == [True, False, False, True], "a minute may be written a minute late"
+    assert len(made) == strip.SLOTS
+    assert not next(each for each in made if "nobody reported" in each.title).known
+
+
+def test_one_failing_game_of_many_and_a_silent_one_are_seen() -> None:
+    """The shares are of all games that should have reported; a game that was heard before and is silent is late."""
+    hour = series([game_key(name) for name in "abcd"])
+    hour.status[0, 30] = STATUSES.index("FAILED")
+    hour.status[1, 30] = -1
+    slot = strip.slots(hour, fleet([Game(name) for name in "abcd"]), NOW)[30 - 1]  # the last slot is now
+    assert (slot.bad, slot.late, slot.known) == (0.25, 0.25, True)
+    assert slot.title == "07:30 UTC: 1 failing, 1 silent"
+
+
+def test_a_starting_stream_is_neither_well_nor_trouble() -> None:
+    """Of a stream that starts nothing is known: it is not green in a slot, and nothing is called calm beside it."""
+    hour = series([game_key("a"), game_key("b")])
+    hour.status[0, 30] = STATUSES.index("STARTING")
+    seen = fleet([Game("a", "STARTING"), Game("b")])
+    made = strip.slots(hour, seen, NOW)
+    for slot in (made[30 - 1], made[-1]):
+        assert (slot.bad, slot.late, slot.starting) == (0.0, 0.0, 0.5)
+        assert slot.title.endswith("1 starting")
+    assert "calm" not in headline.headline(signals([Game("a", "STARTING"), Game("b")], series=hour)).meta
+
+
+def test_a_paused_game_may_be_silent() -> None:
+    """The silence of a game that is paused, or whose group is stopped, is no trouble of a slot."""
+    hour = series([game_key("a"), game_key("b")])
+    hour.status[1, 20:] = -1
+    paused = [Game("a"), Game("b", "PAUSED")]
+    assert not any(each.late for each in strip.slots(hour, fleet(paused), NOW))
+    assert any(each.late for each in strip.slots(hour, fleet([Game("a"), Game("b")]), NOW))
+
+
+def test_the_last_slot_is_this_moment_unless_nothing_is_known() -> None:
+    """The store's states are the newest slot; where it does not answer, all slots since then are hatched."""
+    hour, failing = series([game_key("a")]), fleet([Game("a", "FAILED")])
+    assert strip.slots(hour, failing, NOW)[-1].bad == 1.0
+    stale = strip.slots(hour, failing, NOW, stale_since=NOW - 240)
+    assert [each.known for each in stale[-5:]] == [False] * 5
+    assert stale[-6].known
+    assert not strip.slots(hour, fleet([]), NOW)[-1].known
+
+
+# -------------------------------------------------------------------------------------------------------------- figures
+
+
+def value(label: str, made: list[Figure]) -> tuple[str, str]:
+    figure = next(each for each in made if each.label == label)
+    return f"{figure.value} {figure.unit}".strip(), figure.note
+
+
+def test_what_is_not_read_is_a_dash_with_its_reason() -> None:
+    """Without series, alerts and operations, all seven figures stand, none of them 0, each with why."""
+    whys = {"series": "the series is away", "alerts": "no Prometheus is set", "operations": "the store is away"}
+    made = figures.figures(signals([Game("a", reported=None)], whys=whys))
+    assert [each.value for each in made] == [UNKNOWN] * 7
+    assert {each.tone for each in made} == {"blind"}
+    assert value("Alerts firing", made) == (UNKNOWN, "no Prometheus is set")
+    assert value("Events in", made) == (UNKNOWN, "the series is away")
+
+
+def test_alerts_that_are_not_known_are_not_zero() -> None:
+    """An Alertmanager that does not answer is no fleet without alerts."""
+    unknown = figures.figures(signals([], whys={"alerts": "Alertmanager does not answer"}))
+    assert value("Alerts firing", unknown) == (UNKNOWN, "Alertmanager does not answer")
+    assert value("Alerts firing", figures.figures(signals([], firing=()))) == ("0", "none")
+    assert value("Alerts firing", figures.figures(signals([], firing=("TurnoutGroupDown",)))) == ("1", "GroupDown")
+
+
+def test_rates_are_those_of_the_last_minute_and_gaps_stay_gaps() -> None:
+    """Events and rows are rates per second, with the usual of the hour; where nobody reported the line is broken."""
+    hour = series([game_key("a")])
+    hour.status[:, 5], hour.rows[:, 5], hour.commits[:, 5] = -1, 0, 0
+    hour.events[5] = np.nan
+    made = figures.figures(signals([Game("a")], series=hour, recent=hour))
+    assert value("Events in", made) == ("10 /s", "usual 10")
+    assert value("Rows landed", made) == ("10 /s", "100 % of events")
+    assert [made[1].points[place] for place in (4, 5, 6)] == [10.0, None, 10.0]
+    assert made[0].points[5] is None
+    begun = replace(hour, until=hour.since + 59 * 60)
+    assert lines.per_second(begun, begun.events)[-1] is None, "no second of it is over"
+
+
+def test_before_the_first_closed_minute_the_drivers_say_what_lands() -> None:
+    """Rows landed are known from the first second on: from the drivers' reports, if all of them give a rate."""
+    assert value("Rows landed", figures.figures(signals([Game("a"), Game("b")])))[0] == "20 /s"
+    silent = Game("b", reported={"rows_per_second": None})
+    assert value("Rows landed", figures.figures(signals([Game("a"), silent])))[0] == UNKNOWN
+
+
+def test_the_latency_now_has_no_row_that_was_caught_up() -> None:
+    """Rows read after an outage are not in p99; a minute that has no other ones has no p99, and says why."""
+    hour = series([game_key("a")])
+    made = figures.figures(signals([Game("a")], recent=hour))
+    assert value("Latency p99", made) == ("5.0 s", "objective 1 min")
+    hour.counts[:, -1, :], hour.caught_up[:, -1] = 0, 600
+    assert value("Latency p99", figures.figures(signals([Game("a")], recent=hour))) == (
+        UNKNOWN,
+        "only rows that were caught up",
+    )
+
+
+def test_the_oldest_backlog_names_its_game_and_what_is_unknown() -> None:
+    """The figure is of the worst stream that should run, with how many nobody knows; a paused one does not count."""
+    games = [
+        Game("late", "LAGGING", reported={"backlog_age_seconds": 720.0}),
+        Game("lost", "LAGGING", reported={"backlog_age_seconds": None}),
+        Game("resting", "PAUSED", reported={"backlog_age_seconds": 9000.0}),
+    ]
+    assert value("Oldest backlog", figures.figures(signals(games))) == ("12 min", "late; 1 unknown")
+    assert value("Oldest backlog", figures.figures(signals(games[1:2]))) == (UNKNOWN, "of no stream known")
+
+
+# ------------------------------------------------------------------------------------------------------------ incidents
+
+
+def test_games_of_one_cause_are_one_row_with_its_next_step() -> None:
+    """An incident is one row: the cause, where, the numbers, what it is not, the action and the runbook."""
+    games = [Game("Chess", "FAILED"), Game("Go", "FAILED"), Game("well")]
+    keys = [game_key("Chess"), game_key("Go")]
+    (row,) = incidents.rows(signals(games, incidents=(incident(keys),)))
+    assert row.title == "Rows of 2 games refused since schema version 7"
+    assert row.about.startswith("Chess, Go in group a · 41 rows/s to quarantine")
+    assert row.about.endswith("its 78 neighbours are well")
+    assert (row.glyph, row.tone, row.since) == ("✗", "bad", NOW - 720)
+    assert row.action is not None
+    assert row.action.page == "schemas"
+
+
+def test_no_trouble_is_left_out_where_no_incident_names_it() -> None:
+    """Each stream and driver in trouble has a row: of an incident, of its group that is down, or of its own."""
+    games = [Game("Chess", "STALLED"), Game("Go"), Game("lost", group="b"), Game("lost too", group="b")]
+    made = incidents.rows(signals(games, fleet=fleet(games, silent={"b": 120.0}), incidents=()))
+    assert [row.title for row in made] == ["Group b is silent for 120 s", "Chess stalled"]
+    assert "its 1 neighbour is well" in made[1].about
+    assert made[0].about == "2 games"
+    assert made[0].action is not None
+    assert dict(made[0].action.query) == {"steer": "b"}
+    other = incident([game_key("Go")], group="b")
+    beside = incidents.rows(signals(games, fleet=fleet(games, silent={"b": 120.0}), incidents=(other,)))
+    assert [row.title for row in beside][1:] == [row.title for row in made], (
+        "an incident of games is not their driver's"
+    )
+    unread = incidents.rows(signals(games, fleet=fleet(games, silent={"b": 120.0}), incidents=None))
+    assert unread == made
+
+
+def test_a_calm_fleet_says_what_ended_last_and_when() -> None:
+    """Without incidents one line has the last one; where they were not read it does not say that there is none."""
+    ended = incident([game_key("a")], ended_at=NOW - 720)
+    assert incidents.calm_text(signals([Game("a")], incidents=(ended,))) == (
+        "No incident. The last one ended 07:48: Rows of 1 games refused since schema version 7."
+    )
+    unread = incidents.calm_text(signals([Game("a")], whys={"incidents": "the store is away"}))
+    assert "not known: the store is away" in unread
+    assert not unread.startswith("No incident")
+
+
+def test_incidents_that_have_ended_are_listed_with_how_long_they_lasted() -> None:
+    """The history has each incident that has ended, with its cause and games, and none that is open."""
+    chess = game_key("Chess")
+    over = incident([chess], since=NOW - 900, ended_at=NOW - 300)
+    known = signals([Game("Chess")], incidents=(incident([chess], incident_id="i2"), over))
+    (line,) = incidents.ended(known)
+    assert (line["ended"], line["lasted"], line["cause"]) == ("07:55", "10 min", "schema")
+    assert line["where"] == "Chess in group a"
+    assert not incidents.ended(signals([Game("Chess")]))
+
+
+def test_hostile_texts_of_an_incident_lose_what_cannot_be_seen() -> None:
+    """Names and findings pass through the one place that removes invisible and direction-changing characters."""
+    spoof = "\u202egnihton\u202c\nsecond"
+    finding = Finding(incident(["x"]).finding.cause, spoof, (spoof,), (spoof,), None, None)
+    key = game_key(spoof)
+    (row,) = incidents.rows(signals([Game(spoof, "FAILED")], incidents=(incident([key], finding=finding),)))
+    assert "\u202e" not in row.title + row.about
+    assert "\n" not in row.title + row.about
+
+
+# ---------------------------------------------------------------------------------------------------------------- table
+
+
+def test_healthy_rows_never_move_by_their_numbers() -> None:
+    """Worst first is by status, then by when it began; healthy games stand by name, whatever their backlogs."""
+    games = [
+        Game("zebra", reported={"backlog_age_seconds": 50.0, "status_since": NOW - 9}),
+        Game("apple"),
+        Game("new", "LAGGING", reported={"status_since": NOW - 10}),
+        Game("old", "LAGGING", reported={"status_since": NOW - 900}),
+        Game("broken", "FAILED"),
+    ]
+    rows = fleet(games).rows
+    assert [row.game for row in choice.chosen(rows, Choice())] == ["broken", "old", "new", "apple", "zebra"]
+    assert choice.chosen(rows, Choice(sort="backlog"))[0].game == "zebra"
+    assert [row.game for row in choice.chosen(rows, Choice(trouble=True, text="O"))] == ["broken", "old"]
+    involved = frozenset({game_key("zebra")})
+    assert [row.game for row in choice.chosen(rows, Choice(), involved)][-2:] == ["zebra", "apple"]
+    assert len(choice.chosen(rows, Choice(trouble=True), involved)) == 4
+    assert choice.counts(rows) == {"FAILED": 1, "LAGGING": 2, "RUNNING": 2}
+
+
+def test_names_that_look_alike_are_told_apart() -> None:
+    """Each game has a text of its own: its name, with its key where another name looks like it or claims its text."""
+    names = ["Chess", "chess", "Go", "Сhess", f"Chess · {game_key('Chess')}", "tab\tbed"]  # noqa: RUF001 - the point
+    rows = fleet([Game(name) for name in names]).rows
+    made = choice.labels(rows)
+    assert len(set(made.values())) == len(names)
+    assert made[game_key("Go")] == "Go"
+    assert made[game_key("Chess")] == f"Chess · {game_key('Chess')}"
+    assert made[game_key("tab\tbed")].endswith(game_key("tab\tbed"))
+
+
+def test_a_table_has_nulls_for_what_is_unknown() -> None:
+    """Numbers of a silent stream are null and not 0; a trend is the newest run of known points, or null."""
+    known, lost = Game("known"), Game("lost", group="b")
+    seen = fleet([known, lost], silent={"b": 120.0})
+    rows = choice.chosen(seen.rows, Choice())
+    hour = series([game_key("known"), game_key("lost")])
+    hour.status[1, 30:], hour.rows[1, 30:], hour.commits[1, 30:], hour.backlog[1, 30:] = -1, 0, 0, np.nan
+    made = table.table(seen, rows, choice.labels(seen.rows), hour, None).to_pylist()
+    first, second = made
+    assert (first["game"], first["status"]) == ("lost", ["? unknown"])
+    assert {first[name] for name in ("backlog", "p99", "rows")} == {None}
+    assert "is silent for 120 s" in first["cause"]
+    assert (first["rows_trend"], first["backlog_trend"]) == (None, None), "nobody knows it now"
+    assert (second["backlog"], second["p99"], second["rows"], second["cause"]) == ("1.5 s", "4.0 s", "10", None)
+    assert second["rows_trend"] == [600] * 20
+    hour.status[0, :30], hour.rows[0, :30], hour.commits[0, :30], hour.backlog[0, :30] = -1, 0, 0, np.nan
+    late = table.table(seen, rows, choice.labels(seen.rows), hour, None).to_pylist()
+    assert (late[1]["rows_trend"], late[1]["backlog_trend"]) == ([600] * 10, [3] * 10), "no zeros before it began"
+    bare = table.table(seen, rows, choice.labels(seen.rows), None, None).to_pylist()
+    assert {row["rows_trend"] for row in bare} == {None}
+
+
+def test_a_fleet_that_is_not_known_any_more_has_no_running_game_and_no_number() -> None:
+    """Once readings are old every game that should run is unknown in the table, with what it was; paused ones stay."""
+    old = forgotten(fleet([Game("a"), Game("b", "PAUSED")]))
+    rows = choice.chosen(old.rows, Choice())
+    first, second = table.table(old, rows, choice.labels(old.rows), None, None).to_pylist()
+    assert (first["status"], first["cause"]) == (["? unknown"], "last known: running")
+    assert {first[name] for name in ("backlog", "p99", "rows", "commit")} == {None}
+    assert second["status"] == ["‖ paused"]
+
+
+def test_a_clock_ahead_tells_no_age() -> None:
+    """A moment in the future has no age: the cell is empty, not `0 s`."""
+    ahead = fleet([Game("a", reported={"last_commit_at": NOW + 500, "status_since": NOW + 500})])
+    made = table.table(ahead, ahead.rows, choice.labels(ahead.rows), None, None).to_pylist()
+    assert (made[0]["commit"], made[0]["since"]) == (None, None)
+
+
+# ---------------------------------------------------------------------------------------------------------------- marks
+
+
+def test_starts_close_together_are_one_mark() -> None:
+    """Drivers that started together are one mark, first versions of schemas none, an operation says what it did."""
+    seen = fleet([Game("a"), Game("b", group="b")])
+    move = SimpleNamespace(
+        kind="move", state=OperationState.SUCCEEDED, ended_at=NOW - 60, targets=("game:x", "game:y"),
+        parameters={"assignments": {"x": "b", "y": "b"}},
+    )  # fmt: skip
+    came = [Registered("x", 1, NOW - 90), Registered("x", 2, NOW - 89)]
+    schemas = [*came, Registered(game_key("a"), 7, NOW - 80)]
+    made = timeline.events(seen, [cast(Operation, move)], schemas, NOW - 8000)
+    assert [each.label for each in made] == ["3 drivers start", "schema 7 a", "2 games → b"]
+    assert timeline.events(seen, [], [], NOW - 60) == []
+
+
+# --------------------------------------------------------------------------------------------------------------- volume
+
+
+@pytest.mark.long
+def test_a_thousand_games_cost_little() -> None:
+    """Making all that the page draws of 1,000 games stays within 75 ms of CPU and 300 kB, the table capped at 300."""
+    names = [f"Game number {number:04}" for number in range(1_000)]
+    keys = [game_key(name) for name in names]
+    groups = ["abcdefgh"[number % 8] for number in range(1_000)]
+    seen = fleet([Game(name, group=group) for name, group in zip(names, groups, strict=True)])
+    hour = series(sorted(keys), groups=groups)
+    known = signals([], fleet=seen, series=hour, recent=hour, incidents=(incident(keys[:3]),))
+    sizes, spent = {}, []
+    for _ in range(3):
+        began = time.process_time()
+        headline.headline(known)
+        strip.slots(hour, seen, NOW)
+        figures.figures(known)
+        incidents.rows(known)
+        rows = choice.chosen(seen.rows, Choice())[: table.MOST]
+        made = table.table(seen, rows, choice.labels(seen.rows), hour, known.incidents)
+        spent.append(time.process_time() - began)
+        sizes = {"table": made.nbytes}
+    sys.stdout.write(f"CPU {min(spent) * 1000:.0f} ms, {sizes}\n")
+    assert min(spent) <= 0.075
+    assert sum(sizes.values()) <= 300_000
+
+
+@pytest.mark.parametrize(("tone", "fill"), [("bad", "bad"), ("late", "late"), ("recovering", "busy")])
+def test_a_running_game_of_an_open_incident_is_not_green_in_the_grid(tone: str, fill: str) -> None:
+    """Where rows of a running game are refused, its cell, its group and the legend say so; a failed one fails."""
+    chess, go = game_key("Chess"), game_key("Go")
+    known = fleet([Game("Chess"), Game("Go", "FAILED"), Game("Ludo")])
+    found = [incident([chess, go], tone=tone), incident([game_key("Ludo")], incident_id="i2", ended_at=NOW - 60)]
+    made = blocks.blocks(known, known.rows, {}, found, stale=False)
+    assert [(cell.name, cell.mark) for cell in made[0].cells] == [
+        ("Chess", "busy" if tone == "recovering" else tone),
+        ("Go", None),
+        ("Ludo", None),
+    ]
+    assert made[0].well == "1 of 3 well"
+    legend = grid.legend(made)
+    assert legend[0][0] == fill
+    assert legend[0][1].startswith("! runs, in an incident")
+    assert ("ok-quiet", "running") in legend
+    spec = grid.grid(made, "light").spec["layer"]
+    codes = grid.grid(made, "light").datasets["cells"]["code"].to_pylist()
+    scale = spec[0]["encoding"]["fill"]["scale"]
+    fills = dict(zip(scale["domain"], scale["range"], strict=True))
+    assert fills[codes[0]] == tokens.colour(fill, "light")
+    assert "1 of the running ones in an open incident" in blocks.summary(known, made, stale=False)
