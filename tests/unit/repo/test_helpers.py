@@ -1,19 +1,28 @@
-"""Helpers of tests lie in modules without tests."""
+"""Where tests lie, and that their helpers lie in modules without tests."""
 
 import ast
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 
 from tests.checkout import ROOT
 
 MAYBE = re.compile(r"^ *(from tests(.*|.*\([^)]*)|import .*)\btest_", re.MULTILINE)  # few: to parse all takes seconds
+OWN_ROOMS = {"bench", "control/model", "repo"}  # of no package: scripts, the model of steering, the checkout as a whole
 
 
-def modules_named(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.Import):
-        return [each.name for each in node.names]
-    if isinstance(node, ast.ImportFrom):
-        return [f"{node.module}.{each.name}" for each in node.names]
-    return []
+def modules_named(text: str) -> Iterator[str]:
+    """Yield what a module imports, and what programs in its texts do, which it starts as processes."""
+    if not MAYBE.search(text):
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{each.name}" for each in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            with suppress(SyntaxError):  # prose
+                yield from modules_named(node.value)
 
 
 def test_no_module_imports_from_tests() -> None:
@@ -21,9 +30,16 @@ def test_no_module_imports_from_tests() -> None:
     wrong = {
         f"{path.relative_to(ROOT)}: {name}"
         for path in (ROOT / "tests").rglob("*.py")
-        if MAYBE.search(text := path.read_text("utf-8"))
-        for node in ast.walk(ast.parse(text))
-        for name in modules_named(node)
+        for name in modules_named(path.read_text("utf-8"))
         if name.startswith("tests.") and any(part.startswith("test_") for part in name.split("."))
     }
     assert set() == wrong
+
+
+def test_unit_tests_mirror_the_packages() -> None:
+    """Who changes a room finds its tests at the room's own path, so a room that moves takes them along."""
+    unit, homes = ROOT / "tests" / "unit", (ROOT, ROOT / "pipeline")
+    rooms = {str(path.parent.relative_to(unit)) for path in unit.rglob("test_*.py") if path.parent != unit}
+    assert set() == {each for each in rooms - OWN_ROOMS if not any((home / each).is_dir() for home in homes)}
+    loose = {path.name.removeprefix("test_") for path in unit.glob("test_*.py")}
+    assert set() == {each for each in loose if not (ROOT / "pipeline" / each).exists()}
