@@ -37,7 +37,7 @@ def test_no_module_imports_from_tests() -> None:
 
 
 def test_unit_tests_mirror_the_packages() -> None:
-    """Who changes a room finds its tests at the room's own path, so a room that moves takes them along."""
+    """The path of a room is the path of its tests, so a room that moves takes them along."""
     unit, homes = ROOT / "tests" / "unit", (ROOT, ROOT / "pipeline")
     rooms = {str(path.parent.relative_to(unit)) for path in unit.rglob("test_*.py") if path.parent != unit}
     assert set() == {each for each in rooms - OWN_ROOMS if not any((home / each).is_dir() for home in homes)}
