@@ -29,7 +29,7 @@ class Card:
     can: Capability
     radius: Level  # 1: a game, gently; 2: a game; 3: a group
     before: str | None = None  # what to know before, where it is possible
-    disabled_reason: str | None = None  # the role that who acts would need
+    disabled_reason: str | None = None  # the role that the signed-in person lacks
 
 
 def of_game(facts: GameFacts, disabled_reason: DisabledReason) -> tuple[Card, ...]:

@@ -53,10 +53,8 @@ def quantiles(series: Series) -> dict[str, Points]:
 def _backlog(signals: GameSignals) -> Figure:
     row, objective = signals.row, signals.objective_seconds
     points = [] if signals.series is None else backlog(signals.series)
-    if row.verdict.status == "PAUSED":
-        note = "paused: it waits as wanted"
-    else:
-        note = _behind(signals) or f"objective {formatting.age(objective)}"
+    is_paused = row.verdict.status == "PAUSED"
+    note = "paused" if is_paused else _behind(signals) or f"objective {formatting.age(objective)}"
     if row.lag_seconds is None:
         why = row.verdict.reason or note
         return _unknown("Oldest backlog", why, points, objective)

@@ -261,7 +261,7 @@ def _about_use(seen: Reading[Usage]) -> str:
     """Say what the numbers are of, and what is not known."""
     words = "Rows in the game's table now, by the source's time. Versions of one schema id share them."
     if seen.value is not None and seen.value.files_left:
-        words += f" {seen.value.files_left} older files of several versions were not read: numbers are the least."
+        words += f" {seen.value.files_left} older files of several versions were not read: numbers are lower bounds."
     if seen.failed:
         until = "not known" if seen.good_at is None else f"of {formatting.clock(seen.good_at)}"
         words += f" Use is {until}: {formatting.shown(seen.why or '', 200)}"

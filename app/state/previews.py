@@ -211,7 +211,7 @@ def preview_undo(environment: Environment, operation_id: str) -> Preview:
 
 
 def submit(environment: Environment, intent: Intent) -> Operation:
-    """Write one operation, as the intent of who acts here; asked again with the same intent it is the same one.
+    """Submit one operation as the signed-in person; the same intent submitted again is the same operation.
 
     Raises:
         Refused: who acts has not the role for it, it disturbs and has no reason, one of its targets belongs to another

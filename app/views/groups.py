@@ -43,7 +43,9 @@ _COLUMNS = {
     "share": st.column_config.TextColumn("Full", width=55, help="A dash where it is not limited."),
     "headroom": st.column_config.TextColumn("Headroom", width=90, help="Cores that are left."),
     "rows": st.column_config.AreaChartColumn("Rows per minute", width=120, y_min=0, color="blue"),
-    "deaths": st.column_config.TextColumn("Died, last hour", width=170, help="Of those the controller has started."),
+    "deaths": st.column_config.TextColumn(
+        "Died, last hour", width=170, help="Counts only drivers that the controller started."
+    ),
     "desired": st.column_config.TextColumn("Desired state", width=105),
     "backend": st.column_config.TextColumn("Started by", width=110),
     "priority": st.column_config.TextColumn("Priority", width=70, help="Of the games it is for."),

@@ -70,11 +70,11 @@ def _draw_all(environment: Environment, journal: OperationList) -> None:
     for place, each in enumerate(opened[:_MAX_CARDS]):
         operation_cards.draw(environment, each, journal, with_steps=place < _MAX_STEPPERS)
     if len(opened) > _MAX_CARDS:
-        st.caption(f"{len(opened) - _MAX_CARDS} more are open, and stand in the table.")
+        st.caption(f"{len(opened) - _MAX_CARDS} more open operations are in the table.")
     rows = [*opened[_MAX_CARDS:], *ended]
     if not rows:
         st.html(parts.section("Earlier"))
-        st.info("Nothing that has ended yet. Ask for something on a game's page, under Groups or under Repairs.")
+        st.info("No operation has ended yet. Start one on a game's page, under Groups or under Repairs.")
         return
     chosen = _draw_filters(rows, journal)
     if not chosen:

@@ -1,7 +1,7 @@
 """What turnout keeps beside a catalog: who was given what to read, until when, and which assignments it made for that.
 
 A catalog knows no expiry and not who made an assignment, so both are kept here. Values only; the store keeps them.
-Of what there is one per cell there are tens of thousands: those are named tuples, made and compared much faster.
+Values per cell are named tuples, which are made and compared much faster: there are tens of thousands.
 """
 
 import math

@@ -62,7 +62,7 @@ def require_reason(intent: Intent) -> None:
 def permit(
     settings: Settings, engine: Engine, actor: str, act: DirectAct, reason: str = "", effects: Sequence[str] = ()
 ) -> None:
-    """Let an actor do what is no operation; the caller has the store write it and its audit entry in one transaction.
+    """Authorise a direct act; the caller has the store write it and its audit entry in one transaction.
 
     `effects` is what it does to drivers and games, in sentences.
 
@@ -94,9 +94,7 @@ def note_look(engine: Engine, act: audit.Act) -> None:
 
 @contextmanager
 def acting(settings: Settings, engine: Engine, kind: DirectAct, act: audit.Act) -> Iterator[None]:
-    """Let the act's actor do in the block what is no operation (`kind`).
-
-    The audit log has it as begun before, and as ended after, also where the block fails.
+    """Authorise a direct act (`kind`), and audit it: as begun before the block, as ended after it, also where it fails.
 
     Raises:
         Refused: as `permit`. Then nothing is written.

@@ -1,4 +1,4 @@
-"""A person's options for a cluster group, laid over its desired state, in words: pure, for `group_proposals`."""
+"""Applies a person's options to a cluster group, and words the difference: pure, for `group_proposals`."""
 
 from collections.abc import Mapping
 from dataclasses import replace

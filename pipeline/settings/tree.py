@@ -112,10 +112,10 @@ class Demux:
     table that the `spark` writer creates keeps its first number."""
 
     writer: Literal["direct", "spark"] = "direct"
-    """Who commits to game tables. With `direct`, tasks write into the tables' folders and the driver commits: fast, and
-    two owners never double a row. With `spark`, Spark appends from a staging folder, for tables that only Spark
-    may write; each commit costs many times more, and `store.leases` must be on. A table continues under the new
-    writer after a change. See docs/decisions/0008-the-spark-writer.md."""
+    """What commits to game tables. With `direct`, tasks write into the tables' folders and the driver commits: fast,
+    and two owners never double a row. With `spark`, Spark appends from a staging folder, for tables that only Spark may
+    write; each commit costs many times more, and `store.leases` must be on. A table continues under the new writer
+    after a change. See docs/decisions/0008-the-spark-writer.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +369,7 @@ class Paths:
 
     @property
     def data(self) -> Location:
-        """Where tables are, and what may be lost with no machine."""
+        """Root of all that must outlive a machine: tables and ingest's checkpoints."""
         return located(self.storage or self.root)
 
     @property

@@ -1,4 +1,4 @@
-"""Ends what hangs though no controller has started it: ingest, maintenance, and drivers of groups without a backend.
+"""Kills hung processes that no controller started: ingest, maintenance, and drivers of groups without a backend.
 
 What started such a process starts it again when it has ended, and cannot know that it hangs: a service manager and
 `turnout demo` look at the process alone. Where the controller is to run maintenance it starts its own then. Only

@@ -1,4 +1,4 @@
-"""Keeps processes as they should be, of groups and others: looks, asks `restart_policy.plan`, does it, writes it down.
+"""Reconciles drivers and maintenance: observes processes, plans by `restart_policy.plan`, acts, records.
 
 It keeps nothing in memory that counts: a controller that follows finds the runs in the store and goes on with them.
 """

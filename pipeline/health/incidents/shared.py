@@ -33,30 +33,30 @@ from pipeline.store.database.states import Cause
 from pipeline.store.rows import START_LIMIT_SECONDS
 
 FALLING: Final = -0.05
-"""A backlog whose age falls by so many seconds a second is worked off: it recovers and needs no other cause."""
+"""A backlog recovers, and needs no other cause, if its age falls at least this fast, in seconds per second."""
 
 LEAST_TREND: Final = 3
-"""So many looks at a backlog tell whether it falls."""
+"""Looks at a backlog that are needed to tell whether it falls."""
 
 _FALL_SECONDS: Final = 60.0
 _LEAST_FALL_SECONDS: Final = 8.0  # ages jump by a batch: of less, as of looks half a second apart, they say nothing
 
 SLOW_COMMIT_SECONDS: Final = 2.0
 SLOW_COMMIT_TIMES: Final = 4.0
-"""Commits are slow from so long and so many times the usual on."""
+"""A commit is slow above these seconds and above this multiple of the usual."""
 
 FULL_SHARE: Final = 0.85
 SURGE_TIMES: Final = 1.5
-"""A group is at its limit from this share of its capacity on, or by so many times the usual rows."""
+"""A group is at its limit from this share of its capacity on, or from this multiple of its usual rows."""
 
 SLOW_SHARE: Final = 0.7
-"""A driver is slow that does less than this share of its usual rows while no fewer come."""
+"""A driver is slow below this share of its usual rows at an unchanged input."""
 
 STILL_SECONDS: Final = 60.0
-"""A driver that lives stands still when it has passed nothing for so long although bronze has more."""
+"""A driver that lives stands still after these seconds without progress while bronze has more."""
 
 GRACE_SECONDS: Final = 120.0
-"""So long after a driver's start its games may be late by what waited for it."""
+"""In these seconds after a driver's start its games may be late by what waited for it."""
 
 RESTART_SECONDS: Final = 60.0
 """A driver that ended in order gets so long to be started again, and an operation so long to be done."""

@@ -86,7 +86,7 @@ class DriverFacts:
     """All that is known of drivers, read at one moment; `judge` is the one rule of who lives."""
 
     now: float  # Unix seconds by the control store's clock
-    drivers: Mapping[tuple[str, str], Driver]  # by kind and name, as of all but the last
+    drivers: Mapping[tuple[str, str], Driver]  # keyed by (kind, name), like the next mappings but the last
     leases: Mapping[tuple[str, str], HeldLease]
     runs: Mapping[tuple[str, str], ProcessRun]  # the newest of each
     ended: Mapping[tuple[str, str], Sequence[ProcessRun]] = field(default_factory=dict, kw_only=True)

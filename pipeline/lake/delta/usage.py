@@ -40,7 +40,7 @@ class Usage:
     """The rows of a table by the id of their schema."""
 
     schemas: Mapping[int, SchemaRows]
-    files_left: int  # that hold several schemas and were not read: all numbers are the least there are
+    files_left: int  # that hold several schemas and were not read: all numbers are lower bounds
 
     @property
     def is_complete(self) -> bool:

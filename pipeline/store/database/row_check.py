@@ -1,4 +1,4 @@
-"""Looks whether each row of the control store fits its table, as it may not after a restore or an edit by other tools.
+"""Finds rows of the control store that do not fit their tables, as a restore or another tool may leave them.
 
 SQLite lets a connection turn CHECKs off, and takes a table's definition as it stands in the file. PostgreSQL does not.
 """

@@ -13,7 +13,7 @@ from pipeline.store.processes.leases import Process, store_now
 from pipeline.store.rows import START_LIMIT_SECONDS
 
 RELEASED: Final = "turnout does not run it: the group has no backend"
-"""How a run ends that the controller lets go: its driver runs on, and is a person's."""
+"""Exit message of a run that the controller released: its driver keeps running, without supervision."""
 
 
 DEATHS_COUNT_SECONDS: Final = 1800.0
