@@ -88,8 +88,10 @@ class MetricsTables:
         return self.waiting == 0
 
     def _run(self, flush_seconds: float) -> None:
-        # Jitter keeps the writers of several processes from meeting at every commit.
-        while not self._stopping.wait(flush_seconds * random.uniform(0.8, 1.2)):  # noqa: S311 - no secret
+        # Jitter keeps the writers of several processes from meeting at every commit. Drawn from a generator of its own:
+        # a thread that draws from the module's disturbs a program that has seeded that one.
+        jitter = random.Random()  # noqa: S311 - no secret
+        while not self._stopping.wait(flush_seconds * jitter.uniform(0.8, 1.2)):
             self.flush()
         self.flush()
 
