@@ -30,7 +30,10 @@ from tests.tables.repair_world import BROKEN, Event, Message, World, make_world
 from tests.unit.data.contracts.definition_world import Fields
 
 PIPELINE = ROOT / "pipeline"
-FOLDERS = ("streams", "repair", "maintenance", "verify", "contracts", "delta")
+FOLDERS = (
+    "data", "data/streams", "data/repair", "data/maintenance", "data/verify", "data/contracts", "lake/delta", "base",
+    "platforms/session", "settings", "telemetry",
+)  # fmt: skip
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
 OF_READERS = (
     "_metadata", "_change_type", "_commit_version", "_commit_timestamp", "_file", "_rescued_data", "filename",
