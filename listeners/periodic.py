@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 
 class PeriodicSender:
-    """Sends now and then periodically, until `stop`.
+    """Sends at once and then periodically, until `stop`.
 
     Args:
         verb: names the sending in the log.

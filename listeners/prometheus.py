@@ -214,7 +214,7 @@ def push(
     every_seconds: float = 15.0,
     timeout_seconds: float = PUSH_TIMEOUT_SECONDS,
 ) -> PeriodicSender:
-    """Push the registry to a Pushgateway now and then periodically, until `stop()` of the result.
+    """Push the registry to a Pushgateway at once and then periodically, until `stop()` of the result.
 
     It then deletes the group, so that the gateway does not show a dead process for ever.
     """

@@ -95,7 +95,7 @@ def failpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def spark(failpoints: Path) -> Iterator["SparkSession"]:
-    from pipeline.platforms.session.spark import spark_session  # not for those who need none: it takes a second
+    from pipeline.platforms.session.spark import spark_session  # imported here, as it takes a second
 
     folder = Path(tempfile.mkdtemp(prefix="t"))  # pytest's is too long for the sockets of Python workers
     (folder / "turnout.toml").write_text(_SESSION, "utf-8")

@@ -55,7 +55,7 @@ def send(
     *,
     counts_since: float | None,
 ) -> PeriodicSender:
-    """Send metrics now and then periodically, until `stop()` of the result, which sends a last time.
+    """Send metrics at once and then periodically, until `stop()` of the result, which sends a last time.
 
     Args:
         collect: returns what is sent.

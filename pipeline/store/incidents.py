@@ -12,9 +12,8 @@ from typing import Final, get_args
 from sqlalchemy import Column, Connection, Engine, Float, Integer, String, Text, delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline.base.errors import Refused, first_line
 from pipeline.store.database.checked_table import store_table
-from pipeline.store.database.engine import writing
+from pipeline.store.database.engine import unreadable, writing
 from pipeline.store.database.states import Cause, IncidentTone
 from pipeline.store.processes.leases import store_now
 
@@ -107,7 +106,7 @@ def read_kept(engine: Engine, since: float | None = None) -> list[KeptIncident]:
             after = connection.execute(select(store_now())).scalar_one() - DAY_SECONDS if since is None else since
             return _read(connection, after)
     except SQLAlchemyError as error:
-        raise _unreadable(error) from error
+        raise unreadable(error) from error
 
 
 def read_last_look(engine: Engine) -> LastLook | None:
@@ -120,7 +119,7 @@ def read_last_look(engine: Engine) -> LastLook | None:
         with engine.connect() as connection:
             row = connection.execute(select(incident_looks.c.kept_by, incident_looks.c.looked_at, store_now())).first()
     except SQLAlchemyError as error:
-        raise _unreadable(error) from error
+        raise unreadable(error) from error
     return None if row is None else LastLook(*row)
 
 
@@ -176,7 +175,3 @@ def _forget(connection: Connection, now: float) -> None:
     oldest = connection.scalar(ended.order_by(incidents.c.ended_at.desc()).offset(MOST_KEPT).limit(1))
     if oldest is not None:
         connection.execute(delete(incidents).where(incidents.c.ended_at <= oldest))
-
-
-def _unreadable(error: SQLAlchemyError) -> Refused:
-    return Refused(f"The control store cannot be read: {first_line(error)}. Check the setting store.url.")

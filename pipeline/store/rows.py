@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 CLOCK_BOUND_SECONDS: Final = 10.0
-"""By so much a clock may differ from the control store's before it is called wrong."""
+"""A clock is wrong if it differs from the control store's by more than this."""
 
 START_LIMIT_SECONDS: Final = 120.0
-"""So long a driver may take from its start to its first report: Spark has to load."""
+"""The limit from a driver's start to its first report: Spark has to load."""
 
 
 @dataclass(frozen=True, slots=True)

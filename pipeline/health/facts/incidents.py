@@ -34,7 +34,7 @@ def keep_look(
     """
     after: list[Incident] = []
 
-    def look(rows: Sequence[KeptIncident]) -> list[KeptIncident]:
+    def judge_rows(rows: Sequence[KeptIncident]) -> list[KeptIncident]:
         before = {row.incident_id: (_incident(row), row) for row in rows}
 
         def kept(incident: Incident) -> KeptIncident:
@@ -44,7 +44,7 @@ def keep_look(
         after.extend(judge([each for each, _ in before.values()]))
         return [kept(each) for each in after]
 
-    store.keep(engine, kept_by, now, now - REOPEN_SECONDS, look)
+    store.keep(engine, kept_by, now, now - REOPEN_SECONDS, judge_rows)
     return tuple(after)
 
 

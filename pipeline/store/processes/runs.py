@@ -34,7 +34,7 @@ class Run:
     exit_message: str | None
     active_games: str | None = None  # JSON: the games it was at work on when it died; None: nobody knows
     kind: str = "group"
-    start_seconds: float = START_LIMIT_SECONDS  # so long its driver may take until it reports
+    start_seconds: float = START_LIMIT_SECONDS  # the limit until its driver reports
     backend: str = "local"  # what has started it
 
 
