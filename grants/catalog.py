@@ -103,7 +103,7 @@ class Catalog(Protocol):
     def register(self, table: Securable, location: str, columns: Sequence[tuple[str, str]], comment: str = "") -> bool:
         """Make a game's table known, with its catalog and schema where these are missing; False: it was known.
 
-        `location` is the table's URI, `columns` are names with Delta types, `comment` is for people and for `fleet`.
+        `location` is the table's URI, `columns` are names with Delta types, `comment` is for people and for `deploy`.
 
         Raises:
             Refused: the name is taken by a managed table, or by one that lies elsewhere.

@@ -16,11 +16,11 @@ from typing import Final
 
 ENVIRON: Final = "TURNOUT_FAILPOINTS"
 EFFECTS: Final = (
-    "fleet_create",
-    "fleet_update",
-    "fleet_delete",
-    "fleet_restart",
-    "fleet_journal",
+    "deploy_create",
+    "deploy_update",
+    "deploy_delete",
+    "deploy_restart",
+    "deploy_journal",
     "make_folder",
     "write_data_file",
     "delete_data_file",

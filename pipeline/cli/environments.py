@@ -22,8 +22,8 @@ _BEGIN: Final = frozenset(
 
 _MAKE_NOTHING: Final = frozenset(
     {
-        "doctor", "fleet adopt", "fleet apply", "fleet build", "fleet diff", "fleet drift", "fleet plan",
-        "fleet uninstall", "paths", "setup", "source probe",
+        "deploy adopt", "deploy apply", "deploy build", "deploy diff", "deploy drift", "deploy plan",
+        "deploy uninstall", "doctor", "paths", "setup", "source probe",
     }
 )  # fmt: skip
 """Commands that need no control store: they say what is there, or where things would be."""

@@ -1,4 +1,4 @@
-"""The groups of an environment that is deployed to a workspace, as `turnout fleet` reads, makes and restarts them."""
+"""The groups of an environment that is deployed to a workspace, as `turnout deploy` reads, makes and restarts them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,7 +39,7 @@ class StoredGroups:
         """See `Groups`."""
         if known := read_groups(self._engine):
             return f"The control store has the groups {join_limited(sorted(known))}."
-        actor, reason = current_user(), "turnout fleet apply"
+        actor, reason = current_user(), "turnout deploy apply"
         gate.permit(self._settings, self._engine, actor, DirectAct.CREATE_GROUP, reason)
         create(self._engine, Group(name, "databricks"), actor, reason, placing_by(self._settings))
         return f"Made the group {name}, whose driver the controller starts as a job."

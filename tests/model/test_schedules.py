@@ -34,8 +34,8 @@ NOT_REACHED: Final = {
     "compact_by_delta_rs",
     "delete_log_entry",  # log cleanup waits for a week
     "delete_staging",
+    "deploy_create", "deploy_delete", "deploy_journal", "deploy_restart", "deploy_update",  # in a workspace
     "draft_id", "publish_id",  # schemas are registered by the store alone here
-    "fleet_create", "fleet_delete", "fleet_journal", "fleet_restart", "fleet_update",  # in a workspace
     "put_query_aside",  # a checkpoint that was damaged
     "set_properties",
     "withdraw_commit",  # of a log that was cut meanwhile: log cleanup waits for a week

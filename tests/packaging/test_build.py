@@ -1,4 +1,4 @@
-"""`turnout fleet build`: the folder of an app, from a checkout, again and again the same."""
+"""`turnout deploy build`: the folder of an app, from a checkout, again and again the same."""
 
 import json
 import os
@@ -109,7 +109,7 @@ def test_a_build_that_fails_says_why(checkout: Path, tmp_path: Path) -> None:
 
 def test_the_command_builds_in_the_working_folder(tmp_path: Path) -> None:
     """The environment's URL reaches the app's start; no control store, no environment and no network are needed."""
-    command = [sys.executable, "-m", "pipeline", "fleet", "build", "--json", "--env-dir", "s3://bucket/prod"]
+    command = [sys.executable, "-m", "pipeline", "deploy", "build", "--json", "--env-dir", "s3://bucket/prod"]
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(tmp_path / "state")}
     done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr

@@ -335,7 +335,7 @@ def test_a_group_without_a_job_says_how_to_make_it(world: World) -> None:
     create(world.engine, Group("b", "databricks"), "ann", "", placing())
     create(world.engine, world.group, "ann", "", placing())
     world.tick_until(world.is_reported)
-    assert "`turnout fleet apply`" in str(run_store.ended_runs(world.engine, 0)["b"][0].exit_message)
+    assert "`turnout deploy apply`" in str(run_store.ended_runs(world.engine, 0)["b"][0].exit_message)
 
 
 @pytest.mark.parametrize("world", ["databricks"], indirect=True)

@@ -1,4 +1,4 @@
-"""A fleet in a workspace, from `turnout fleet apply` to `uninstall`: real jobs, app, bucket and PostgreSQL."""
+"""An environment in a workspace, from `turnout deploy apply` to `uninstall`: real jobs, app, bucket and PostgreSQL."""
 
 import json
 import os
@@ -25,8 +25,8 @@ from tests.browser.served import CHROMIUM, opened
 from tests.checkout import ROOT
 from tests.postgres import postgres_server
 from tests.storage.served import served
+from tests.workspace.deploy_world import census
 from tests.workspace.fixtures import client, until
-from tests.workspace.fleets import census
 from tests.workspace.running import StandIn
 from tests.workspace.server.boards import WAREHOUSE
 from tests.workspace.server.state import ADMIN
@@ -42,7 +42,7 @@ SOON: Final = 90_000
 """Milliseconds in which a browser sees what a cluster of this machine has done."""
 
 
-class Deployment:
+class Deployed:
     """A person at a machine with a checkout, whose environment is in a bucket."""
 
     def __init__(self, workspace: StandIn, url: str, folder: Path) -> None:
@@ -76,16 +76,16 @@ class Deployment:
         assert done.returncode == code, f"{words}: {done.stdout}\n{done.stderr}\n{self.logs()}"
         return done.stdout + done.stderr
 
-    def fleet(self, verb: str, *words: str, code: int = 0) -> str:
-        return self.run("fleet", verb, *words, *self.bundle, code=code)
+    def command(self, verb: str, *words: str, code: int = 0) -> str:
+        return self.run("deploy", verb, *words, *self.bundle, code=code)
 
     def deploy(self) -> None:
         """Follow docs/deploy/databricks.md."""
-        said = self.fleet("apply", "--yes", code=2)
+        said = self.command("apply", "--yes", code=2)
         assert "databricks secrets put-secret turnout-dev aws_access_key_id" in said
         for key, value in (("aws_access_key_id", "key"), ("aws_secret_access_key", "secret")):
             self.admin.secrets.put_secret("turnout-dev", key, string_value=value)
-        assert "Made the group main" in self.fleet("apply", "--yes")
+        assert "Made the group main" in self.command("apply", "--yes")
         store = "lakebase://projects/turnout-dev/branches/production/endpoints/primary/turnout"
         self.environ |= {"TURNOUT_STORE__URL": store, "TURNOUT_ENVIRONMENT": "dev"}
 
@@ -199,23 +199,23 @@ def put_settings(url: str) -> None:
 
 
 @pytest.fixture
-def deployed(tmp_path: Path) -> Iterator[Deployment]:
+def deployed(tmp_path: Path) -> Iterator[Deployed]:
     with (
         served(tmp_path / "objects") as url,
         postgres_server() as postgres,
         StandIn(tmp_path / "workspace", f"postgresql://{postgres._address}") as workspace,
     ):
         put_settings(url)
-        made = Deployment(workspace, url, tmp_path)
+        made = Deployed(workspace, url, tmp_path)
         made.deploy()
         yield made
 
 
-def test_a_fleet_is_deployed_works_is_upgraded_and_leaves_nothing_but_data(deployed: Deployment) -> None:
+def test_an_environment_is_deployed_works_is_upgraded_and_leaves_nothing_but_data(deployed: Deployed) -> None:
     """From apply to uninstall no row is lost or doubled, whatever moved, was repaired or started again meanwhile."""
     deployed.drivers_run("ingest", "controller", "main")
     deployed.run("groups", "create", "b", "--backend", "databricks", "--reason", "two")
-    assert "jobs.group_b" in deployed.fleet("apply", "--yes")
+    assert "jobs.group_b" in deployed.command("apply", "--yes")
     deployed.run("groups", "restart", "b", "--no-wait", "--reason", "it had no job")
     deployed.drivers_run("b")
     deployed.events(2_000)
@@ -244,28 +244,28 @@ def test_a_fleet_is_deployed_works_is_upgraded_and_leaves_nothing_but_data(deplo
 
     _drift(deployed)
     _upgrade(deployed)
-    assert "postgres_projects.store" in deployed.fleet("uninstall", "--yes")
+    assert "postgres_projects.store" in deployed.command("uninstall", "--yes")
     assert not census(deployed.admin)["jobs"]
     until(lambda: not list(deployed.admin.apps.list()), "the app is not deleted")
     assert "OK" in deployed.verified(), "the data stays whole"
 
 
-def _drift(deployed: Deployment) -> None:
+def _drift(deployed: Deployed) -> None:
     """Change a job by hand, and set it back."""
-    assert "nothing to do" in deployed.fleet("plan")
+    assert "nothing to do" in deployed.command("plan")
     job = next(iter(deployed.admin.jobs.list(name="turnout dev group main")))
     deployed.admin.api_client.do(
         "POST", "/api/2.2/jobs/update", body={"job_id": job.job_id, "new_settings": {"max_concurrent_runs": 7}}
     )
-    assert "jobs.group_main" in deployed.fleet("drift", code=1)
-    deployed.fleet("apply", "--yes")
-    assert "nothing to do" in deployed.fleet("plan")
+    assert "jobs.group_main" in deployed.command("drift", code=1)
+    deployed.command("apply", "--yes")
+    assert "nothing to do" in deployed.command("plan")
 
 
-def _upgrade(deployed: Deployment) -> None:
+def _upgrade(deployed: Deployed) -> None:
     """Deploy a newer wheel, and see that the drivers start again and land what comes next."""
     runs = deployed.active_runs()
-    said = deployed.fleet("apply", "--yes", "--bundle", str(newer_checkout(deployed.workspace.folder / "newer")))
+    said = deployed.command("apply", "--yes", "--bundle", str(newer_checkout(deployed.workspace.folder / "newer")))
     main = sum(each["group"] == "main" for each in deployed.status()["games"])
     assert f"its run has to start again: its {main} streams stand still" in said
     deployed.until("the old runs go on", lambda _: not runs & deployed.active_runs())

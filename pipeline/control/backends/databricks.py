@@ -1,6 +1,6 @@
 """The backend `databricks`: each duty is a run of a job of its own in a workspace, which the controller starts.
 
-The jobs are made by the bundle or by `turnout fleet apply`: what a run's task does stands in its job, and the start
+The jobs are made by the bundle or by `turnout deploy apply`: what a run's task does stands in its job, and the start
 adds the run's id. No signal reaches a run, so it ends in order only by the word of the control store.
 """
 
@@ -51,7 +51,7 @@ class Databricks:
         if job is None:
             raise Refused(
                 f"the workspace has no job {name!r} with the tag turnout_env={self._environment}. Make it with "
-                f"`turnout fleet apply`, then restart {described(duty.kind, duty.name)}"
+                f"`turnout deploy apply`, then restart {described(duty.kind, duty.name)}"
             )
         once = hashlib.sha256(f"{self._environment}\n{job.job_id}\n{token}".encode()).hexdigest()
         job_run = run_now(self._workspace, job.job_id, once, [*job.parameters, "--run-id", str(run_id)])

@@ -1,4 +1,4 @@
-"""The catalog's word on the tables of games, for `turnout doctor`, `fleet plan` and a game's onboarding.
+"""The catalog's word on the tables of games, for `turnout doctor`, `deploy plan` and a game's onboarding.
 
 The package `grants` knows catalogs and registers its check as an extension, since imports go one way.
 """

@@ -15,8 +15,8 @@ from pipeline.store.database.engine import open_store
 from tests.unit.cli.role_commands import READS
 
 FREE = {"doctor", "paths", "source probe"}
-OF_NONE = {"fleet build", "setup"}  # they make files, of no environment
-OF_A_WORKSPACE = {f"fleet {each}" for each in ("adopt", "apply", "diff", "drift", "plan", "uninstall")}
+OF_NONE = {"deploy build", "setup"}  # they make files, of no environment
+OF_A_WORKSPACE = {f"deploy {each}" for each in ("adopt", "apply", "diff", "drift", "plan", "uninstall")}
 ARGUMENTS = {
     "schemas plan": f"--game Go --message m.M {__file__}",
     "quarantine show": "Go",

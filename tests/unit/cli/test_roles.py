@@ -31,9 +31,9 @@ from tests.unit.cli.role_commands import READS
 RUNS = {  # who may start a process on the machine may do what it does, and write the files of its servers
     "demo break", "demo mend",  # by the demo's own process, which checks the role: demo/breaking/breaker.py
     "alerts write", "simulate", "ingest run", "dashboard", "maintain", "demo", "controller run", "groups run",
-    "catalog serve", "setup", "fleet build",
-    # by their own rights in the workspace; the group of a new store passes the gate: fleet/opening.py
-    "fleet plan", "fleet diff", "fleet apply", "fleet drift", "fleet adopt", "fleet uninstall",
+    "catalog serve", "setup", "deploy build",
+    # by their own rights in the workspace; the group of a new store passes the gate: deploy/opening.py
+    "deploy plan", "deploy diff", "deploy apply", "deploy drift", "deploy adopt", "deploy uninstall",
     "metrics serve", "try-managed",
 }  # fmt: skip
 OPERATIONS = {  # their role is checked where they are submitted, and again by the controller

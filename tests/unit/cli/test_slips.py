@@ -38,6 +38,13 @@ def test_a_game_that_is_there_already_is_named(env: Path) -> None:
     assert "go_1 is not paused" in turnout(env, "resume", "Go").output
 
 
+def test_fleet_is_no_command(env: Path) -> None:
+    """A fleet is all games and their page; what brings an environment to a workspace is `turnout deploy`."""
+    refused = turnout(env, "fleet", "plan")
+    assert refused.exit_code == 2
+    assert "No such command 'fleet'" in refused.output
+
+
 def test_a_missing_reason_comes_before_the_plan(env: Path) -> None:
     """A person reads no plan that is then refused."""
     refused = turnout(env, "move", "Chess", "Go", "--to", "b")

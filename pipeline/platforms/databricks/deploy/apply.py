@@ -33,7 +33,7 @@ _WITH_RESTARTS: Final = frozenset({"restart", "update", "adopt"})
 
 
 @dataclass(slots=True)
-class Fleet:
+class Deployment:
     """A target of the bundle in a workspace."""
 
     scope: Scope
@@ -229,7 +229,7 @@ class Fleet:
         step = replace(step, label=kind.label(resource.definition))
         if step.what == "create":
             self.journal.write("create", step.address, step.label)
-            with effect("fleet_create"):
+            with effect("deploy_create"):
                 thing = kind.create(self.scope, resource.definition)
             self.journal.write("made", step.address, step.label, thing, resource.definition)
         elif step.what == "adopt":
@@ -250,7 +250,7 @@ class Fleet:
             found = found if state is None else differences(resource, kind, state, entry)
         if found:
             self._note_runs(step, thing, found)
-            with effect("fleet_update"):
+            with effect("deploy_update"):
                 kind.update(self.scope, thing, resource.definition, found)
             self._note_runs(step, thing, found)  # one may have begun meanwhile
         if found or entry is None or entry.applied != resource.definition:
@@ -263,7 +263,7 @@ class Fleet:
             return
         if step.id is not None:
             self.journal.write("delete", step.address, step.label)
-            with effect("fleet_delete"):
+            with effect("deploy_delete"):
                 self.kinds[entry.kind].delete(self.scope, step.id)
         self.journal.write("deleted", step.address, step.label)
 

@@ -1,6 +1,6 @@
 """Builds what goes into a workspace: the wheel, and the folder from which a Databricks App starts.
 
-Called by `turnout fleet build`, in a checkout. The same content gives the same wheel, byte for byte. Its version has
+Called by `turnout deploy build`, in a checkout. The same content gives the same wheel, byte for byte. Its version has
 the content's hash: a running cluster does not install again what it has (databricks/cli, libs/testserver/jobs.go).
 """
 
@@ -112,14 +112,14 @@ def start(app_yaml: str, url: str) -> str:
         return app_yaml
     parsed = yaml.safe_load(app_yaml)
     parsed["env"].append({"name": "TURNOUT_ENV_DIR", "value": url})
-    return "# made by `turnout fleet build`\n" + yaml.safe_dump(parsed, sort_keys=False)
+    return "# made by `turnout deploy build`\n" + yaml.safe_dump(parsed, sort_keys=False)
 
 
 def requirements(lock: str, wheel: Wheel) -> str:
     """Return the requirements of the app: what the lock says, and the wheel, each with its hashes."""
     kept = [line for line in lock.splitlines() if not line.lstrip().startswith("#")]
     kept.append(f"./{wheel.path.name} --hash=sha256:{wheel.sha256}")
-    return "\n".join(["# made by `turnout fleet build`", *kept, ""])
+    return "\n".join(["# made by `turnout deploy build`", *kept, ""])
 
 
 def _stage(root: Path, staged: Path) -> str:

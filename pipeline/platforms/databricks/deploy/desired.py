@@ -20,7 +20,7 @@ _PRINCIPAL: Final = "service_principal_client_id"
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What `turnout fleet build` made."""
+    """What `turnout deploy build` made."""
 
     files: tuple[Path, ...]
     wheel: Path

@@ -1,4 +1,4 @@
-"""The journal of a target: what `fleet` intends and has done, as files of the workspace that are each written once.
+"""The journal of a target: intents and what was done, as files of the workspace that are each written once.
 
 An intent stands there before the request, the id after it; so an apply that was killed is continued by the next one,
 from whatever machine. Files are numbered, and the workspace refuses a number that is taken: of two applies at the same
@@ -25,7 +25,7 @@ _MOST_FILES: Final = 60  # each is read at each opening, back to one that has al
 _KEPT: Final = 500  # older ones are deleted
 _STATE: Final = "state"
 _OTHER: Final = (
-    "Another `turnout fleet` works on this target, or has since the plan. Wait until it ends, then plan again."
+    "Another `turnout deploy` works on this target, or has since the plan. Wait until it ends, then plan again."
 )
 
 What = Literal["create", "made", "applied", "delete", "deleted", "restart", "restarted"]
@@ -78,7 +78,7 @@ class Journal:
             try:
                 records.append((name, _content(workspace, f"{journal.folder}/{name}")))
             except Absent:
-                raise Transient("another `turnout fleet` has just worked on this target. Run this again") from None
+                raise Transient("another `turnout deploy` has just worked on this target. Run this again") from None
             if records[-1][1]["what"] == _STATE:
                 break
         journal._unsettled = len(records)
@@ -152,7 +152,7 @@ class Journal:
         path = f"{self.folder}/{name}"
         body = {"path": path, "format": "AUTO", "content": content, "overwrite": False}
         try:
-            with effect("fleet_journal"):
+            with effect("deploy_journal"):
                 self.workspace.send("POST", "/api/2.0/workspace/import", body)
         except AlreadyThere:
             if _content(self.workspace, path) != record:  # else it is our own, whose answer was lost

@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.base.errors import Refused
-from pipeline.platforms.databricks.deploy.apply import Fleet
+from pipeline.platforms.databricks.deploy.apply import Deployment
 from pipeline.platforms.databricks.deploy.build import build_app_source
 from pipeline.platforms.databricks.deploy.bundle import Bundle, place_of, put
 from pipeline.platforms.databricks.deploy.desired import Built, desired, group_of
@@ -47,7 +47,7 @@ _PATIENCE_SECONDS: Final = 10
 class Opened:
     """A target, and what a person should know of it before anything is done."""
 
-    fleet: Fleet
+    deployment: Deployment
     target: str
     places: Mapping[str, str]  # `environment`, `root` of the tables, `store`; empty where the bundle does not say it
     notes: tuple[str, ...]
@@ -62,7 +62,7 @@ class Opened:
         return notes[0] if groups is None else groups.ensure(self.group)
 
 
-def open_fleet(
+def open_deployment(
     env_dir: Path,
     folder: Path,
     target: str | None,
@@ -108,13 +108,13 @@ def open_fleet(
         known = [group for address in journal.entries if (group := group_of(address)) is not None]
         bundle, wanted = desired(folder, target, given, known, built)
     scope = Scope(workspace, bundle.environment, bundle.root_path)
-    fleet = Fleet(scope, KINDS, [each for each in wanted if each.kind in KINDS], journal, groups)
+    deployment = Deployment(scope, KINDS, [each for each in wanted if each.kind in KINDS], journal, groups)
     places = {
         "environment": bundle.environment,
         "root": bundle.variables.get("root", ""),
         "store": said.get(_STORE, ""),
     }
-    return Opened(fleet, bundle.target, places, notes, env_dir, environ, bundle.variables["group"], open_groups)
+    return Opened(deployment, bundle.target, places, notes, env_dir, environ, bundle.variables["group"], open_groups)
 
 
 def _with_root(folder: Path, target: str | None, given: Mapping[str, str], url: str) -> dict[str, str]:

@@ -137,7 +137,7 @@ def _step(resource: Resource, kind: Kind, seen: Observed, entry: Entry | None) -
         if seen.found is not None and not seen.found.is_ours:
             raise Refused(
                 f"The workspace has {label!r} ({resource.kind}, id {seen.found.id}), which is not of this environment. "
-                f"Rename it there, or take it with `turnout fleet adopt {resource.address}`."
+                f"Rename it there, or take it with `turnout deploy adopt {resource.address}`."
             )
         why = "" if seen.id is None else "it is gone from the workspace"
         return replace(step, what="create", id=None, why=why)

@@ -80,7 +80,7 @@ class Restarts:
         ended: dict[str, int | None] = {}
         for group, step in steps.items():
             if self._left(step):
-                with effect("fleet_restart"):
+                with effect("deploy_restart"):
                     ended[group] = groups.restart(group)
             if ended.get(group) is None:  # nothing runs, or what a person has started by hand
                 self._cancel(step)

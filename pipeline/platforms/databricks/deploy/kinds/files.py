@@ -15,7 +15,7 @@ from pipeline.platforms.databricks.workspace.client import Absent, AlreadyThere
 
 
 class Files:
-    """The kind `files`, which only `fleet` knows: a bundle names the local file. See `Kind`."""
+    """The kind `files`, which only `turnout deploy` knows: a bundle names the local file. See `Kind`."""
 
     name: Final = "files"
     holds_data: Final = False

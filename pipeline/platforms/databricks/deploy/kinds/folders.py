@@ -13,7 +13,7 @@ from pipeline.platforms.databricks.workspace.client import Absent, Workspace
 
 
 class Folders:
-    """The kind `folders`, which only `fleet` knows; see `Kind`. It has the journal, so `uninstall` leaves it."""
+    """The kind `folders`, of `turnout deploy` alone; see `Kind`. It has the journal, so `uninstall` leaves it."""
 
     name: Final = "folders"
     holds_data: Final = True

@@ -1,4 +1,4 @@
-"""Grants of Unity Catalog on what fleet makes, as a bundle writes them: one privilege of one principal is one value."""
+"""Unity Catalog's grants on what a deployment makes, as a bundle writes them: a principal's privilege is one value."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final

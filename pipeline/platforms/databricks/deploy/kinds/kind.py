@@ -1,4 +1,4 @@
-"""What a kind of resource must be able to do, so that `fleet` can make, compare, change and remove it."""
+"""What a kind of resource must be able to do, so that `turnout deploy` can make, compare, change and remove it."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """Who is a member of `turnout_owner` and `turnout_user` in the control store: PostgreSQL's, which no API shows.
 
-The kind `store_roles`, which only `fleet` knows: see docs/deploy/lakebase.md. The person who runs it logs in.
+The kind `store_roles`, which only `turnout deploy` knows: see docs/deploy/lakebase.md. The person who runs it logs in.
 Members beside those of the bundle are no difference: a person may be one.
 """
 

@@ -1,4 +1,4 @@
-"""The committed bundle in a stand-in, as `turnout fleet` handles it, with a small app in the place of the dashboard."""
+"""The committed bundle in a stand-in, as `turnout deploy` handles it, with a small app in place of the dashboard."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ import pytest
 import yaml
 from databricks.sdk import WorkspaceClient
 
-from pipeline.platforms.databricks.deploy.apply import Fleet
+from pipeline.platforms.databricks.deploy.apply import Deployment
 from pipeline.platforms.databricks.deploy.bundle import Bundle
 from pipeline.platforms.databricks.deploy.desired import Built, desired
 from pipeline.platforms.databricks.deploy.journal import Journal
@@ -72,18 +72,20 @@ class Target:
     def bundle(self, groups: Sequence[str] = ()) -> tuple[Bundle, list[Any]]:
         return desired(self.folder, self.name, self.variables(), groups, self.built())
 
-    def fleet(self, groups: Sequence[str] = ()) -> Fleet:
+    def deployment(self, groups: Sequence[str] = ()) -> Deployment:
         """Return what a command opens: it remembers nothing of the one before."""
         bundle, wanted = self.bundle(groups)
         workspace = open_workspace(patience_seconds=3)
         scope = Scope(workspace, bundle.environment, bundle.root_path)
         kept = [each for each in wanted if each.kind in KINDS]
-        return Fleet(scope, KINDS, kept, Journal.read(workspace, bundle.root_path, bundle.target, bundle.environment))
+        return Deployment(
+            scope, KINDS, kept, Journal.read(workspace, bundle.root_path, bundle.target, bundle.environment)
+        )
 
     def apply(self, groups: Sequence[str] = (), done: Callable[[Step], None] = lambda _: None) -> list[Step]:
         """Plan and apply; a person puts the secrets once their scope is there."""
-        fleet = self.fleet(groups)
-        steps = fleet.plan()
+        deployment = self.deployment(groups)
+        steps = deployment.plan()
         if any(step.address == "secret_scopes.turnout" and not step.is_change for step in steps):
             self.put_secrets()
 
@@ -92,7 +94,7 @@ class Target:
                 self.put_secrets()
             done(step)
 
-        fleet.apply(steps, after, restart=True)
+        deployment.apply(steps, after, restart=True)
         return [each for each in steps if each.is_change]
 
     def put_secrets(self) -> None:
@@ -102,7 +104,7 @@ class Target:
 
     def changes(self) -> list[str]:
         """Return what a plan would change, but for runs: those of continuous jobs come and go."""
-        steps = [step for step in self.fleet().plan() if step.is_change and step.what != "restart"]
+        steps = [step for step in self.deployment().plan() if step.is_change and step.what != "restart"]
         return [f"{step} {list(map(str, step.changes))}" for step in steps]
 
     def edit(self, file: str, change: Callable[[Any], None]) -> None:

@@ -12,7 +12,7 @@ from databricks.sdk.errors import PermissionDenied
 from databricks.sdk.service.workspace import AclPermission
 
 from pipeline.base.errors import Refused
-from pipeline.cli.fleet import parse
+from pipeline.cli.deploy import parse
 from pipeline.control.deployed_groups import open_groups
 from pipeline.platforms.databricks.deploy import opening
 from pipeline.platforms.databricks.deploy.build import AppSource, Wheel
@@ -20,9 +20,9 @@ from pipeline.platforms.databricks.deploy.journal import Journal
 from pipeline.platforms.databricks.deploy.plan import in_order, removals
 from pipeline.platforms.databricks.deploy.rules import require_rules
 from pipeline.settings.storage import machine_folder
+from tests.workspace.deploy_world import SENTINEL, Target, copy_bundle, prepare, sign_in
 from tests.workspace.drifts import UNMARKED, Change
 from tests.workspace.fixtures import client, until
-from tests.workspace.fleets import SENTINEL, Target, copy_bundle, prepare, sign_in
 from tests.workspace.killing import ends_at
 from tests.workspace.running import StandIn
 
@@ -43,7 +43,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
 def target(workspace: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
     kinds = {name: kind for name, kind in opening.KINDS.items() if name != "store_roles"}
     monkeypatch.setattr(opening, "KINDS", kinds)
-    monkeypatch.setattr("tests.workspace.fleets.KINDS", kinds)
+    monkeypatch.setattr("tests.workspace.deploy_world.KINDS", kinds)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for name in ("TURNOUT_STORE__URL", "TURNOUT_ENVIRONMENT", "TURNOUT_ENV_DIR"):
         monkeypatch.delenv(name, raising=False)
@@ -60,7 +60,7 @@ def target(workspace: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def opened(target: Target, env_dir: Path, **given: str) -> opening.Opened:
     given = {**target.variables(), **given}
     out = target.folder / "app-source"
-    return opening.open_fleet(env_dir, target.folder, target.name, given, out, open_groups, parse)
+    return opening.open_deployment(env_dir, target.folder, target.name, given, out, open_groups, parse)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_an_environment_of_another_target_is_refused(target: Target, stated: str
         own = {"root": "s3://games/${bundle.target}/"}
         target.edit("databricks.yml", lambda top: top["targets"]["prod"].setdefault("variables", {}).update(own))
     with pytest.raises(Refused, match=r"at s3://games/dev, and `root` .* is 's3://games/prod/?'"):
-        opening.open_fleet(env_dir, target.folder, "prod", given, target.folder / "app-source", open_groups, parse)
+        opening.open_deployment(env_dir, target.folder, "prod", given, target.folder / "app-source", open_groups, parse)
 
 
 def _target(name: str, **more: Any) -> Callable[[Any], object]:
@@ -180,11 +180,11 @@ def test_the_journal_of_another_target_is_refused(target: Target, admin: Workspa
     target.edit("databricks.yml", lambda top: top["targets"].update(eu={"workspace": {"root_path": path}}))
     jobs = sorted(str(job.settings and job.settings.name) for job in admin.jobs.list())
     with pytest.raises(Refused, match="is of target dev, environment dev, not of target eu, environment eu"):
-        Target(target.workspace, target.folder, "eu").fleet()
+        Target(target.workspace, target.folder, "eu").deployment()
     assert sorted(str(job.settings and job.settings.name) for job in admin.jobs.list()) == jobs
     target.edit("databricks.yml", lambda top: top["variables"]["environment"].update(default="games"))
     with pytest.raises(Refused, match="environment dev, not of target dev, environment games"):
-        target.fleet()
+        target.deployment()
 
 
 def test_only_admins_write_where_the_wheel_is(target: Target, admin: WorkspaceClient) -> None:
@@ -211,9 +211,9 @@ def test_a_right_on_the_folder_is_drift(target: Target, admin: WorkspaceClient) 
     folder = admin.workspace.get_status(target.bundle()[0].root_path).object_id
     body = {"access_control_list": [{"group_name": "users", "permission_level": "CAN_EDIT"}]}
     admin.api_client.do("PATCH", f"/api/2.0/permissions/directories/{folder}", body=body)
-    assert [step.address for step in target.fleet().drift()] == ["folders.root"]
+    assert [step.address for step in target.deployment().drift()] == ["folders.root"]
     target.apply()
-    assert target.fleet().drift() == []
+    assert target.deployment().drift() == []
     assert target.changes() == []
 
 
@@ -222,10 +222,10 @@ def test_a_changed_wheel_is_drift(target: Target, admin: WorkspaceClient) -> Non
     target.apply()
     wheel = wheel_of(target)
     admin.workspace.import_(wheel, content=base64.b64encode(b"eve").decode(), overwrite=True)
-    assert [step.address for step in target.fleet().drift()] == [f"files.{'/'.join(wheel.rsplit('/', 2)[1:])}"]
+    assert [step.address for step in target.deployment().drift()] == [f"files.{'/'.join(wheel.rsplit('/', 2)[1:])}"]
     target.apply()
     assert base64.b64decode(admin.workspace.export(wheel).content or "") == target.content.encode()
-    assert target.fleet().drift() == []
+    assert target.deployment().drift() == []
 
 
 def wheel_of(target: Target) -> str:
@@ -242,7 +242,7 @@ def test_a_plan_from_before_another_apply_does_nothing(
     monkeypatch.setattr("pipeline.platforms.databricks.deploy.journal._KEPT", 5)
     target.apply()
     target.content = "old001"
-    stale = target.fleet()
+    stale = target.deployment()
     steps = stale.plan() if does == "apply" else stale.uninstall_plan()
     for number in range(applies):
         target.content = f"new{number:03}"
@@ -259,11 +259,11 @@ def test_numbers_of_the_journal_are_not_taken_twice(target: Target, monkeypatch:
     """An apply that stood still while others settled the journal finds its next number taken."""
     monkeypatch.setattr("pipeline.platforms.databricks.deploy.journal._MOST_FILES", 3)
     target.apply()
-    still = target.fleet().journal
+    still = target.deployment().journal
     for number in range(3):
         target.content = f"new{number:03}"
         target.apply()
-    with pytest.raises(Refused, match="Another `turnout fleet` works on this target"):
+    with pytest.raises(Refused, match="Another `turnout deploy` works on this target"):
         still.write("create", "jobs.x", "x")
     assert target.changes() == []
 
@@ -272,15 +272,15 @@ def test_numbers_of_the_journal_are_not_taken_twice(target: Target, monkeypatch:
 def test_an_uninstall_goes_back_the_way_of_the_installation(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """An uninstall removes the newest thing first, also after the journal was settled and a thing made again."""
     monkeypatch.setattr("pipeline.platforms.databricks.deploy.journal._MOST_FILES", 3)
-    fleet = target.fleet()
-    made = [each.address for each in in_order(fleet.resources)]
-    journal = Journal(fleet.scope.workspace, f"/Workspace/{uuid.uuid4().hex}/journal", "dev", "dev")
+    deployment = target.deployment()
+    made = [each.address for each in in_order(deployment.resources)]
+    journal = Journal(deployment.scope.workspace, f"/Workspace/{uuid.uuid4().hex}/journal", "dev", "dev")
     for address in (*made, "secret_scopes.turnout"):
         journal.write("create", address, address)
         journal.write("made", address, address, address)
     journal.settle()
-    read = Journal.read(fleet.scope.workspace, journal.folder.removesuffix("/journal"), "dev", "dev")
-    assert [step.address for step in removals(fleet.kinds, {}, read.entries)] == made[::-1]
+    read = Journal.read(deployment.scope.workspace, journal.folder.removesuffix("/journal"), "dev", "dev")
+    assert [step.address for step in removals(deployment.kinds, {}, read.entries)] == made[::-1]
 
 
 def sender(target: Target) -> str:
@@ -327,8 +327,8 @@ def test_a_second_admin_goes_on_where_the_first_was_killed(
 def remove(target: Target, admin: WorkspaceClient) -> None:
     """Uninstall, and wait until the app's name is free."""
     target.apply()
-    fleet = target.fleet()
-    fleet.uninstall(fleet.uninstall_plan(), lambda _: None)
+    deployment = target.deployment()
+    deployment.uninstall(deployment.uninstall_plan(), lambda _: None)
     until(lambda: not list(admin.apps.list()), "the app is not deleted")
 
 
@@ -345,8 +345,8 @@ def test_a_thing_of_our_name_without_the_mark_is_refused(
     sent = {(each["method"], each["who"]) for each in target.workspace.requests()[before:]}
     assert ("GET", sender(target)) in sent
     assert not [method for method, who in sent if who == sender(target) and method != "GET"]
-    assert address in [step.address for step in target.fleet().drift()]
-    target.fleet().adopt(address)
+    assert address in [step.address for step in target.deployment().drift()]
+    target.deployment().adopt(address)
     assert target.changes() == []
 
 
@@ -357,8 +357,8 @@ def test_a_scope_that_others_made_anew_is_left(target: Target, admin: WorkspaceC
     admin.secrets.create_scope("turnout-dev")
     admin.secrets.put_secret("turnout-dev", "payments_key", string_value="x")
     with pytest.raises(Refused, match="is not of this environment"):
-        target.fleet().plan()
-    (step,) = [each for each in target.fleet().uninstall_plan() if each.address == "secret_scopes.turnout"]
+        target.deployment().plan()
+    (step,) = [each for each in target.deployment().uninstall_plan() if each.address == "secret_scopes.turnout"]
     assert step.what == "keep"
     admin.secrets.delete_scope("turnout-dev")
     remove(target, admin)
@@ -374,13 +374,13 @@ def test_the_app_reads_a_scope_that_was_made_again(
     admin.secrets.delete_scope("turnout-dev")
     if is_made_again_by == "a person":
         admin.secrets.create_scope("turnout-dev")
-        target.fleet().adopt("secret_scopes.turnout")
+        target.deployment().adopt("secret_scopes.turnout")
         target.put_secrets()
-    assert "apps.dashboard" in [step.address for step in target.fleet().drift()]
+    assert "apps.dashboard" in [step.address for step in target.deployment().drift()]
     assert "apps.dashboard" in [step.address for step in target.apply()]
     principal = str(admin.apps.get("turnout-dev").service_principal_client_id)
     assert admin.secrets.get_acl("turnout-dev", principal).permission == AclPermission.READ
-    assert target.fleet().drift() == []
+    assert target.deployment().drift() == []
     assert target.changes() == []
 
 
@@ -388,7 +388,7 @@ def test_an_uninstall_names_the_secrets_that_go(target: Target, admin: Workspace
     """An uninstall says first which secrets are in the scope that it removes, without values."""
     target.apply()
     admin.secrets.put_secret("turnout-dev", "kafka_password", string_value=SENTINEL)
-    (said,) = [str(each) for each in target.fleet().uninstall_plan() if each.address == "secret_scopes.turnout"]
+    (said,) = [str(each) for each in target.deployment().uninstall_plan() if each.address == "secret_scopes.turnout"]
     assert "the secret kafka_password" in said
     assert "turnout_env" not in said
     assert SENTINEL not in said
@@ -398,14 +398,14 @@ def test_an_uninstall_names_the_secrets_that_go(target: Target, admin: Workspace
 def test_copies_of_jobs_are_named_and_left(target: Target, admin: WorkspaceClient) -> None:
     """A job with our tag that the journal does not name is in what plans, drift and uninstall say, and is left."""
     target.apply()
-    assert target.fleet().others(target.fleet().plan()) == []
+    assert target.deployment().others(target.deployment().plan()) == []
     (job,) = admin.jobs.list(name="turnout dev maintenance")
     settings: Any = admin.api_client.do("GET", "/api/2.2/jobs/get", query={"job_id": job.job_id})
     for name in ("turnout dev maintenance", "a copy"):
         made: Any = admin.api_client.do("POST", "/api/2.2/jobs/create", body={**settings["settings"], "name": name})
-        fleet = target.fleet()
-        for steps in ([], fleet.plan(), fleet.uninstall_plan()):
-            (said,) = fleet.others(steps)
+        deployment = target.deployment()
+        for steps in ([], deployment.plan(), deployment.uninstall_plan()):
+            (said,) = deployment.others(steps)
             assert f"Job {name!r} (id {made['job_id']})" in said
             assert "is left as it is" in said
         remove(target, admin)

@@ -1,4 +1,4 @@
-"""Guards the waves in which `turnout fleet apply` starts groups again after a change."""
+"""Guards the waves in which `turnout deploy apply` starts groups again after a change."""
 
 import base64
 import json
@@ -30,8 +30,8 @@ from pipeline.store.groups import Group, create
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import leased
 from pipeline.store.processes.runs import begin_run, end_run, open_runs
+from tests.workspace.deploy_world import sign_in
 from tests.workspace.fixtures import made, started, until, wheel
-from tests.workspace.fleets import sign_in
 from tests.workspace.running import StandIn
 
 ROOT = "/Workspace/Applications/turnout/waves"

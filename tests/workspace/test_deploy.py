@@ -1,4 +1,4 @@
-"""Guards `turnout fleet` as a whole, with the committed bundle: see tests/workspace/fleets.py."""
+"""Guards `turnout deploy` as a whole, with the committed bundle: see tests/workspace/deploy_world.py."""
 
 import ast
 import base64
@@ -23,9 +23,9 @@ from pipeline.platforms.databricks.deploy.kinds.store_roles import StoreRoles
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from tests.postgres import Postgres, postgres_server
+from tests.workspace.deploy_world import SENTINEL, Target, census, copy_bundle, prepare, sign_in
 from tests.workspace.drifts import DRIFTS
 from tests.workspace.fixtures import started, until
-from tests.workspace.fleets import SENTINEL, Target, census, copy_bundle, prepare, sign_in
 from tests.workspace.killing import ends_at
 from tests.workspace.running import StandIn
 
@@ -100,7 +100,7 @@ def test_an_apply_that_is_killed_goes_on(
     fresh: Target, admin: WorkspaceClient, of_requests: str | None, hits: tuple[int, ...], tmp_path: Path
 ) -> None:
     """An apply killed at any point is completed by the next, and makes nothing twice."""
-    if fresh.fleet().journal.entries:
+    if fresh.deployment().journal.entries:
         uninstall(fresh)
     ends = (ends_at(hit, fresh.apply, tmp_path / "log", of_requests=of_requests) for hit in hits)
     killed = Counter(itertools.takewhile(bool, ends))
@@ -113,7 +113,7 @@ def test_an_apply_that_is_killed_goes_on(
 def test_an_apply_leaves_nothing_to_do(target: Target, admin: WorkspaceClient) -> None:
     """A plan after an apply is empty, and so is the drift."""
     assert target.changes() == []
-    assert target.fleet().drift() == []
+    assert target.deployment().drift() == []
     assert once_each(admin)
 
 
@@ -123,15 +123,15 @@ def test_a_run_from_before_a_change_is_found_by_the_next_plan(
     """An apply that ends between a change and its restart, or leaves it out, owes it until that run has ended."""
 
     def owed() -> list[str]:
-        steps = [step for step in target.fleet().plan() if step.address == "jobs.maintenance"]
+        steps = [step for step in target.deployment().plan() if step.address == "jobs.maintenance"]
         return [str(step) for step in steps if step.is_change]
 
     workspace.settings(pending_seconds=600.0)
-    job_id = int(target.fleet().journal.entries["jobs.maintenance"].id or 0)
+    job_id = int(target.deployment().journal.entries["jobs.maintenance"].id or 0)
     started(admin, job_id)
     target.content = "beef02"
-    fleet = target.fleet()
-    fleet.apply(fleet.plan(), lambda _: None, restart=False)
+    deployment = target.deployment()
+    deployment.apply(deployment.plan(), lambda _: None, restart=False)
     assert "it runs as before its last change; its run has to start again" in owed()[0]
     admin.jobs.cancel_all_runs(job_id=job_id)
     until(lambda: not owed(), "something is owed for a run that has ended")
@@ -144,16 +144,16 @@ def test_a_run_that_begins_after_the_plan_is_found(
 ) -> None:
     """A run that a change finds and no plan saw, such as after a death, is owed a restart as well."""
     workspace.settings(pending_seconds=600.0)
-    job_id = int(target.fleet().journal.entries["jobs.maintenance"].id or 0)
+    job_id = int(target.deployment().journal.entries["jobs.maintenance"].id or 0)
     target.content = f"beef-{way}"
-    fleet = target.fleet()
-    steps = fleet.plan()
+    deployment = target.deployment()
+    steps = deployment.plan()
     started(admin, job_id)
     if way == "apply":
-        fleet.apply(steps, lambda _: None, restart=False)
+        deployment.apply(steps, lambda _: None, restart=False)
     else:
-        fleet.adopt("jobs.maintenance")
-    assert "jobs.maintenance" in [step.address for step in target.fleet().plan() if step.restarts]
+        deployment.adopt("jobs.maintenance")
+    assert "jobs.maintenance" in [step.address for step in target.deployment().plan() if step.restarts]
     admin.jobs.cancel_all_runs(job_id=job_id)
     workspace.settings(pending_seconds=0.0)
     target.apply()
@@ -182,7 +182,7 @@ def test_updates_that_are_killed_go_on(target: Target, admin: WorkspaceClient, t
 
 def test_jobs_are_made_after_the_store(target: Target) -> None:
     """A continuous job starts once it is there, so everything that it looks for is there before it."""
-    steps = [step.address.partition(".")[0] for step in target.fleet().plan()]
+    steps = [step.address.partition(".")[0] for step in target.deployment().plan()]
     first = steps.index("jobs")
     assert {"store_roles", "postgres_databases", "secret_scopes", "external_locations", "schemas"} <= set(steps[:first])
     assert set(steps[first:]) == {"jobs", "dashboards", "alerts"}
@@ -242,9 +242,9 @@ def test_a_lost_answer_makes_nothing_twice(workspace: StandIn, target: Target, a
 @pytest.mark.long
 def test_two_applies_at_once_do_no_harm(target: Target, admin: WorkspaceClient) -> None:
     """Of two applies at the same time one ends with a sentence, and nothing is there twice."""
-    for point in ("before_fleet_journal", "before_fleet_create", "after_fleet_create"):
+    for point in ("before_deploy_journal", "before_deploy_create", "after_deploy_create"):
         remove_job(admin, "turnout dev ingest")
-        one = target.fleet()
+        one = target.deployment()
         steps = one.plan()
         seen: list[str] = []
 
@@ -252,12 +252,12 @@ def test_two_applies_at_once_do_no_harm(target: Target, admin: WorkspaceClient) 
             if name == point and not seen:
                 seen.append(name)
                 failpoints.on_hit = None
-                other = target.fleet()
+                other = target.deployment()
                 other.apply(other.plan(), lambda _: None, restart=False)
 
         failpoints.on_hit = apply_too
         try:
-            with pytest.raises(Refused, match="Another `turnout fleet` works on this target"):
+            with pytest.raises(Refused, match="Another `turnout deploy` works on this target"):
                 one.apply(steps, lambda _: None, restart=False)
         finally:
             failpoints.on_hit = None
@@ -274,12 +274,12 @@ def test_a_change_by_others_is_found_and_reverted(target: Target, admin: Workspa
     drifts = draw.sample(DRIFTS, len(DRIFTS)) * (count // len(DRIFTS) + 1)
     for address, change in drifts[:count]:
         change(admin)
-        fleet = target.fleet()
-        assert [step.address for step in fleet.drift()] == [address], change
-        steps = fleet.plan()
+        deployment = target.deployment()
+        assert [step.address for step in deployment.drift()] == [address], change
+        steps = deployment.plan()
         changed = [step.address for step in steps if step.is_change and step.what != "restart"]
         assert changed == [address], change
-        fleet.apply(steps, lambda _: None, restart=False)
+        deployment.apply(steps, lambda _: None, restart=False)
     assert target.changes() == []
     assert once_each(admin)
 
@@ -289,8 +289,8 @@ def test_a_foreign_thing_is_refused_and_can_be_adopted(target: Target, admin: Wo
     remove_job(admin, "turnout dev ingest")
     theirs = admin.jobs.create(name="turnout dev ingest").job_id
     with pytest.raises(Refused, match=rf"id {theirs}\), which is not of this environment.*adopt jobs.ingest"):
-        target.fleet().plan()
-    target.fleet().adopt("jobs.ingest")
+        target.deployment().plan()
+    target.deployment().adopt("jobs.ingest")
     assert target.changes() == []
     assert [job.job_id for job in admin.jobs.list(name="turnout dev ingest")] == [theirs]
 
@@ -305,7 +305,7 @@ def test_a_workspace_without_room_is_refused(
     run = admin.jobs.run_now(next(iter(admin.jobs.list(name="turnout dev group main"))).job_id or 0)
     monkeypatch.setattr(limits, most, sum(before["jobs"].values()) + 2 if most == "MOST_JOBS" else 3)
     with pytest.raises(Refused, match=r"at most .*, and the plan adds 3\. .*nothing was changed\."):
-        target.fleet(["b", "c", "d"]).plan()
+        target.deployment(["b", "c", "d"]).plan()
     admin.jobs.cancel_run(run.run_id)
     workspace.calm()
     assert census(admin) == before
@@ -328,7 +328,7 @@ def test_a_principal_without_rights_gets_one_sentence(workspace: StandIn, target
     patch = sign_in(workspace, workspace.add_principal("nobody"))
     try:
         with pytest.raises(Refused) as refused:
-            target.fleet().plan()
+            target.deployment().plan()
     finally:
         patch.undo()
     assert "\n" not in str(refused.value)
@@ -337,15 +337,15 @@ def test_a_principal_without_rights_gets_one_sentence(workspace: StandIn, target
 
 def test_an_uninstall_needs_no_store(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the store is away, an uninstall still says what it removes; a plan says that the store is away."""
-    expected = [str(step) for step in target.fleet().uninstall_plan()]
+    expected = [str(step) for step in target.deployment().uninstall_plan()]
 
     def away(*_: Any) -> None:
         raise Transient("the store is away")
 
     monkeypatch.setattr(StoreRoles, "read", away)
-    assert [str(step) for step in target.fleet().uninstall_plan()] == expected
+    assert [str(step) for step in target.deployment().uninstall_plan()] == expected
     with pytest.raises(Transient, match="the store is away"):
-        target.fleet().plan()
+        target.deployment().plan()
 
 
 @pytest.mark.parametrize("hits", [(3, 17), pytest.param((1, 2, 3, 4, 5) * 40, marks=pytest.mark.long)])
@@ -366,7 +366,7 @@ def test_an_uninstall_leaves_data_and_what_is_not_ours(
         "projects": ["projects/turnout-dev"],
         "roles": sorted(left["roles"]),
     }
-    assert target.fleet().journal.entries == {}
+    assert target.deployment().journal.entries == {}
     admin.jobs.delete(theirs or 0)
     target.apply()
     assert target.changes() == []
@@ -374,8 +374,8 @@ def test_an_uninstall_leaves_data_and_what_is_not_ours(
 
 
 def uninstall(target: Target) -> None:
-    fleet = target.fleet()
-    fleet.uninstall(fleet.uninstall_plan(), lambda _: None)
+    deployment = target.deployment()
+    deployment.uninstall(deployment.uninstall_plan(), lambda _: None)
 
 
 def remove_job(admin: WorkspaceClient, name: str) -> None:
@@ -400,6 +400,6 @@ def test_a_second_admin_needs_a_role_of_the_store(workspace: StandIn, target: Ta
     patch = sign_in(workspace, workspace.add_principal("bea@turnout.example", kind="user", admin=True))
     try:
         with pytest.raises(Refused, match=r"no PostgreSQL role in projects/turnout-dev.*the role bea@turnout\.example"):
-            target.fleet().plan()
+            target.deployment().plan()
     finally:
         patch.undo()

@@ -10,13 +10,13 @@ import pytest
 import yaml
 
 from pipeline.base.errors import Refused
-from pipeline.cli.fleet import parse
+from pipeline.cli.deploy import parse
 from pipeline.platforms.databricks.deploy.bundle import Bundle, Resource
 from pipeline.platforms.databricks.deploy.desired import Built, desired
 from pipeline.platforms.databricks.deploy.monitoring import texts
 from pipeline.platforms.databricks.deploy.rules import bundle_problems, require_rules, target_problems
 from tests.checkout import ROOT
-from tests.workspace.fleets import copy_bundle
+from tests.workspace.deploy_world import copy_bundle
 
 VARIABLES: Final = {
     "root": "s3://bucket/prefix", "storage_credential": "c", "warehouse": "w", "notify": "a@example.com",

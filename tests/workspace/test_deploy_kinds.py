@@ -1,4 +1,4 @@
-"""Guards kinds of `turnout fleet` one by one: bodies of requests, apps that do not start, marks, commands."""
+"""Guards kinds of `turnout deploy` one by one: bodies of requests, apps that do not start, marks, commands."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -19,8 +19,8 @@ from pipeline.platforms.databricks.deploy.kinds.apps import Apps
 from pipeline.platforms.databricks.deploy.kinds.kind import Scope, carries
 from pipeline.platforms.databricks.deploy.rules import lost
 from pipeline.platforms.databricks.workspace.client import Workspace, open_workspace
+from tests.workspace.deploy_world import Target, copy_bundle, prepare, sign_in
 from tests.workspace.drifts import SECRET, write_secret
-from tests.workspace.fleets import Target, copy_bundle, prepare, sign_in
 from tests.workspace.running import StandIn
 
 JUDGES: Final[Mapping[str, Any]] = {  # the end of a path → the dataclass of its body, or of a field of it
@@ -54,7 +54,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
 def target(workspace: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
     kinds = {name: kind for name, kind in opening.KINDS.items() if name != "store_roles"}
     monkeypatch.setattr(opening, "KINDS", kinds)
-    monkeypatch.setattr("tests.workspace.fleets.KINDS", kinds)
+    monkeypatch.setattr("tests.workspace.deploy_world.KINDS", kinds)
     return Target(workspace, copy_bundle(tmp_path / "bundle"))
 
 
@@ -97,7 +97,7 @@ def test_an_app_that_does_not_start_is_a_sentence(target: Target, admin: Workspa
         patch.setattr(Target, "built", broken)
         with pytest.raises(Refused, match=r"'turnout-dev' does not start: .*code 3.*databricks apps logs turnout-dev"):
             target.apply()
-        left = [step.address for step in target.fleet().plan() if step.is_change]
+        left = [step.address for step in target.deployment().plan() if step.is_change]
         assert left[0] == "apps.dashboard"
         assert {each.partition(".")[0] for each in left[1:]} == {"jobs", "files"}  # as they were before
     target.content = "good02"
@@ -111,18 +111,20 @@ def test_an_app_that_does_not_start_is_a_sentence(target: Target, admin: Workspa
 def test_secrets_that_nobody_has_put_are_a_sentence(target: Target, admin: WorkspaceClient) -> None:
     """An app whose secrets are missing is not made: the plan says that it waits, the refusal how to put them."""
     target.apply()
-    fleet = target.fleet()
-    fleet.uninstall(fleet.uninstall_plan(), lambda _: None)
-    fleet = target.fleet()
-    steps = fleet.plan()
+    deployment = target.deployment()
+    deployment.uninstall(deployment.uninstall_plan(), lambda _: None)
+    deployment = target.deployment()
+    steps = deployment.plan()
     (said,) = [str(step) for step in steps if step.address == "apps.dashboard"]
     assert said.endswith(": apply ends here until you put the secrets aws_access_key_id, aws_secret_access_key")
     with pytest.raises(Refused, match="put-secret turnout-dev aws_access_key_id`, then apply again"):
-        fleet.apply(steps, lambda _: None, restart=False)
-    (said,) = [str(step) for step in target.fleet().plan() if step.address == "apps.dashboard"]
+        deployment.apply(steps, lambda _: None, restart=False)
+    (said,) = [str(step) for step in target.deployment().plan() if step.address == "apps.dashboard"]
     assert said.endswith("until you put the secrets aws_access_key_id, aws_secret_access_key")
     target.put_secrets()
-    assert "the secrets" not in str(next(step for step in target.fleet().plan() if step.address == "apps.dashboard"))
+    assert "the secrets" not in str(
+        next(step for step in target.deployment().plan() if step.address == "apps.dashboard")
+    )
     target.apply()
     assert target.changes() == []
 
@@ -130,8 +132,8 @@ def test_secrets_that_nobody_has_put_are_a_sentence(target: Target, admin: Works
 def test_an_app_says_what_others_refer_to(target: Target, admin: WorkspaceClient) -> None:
     """An app has its name as id, its address, and the principal that grants name."""
     target.apply()
-    fleet = target.fleet()
-    state = Apps().read(Scope(open_workspace(), "dev", fleet.scope.folder), "turnout-dev")
+    deployment = target.deployment()
+    state = Apps().read(Scope(open_workspace(), "dev", deployment.scope.folder), "turnout-dev")
     assert state is not None
     found = admin.apps.get("turnout-dev")
     principal = found.service_principal_client_id
@@ -143,7 +145,7 @@ def test_an_app_of_somebody_else_is_not_taken(target: Target, admin: WorkspaceCl
     """An app of our name whose description lacks the mark is refused, also where it appears after the plan."""
     definition = {"name": "turnout-theirs", "description": "turnout (turnout_env=dev)"}
     admin.apps.create(App("turnout-theirs", description="theirs (turnout_env=dev2)"), no_compute=True)
-    scope = target.fleet().scope
+    scope = target.deployment().scope
     found = Apps().find(scope, definition)
     assert found is not None
     assert not found.is_ours
@@ -170,7 +172,7 @@ def test_a_mark_is_a_whole_word(text: str | None, is_ours: bool) -> None:
 
 def run(target: Target, *words: str) -> tuple[int, str]:
     given = [f"--var={name}={value}" for name, value in target.variables().items()]
-    words = ("fleet", *words, "--bundle", str(target.folder), "--env-dir", str(target.folder / "env"), *given)
+    words = ("deploy", *words, "--bundle", str(target.folder), "--env-dir", str(target.folder / "env"), *given)
     ended = CliRunner().invoke(cli, words)
     return ended.exit_code, ended.output if ended.exception is None else f"{ended.output}{ended.exception}"
 

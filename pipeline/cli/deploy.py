@@ -1,4 +1,4 @@
-"""The commands `turnout fleet ...`: turnout in a Databricks workspace."""
+"""The commands `turnout deploy ...`: turnout in a Databricks workspace."""
 
 import sys
 from collections.abc import Sequence
@@ -84,7 +84,7 @@ _OUT: Final = Path("app-source")
 @on_target
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def plan(env_dir: Path, target: str | None, variables: dict[str, str], bundle: Path, as_json: bool) -> None:
-    """Print what `turnout fleet apply` would do in the workspace, and change nothing there.
+    """Print what `turnout deploy apply` would do in the workspace, and change nothing there.
 
     Builds the wheel. Exit code 2 if something cannot be done, with the reason. JSON: `target`, `environment`, `root`,
     `store`, `notes`, `others`, and `steps`, each with `what`, `address`, `label`, `id`, `why`, `restarts`, `changes`.
@@ -98,7 +98,7 @@ def plan(env_dir: Path, target: str | None, variables: dict[str, str], bundle: P
 def diff(env_dir: Path, target: str | None, variables: dict[str, str], bundle: Path, as_json: bool) -> None:
     """Print each value in the workspace that differs from the bundle: what it is, and what it should be.
 
-    JSON as of `turnout fleet plan`.
+    JSON as of `turnout deploy plan`.
     """
     _print(_opened(env_dir, target, variables, bundle), as_json=as_json, changes_too=True)
 
@@ -113,20 +113,20 @@ def drift(env_dir: Path, target: str | None, variables: dict[str, str], bundle: 
     `label` and `changes`.
     """
     opened = _opened(env_dir, target, variables, bundle, build=False)
-    drifted = opened.fleet.drift()
+    drifted = opened.deployment.drift()
     if as_json:
         rows = [
             {"address": each.address, "label": each.label, "why": each.why, "changes": list(map(str, each.changes))}
             for each in drifted
         ]
-        say_json({"target": opened.target, "drifted": rows, "others": opened.fleet.others([])})
+        say_json({"target": opened.target, "drifted": rows, "others": opened.deployment.others([])})
     else:
         _say_others(opened, [])
         for each in drifted:
             say(plain(f"{each.address} ({each.label}){f': {each.why}' if each.why else ''}"))
             for change in each.changes:
                 say(plain(f"    {change}"))
-        say(f"{len(drifted)} of {len(opened.fleet.journal.entries)} resources have changed since the last apply.")
+        say(f"{len(drifted)} of {len(opened.deployment.journal.entries)} resources have changed since the last apply.")
     sys.exit(1 if drifted else 0)
 
 
@@ -144,13 +144,13 @@ def apply(
     a tenth of them at a time; exit code 2 if one does not run again within 25 minutes, and those after it go on.
     """
     opened = _opened(env_dir, target, variables, bundle)
-    steps = opened.fleet.plan()
+    steps = opened.deployment.plan()
     _say_steps(opened, steps, changes_too=True)
     if not any(step.is_change for step in steps):
         return
     if not yes:
         click.confirm(f"Apply this to target {opened.target}?", abort=True)
-    opened.fleet.apply(steps, lambda step: say(plain(f"done: {step}")), restart=not no_restart)
+    opened.deployment.apply(steps, lambda step: say(plain(f"done: {step}")), restart=not no_restart)
     say(plain(opened.ensure_group()))
     say(f"Target {opened.target} is as the bundle says.")
 
@@ -164,7 +164,7 @@ def adopt(env_dir: Path, target: str | None, variables: dict[str, str], bundle: 
     It gets the environment's mark, and becomes as the bundle says.
     """
     opened = _opened(env_dir, target, variables, bundle)
-    step = opened.fleet.adopt(address)
+    step = opened.deployment.adopt(address)
     say(plain(f"done: {step}"))
 
 
@@ -177,7 +177,7 @@ def uninstall(env_dir: Path, target: str | None, variables: dict[str, str], bund
     Prints what stays: the control store, schemas, the external location and all tables.
     """
     opened = _opened(env_dir, target, variables, bundle, build=False)
-    steps = opened.fleet.uninstall_plan()
+    steps = opened.deployment.uninstall_plan()
     _say_head(opened)
     for step in steps:
         say(plain(str(step)))
@@ -187,7 +187,7 @@ def uninstall(env_dir: Path, target: str | None, variables: dict[str, str], bund
         return
     if not yes:
         click.confirm(f"Remove this from target {opened.target}?", abort=True)
-    opened.fleet.uninstall(steps, lambda _: None)
+    opened.deployment.uninstall(steps, lambda _: None)
     left = [step for step in steps if step.what == "keep"]
     say(
         f"Removed {len(steps) - len(left)} resources. {len(left)} stay:" if left else f"Removed {len(steps)} resources."
@@ -200,10 +200,10 @@ def _opened(
     env_dir: Path, target: str | None, variables: dict[str, str], bundle: Path, *, build: bool = True
 ) -> "Opened":
     from pipeline.control.deployed_groups import open_groups
-    from pipeline.platforms.databricks.deploy.opening import open_fleet
+    from pipeline.platforms.databricks.deploy.opening import open_deployment
 
     folder = bundle.resolve()
-    return open_fleet(env_dir, folder, target, variables, folder / _OUT if build else None, open_groups, parse)
+    return open_deployment(env_dir, folder, target, variables, folder / _OUT if build else None, open_groups, parse)
 
 
 def parse(words: Sequence[str]) -> str | None:
@@ -236,7 +236,7 @@ def parse(words: Sequence[str]) -> str | None:
 
 
 def _print(opened: "Opened", *, as_json: bool, changes_too: bool) -> None:
-    steps = opened.fleet.plan()
+    steps = opened.deployment.plan()
     if as_json:
         rows = [
             {
@@ -250,7 +250,7 @@ def _print(opened: "Opened", *, as_json: bool, changes_too: bool) -> None:
                 "target": opened.target,
                 **opened.places,
                 "notes": list(opened.notes),
-                "others": opened.fleet.others(steps),
+                "others": opened.deployment.others(steps),
                 "steps": rows,
             }
         )
@@ -267,7 +267,7 @@ def _say_head(opened: "Opened") -> None:
 
 def _say_others(opened: "Opened", steps: "Sequence[Step]") -> None:
     """Say which jobs look like turnout's and are left."""
-    for each in opened.fleet.others(steps):
+    for each in opened.deployment.others(steps):
         say(plain(each))
 
 
