@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from bench import contender, cpu, machine, window
 from bench.command import carry_out
-from bench.load import Arrivals, Ended, Load, Wanted, arrivals, books, prepared, write_settings
+from bench.load import Arrivals, Ended, Load, Wanted, arrivals, prepared, prove, write_settings
 from bench.log import Commit, follow
 from bench.numbers import Spread
 from pipeline.settings.tree import Paths, Settings
@@ -170,7 +170,7 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
                 _say(f"window of {entrant.kind}: {json.dumps(asdict(windows[-1]))}")
         result = _result(options, settings, entrants, windows, arrivals(Path(paths.bronze)))
     if "shared" in options.contenders:
-        result["books"] = "in balance" if books(paths).returncode == 0 else "NOT in balance"
+        result["completeness"] = "proven" if prove(paths).returncode == 0 else "NOT proven"
     return result
 
 
@@ -284,8 +284,8 @@ def _report(result: Mapping[str, Any]) -> str:
         summary = found["summary"]
         summaries[kind] = {name: None if each is None else Spread(**each) for name, each in summary.items()}
     lines += ["", window.render_summaries(summaries)]
-    if "books" in result:
-        lines.append(f"\nbooks of the shared pass: {result['books']}")
+    if "completeness" in result:
+        lines.append(f"\ncompleteness of the shared pass: {result['completeness']}")
     return "\n".join(lines)
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from bench import cpu, machine
 from bench.command import carry_out
 from bench.compare import Contender
-from bench.load import GROUP, Ended, Load, books, prepared, write_settings
+from bench.load import GROUP, Ended, Load, prepared, prove, write_settings
 from bench.numbers import Spread, spread
 from bench.text import number, table
 from pipeline.base.names import game_key
@@ -148,7 +148,7 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
             _say(f"{window.games} games: {window.cores:.3f} cores")
         touched = fleets[1].touched()
         paths = [fleet.load.paths for fleet in fleets]
-    proofs = [books(each).returncode == 0 for each in paths]
+    proofs = [prove(each).returncode == 0 for each in paths]
     costs = spread(cost_ms(*windows))
     return {
         "machine": machine.describe(),
@@ -158,7 +158,7 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
         "cpu_ms_per_idle_game_and_second": asdict(costs),
         "of_that_python_driver": asdict(spread(cost_ms(*windows, role="driver"))),
         "windows": [{**asdict(each), "cores": each.cores} for pair in zip(*windows, strict=True) for each in pair],
-        "books": "in balance" if all(proofs) else "NOT in balance",
+        "completeness": "proven" if all(proofs) else "NOT proven",
     }
 
 
@@ -227,7 +227,7 @@ def _report(result: Mapping[str, Any]) -> str:
     lines.append(f"CPU-ms per idle game and second: {_exactly(costs)}, less than {_TARGET_MS:g} is the target")
     lines.append(f"of that the Python driver: {_exactly(Spread(**result['of_that_python_driver']))}")
     lines.append(f"files added or removed below idle games' tables: {result['idle_files_touched']}")
-    lines.append(f"books: {result['books']}")
+    lines.append(f"completeness: {result['completeness']}")
     lines.append("HELD" if result["held"] else "NOT held")
     return "\n".join(lines)
 

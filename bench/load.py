@@ -164,8 +164,8 @@ def prepared(settings: Settings, paths: Paths) -> Iterator[Load]:
         yield Load(settings, paths, children)
 
 
-def books(paths: Paths, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run `turnout verify` on the environment."""
+def prove(paths: Paths, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run `turnout verify` on the environment, which proves its completeness."""
     command = [*turnout("verify", "--env-dir", str(paths.root), "--json", *options)]
     return subprocess.run(command, capture_output=True, text=True)
 

@@ -24,7 +24,7 @@ from deltalake import DeltaTable
 
 from bench import cpu, machine
 from bench.command import carry_out
-from bench.load import GROUP, Load, arrivals, books, done_at, prepared, write_settings
+from bench.load import GROUP, Load, arrivals, done_at, prepared, prove, write_settings
 from bench.log import follow
 from bench.numbers import quantile, spread
 from bench.text import number, table
@@ -103,7 +103,7 @@ def main() -> None:
     """Run, print and keep the result; the exit code says whether the neighbours noticed nothing."""
     options = _options()
     result = carry_out(options, lambda folder: _run(options, folder / "env"), _report)
-    sys.exit(0 if result["held"] and result["books"]["complete"] else 1)
+    sys.exit(0 if result["held"] and result["completeness"]["complete"] else 1)
 
 
 def schedule(kinds: Sequence[str], repeats: int) -> list[str]:
@@ -193,7 +193,7 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
         load.stop("group")
         load.stop("ingest")
     _say("verifying")
-    proof = books(paths, "--complete")
+    proof = prove(paths, "--complete")
     result = _analyse(phases, paths, str(game_key(traffic.victim)))
     return {
         "machine": machine.describe(),
@@ -201,7 +201,7 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
         "restarts": disturber.restarts,
         "moves_seconds": disturber.moves_seconds,
         **result,
-        "books": json.loads(proof.stdout.splitlines()[-1])
+        "completeness": json.loads(proof.stdout.splitlines()[-1])
         if proof.stdout
         else {"complete": False, "said": proof.stderr},
     }
@@ -380,7 +380,7 @@ def _report(result: Mapping[str, Any]) -> str:
     lines.append(f"restarts: {result['restarts']}")
     moved = [f"{each:.1f}" for each in result["moves_seconds"]]
     lines.append(f"seconds of each move until it was seen: {', '.join(moved) or 'none'}")
-    lines.append(f"books: {'complete' if result['books'].get('complete') else result['books']}")
+    lines.append(f"completeness: {'complete' if result['completeness'].get('complete') else result['completeness']}")
     lines.append(f"{'HELD' if result['held'] else 'NOT held'}: at most {_ALLOWED:g} is allowed")
     return "\n".join(lines)
 

@@ -24,7 +24,7 @@ from deltalake import DeltaTable
 
 from bench import cpu, machine
 from bench.command import carry_out
-from bench.load import GROUP, Load, Wanted, arrivals, books, done_at, prepared, write_settings
+from bench.load import GROUP, Load, Wanted, arrivals, done_at, prepared, prove, write_settings
 from bench.log import Follower, follow
 from bench.numbers import backlog_age, quantile
 from bench.text import number, table
@@ -75,10 +75,10 @@ class Backlog:
 
 
 def main() -> None:
-    """Run, print and keep the result; the exit code says whether it was quick enough and the books balance."""
+    """Run, print and keep the result; the exit code says whether it was quick enough and completeness was proven."""
     options = _options()
     result = carry_out(options, lambda folder: _run(options, folder / "env"), _report)
-    sys.exit(0 if result["held"] and result["books"]["complete"] else 1)
+    sys.exit(0 if result["held"] and result["completeness"]["complete"] else 1)
 
 
 def waiting_age(commits: Sequence[tuple[int, float]], reached: Sequence[int], now: float) -> float:
@@ -175,7 +175,7 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
         at_end = cpu.read_all()
         _drain(load)
     _say("verifying")
-    proof = books(paths, "--complete")
+    proof = prove(paths, "--complete")
     return {
         "machine": machine.describe(),
         "options": {name: str(value) for name, value in vars(options).items() if name not in {"work", "out"}},
@@ -183,7 +183,7 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
         **missed,
         "filled_in_seconds": seconds,
         **_analyse(options, paths, looks),
-        "books": json.loads(proof.stdout.splitlines()[-1])
+        "completeness": json.loads(proof.stdout.splitlines()[-1])
         if proof.stdout
         else {"complete": False, "said": proof.stderr},
     }
@@ -361,7 +361,7 @@ def _report(result: Mapping[str, Any]) -> str:
     lines += [table(["passes, s after start", "lane", "games", "rows", "seconds"], rows), ""]
     lines += [f"{name.replace('_', ' ')}: {number(result[name])}" for name in _SHOWN]
     lines.append("age when live: median {median:.1f} s, largest {largest:.1f} s".format(**result["live_age_seconds"]))
-    lines.append(f"books: {'complete' if result['books'].get('complete') else result['books']}")
+    lines.append(f"completeness: {'complete' if result['completeness'].get('complete') else result['completeness']}")
     lines.append(f"{'HELD' if result['held'] else 'NOT held'}: at most {_TARGET_SECONDS:g} s are allowed")
     return "\n".join(lines)
 

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 
 from bench import cpu, machine
 from bench.command import carry_out
-from bench.load import GROUP, books, write_settings
+from bench.load import GROUP, prove, write_settings
 from bench.numbers import Spread
 from bench.text import number, table
 from listeners.sample import PassResult
@@ -339,7 +339,7 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
     for variant in variants:
         variant.close()
     spark.stop()
-    proofs = {each.kind.name: books(each.paths, "--complete").returncode == 0 for each in variants}
+    proofs = {each.kind.name: prove(each.paths, "--complete").returncode == 0 for each in variants}
     compared = {
         measure: {name: asdict(median_interval(found)) for name, found in ratios(values_of(took, measure)).items()}
         for measure in ("seconds", "cpu_seconds")
@@ -351,7 +351,7 @@ def _run(options: argparse.Namespace, root: Path) -> dict[str, Any]:
         "compared": compared,
         "passes": {name: [asdict(each) for each in found] for name, found in took.items()},
         "other_cores": others,
-        "books": proofs,
+        "completeness": proofs,
     }
 
 
@@ -373,8 +373,8 @@ def _report(result: Mapping[str, Any]) -> str:
         for name in COMPARED
     ]
     lines += [table(["median ratio of a round (95 %)", "pass time", "CPU"], rows), ""]
-    broken = [name for name, fine in result["books"].items() if not fine]
-    lines.append(f"books: {'NOT complete of ' + ', '.join(broken) if broken else 'complete'}")
+    broken = [name for name, fine in result["completeness"].items() if not fine]
+    lines.append(f"completeness: {'NOT complete of ' + ', '.join(broken) if broken else 'complete'}")
     lines.append(f"{'HELD' if result['held'] else 'NOT held'}: at most {_ALLOWED:g}, {' and '.join(JUDGED)} each")
     return "\n".join(lines)
 

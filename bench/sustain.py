@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 from bench import cpu, machine
 from bench.command import carry_out
 from bench.delay import Delay, delayed
-from bench.load import GROUP, Load, Wanted, arrivals, books, done_at, landed, prepared, write_settings
+from bench.load import GROUP, Load, Wanted, arrivals, done_at, landed, prepared, prove, write_settings
 from bench.log import follow
 from bench.numbers import backlog_age, block_means, held, quantile, theil_sen
 from bench.text import number, table
@@ -44,10 +44,10 @@ class Look:
 
 
 def main() -> None:
-    """Run, print and keep the result; the exit code says whether the rate was held and the books balance."""
+    """Run, print and keep the result; the exit code says whether the rate was held and completeness was proven."""
     options = _options()
     result = carry_out(options, lambda folder: _run(options, folder / "env"), _report)
-    sys.exit(0 if result["held"] and result["books"]["complete"] else 1)
+    sys.exit(0 if result["held"] and result["completeness"]["complete"] else 1)
 
 
 def _options() -> argparse.Namespace:
@@ -130,7 +130,7 @@ def _measure(options: argparse.Namespace, root: Path, storage: Path | None, prox
     if proxy is not None:
         os.environ["AWS_ENDPOINT_URL"] = proxy.upstream  # what follows is not measured
     result = _analyse(options, paths, keys, first, last)
-    proof = books(paths, "--complete")
+    proof = prove(paths, "--complete")
     return {
         "machine": machine.describe(),
         "options": {name: str(value) for name, value in vars(options).items() if name not in {"work", "out"}},
@@ -138,7 +138,7 @@ def _measure(options: argparse.Namespace, root: Path, storage: Path | None, prox
         "drained_in_seconds": drained_in,
         "requests": requests,
         **result,
-        "books": json.loads(proof.stdout.splitlines()[-1])
+        "completeness": json.loads(proof.stdout.splitlines()[-1])
         if proof.stdout
         else {"complete": False, "said": proof.stderr},
     }
@@ -290,7 +290,7 @@ def _report(result: Mapping[str, Any]) -> str:
     ]
     for kind, count in result["requests"].items():
         lines.append(f"requests of {kind}: {count}, {count / result['seconds']:.1f} per second")
-    lines.append(f"books: {'complete' if result['books'].get('complete') else result['books']}")
+    lines.append(f"completeness: {'complete' if result['completeness'].get('complete') else result['completeness']}")
     lines.append("HELD" if result["held"] else "NOT held")
     return "\n".join(lines)
 

@@ -131,7 +131,7 @@ def dashboard(env_dir: Path, port: int | None) -> None:
 @click.option(
     "--once",
     is_flag=True,
-    help="One bounded run: simulate, ingest, split, verify, stop. Exit code 0 if the books balance.",
+    help="One bounded run: simulate, ingest, split, verify, stop. Exit code 0 if every event is in exactly one place.",
 )
 @click.option(
     "--storage",

@@ -83,7 +83,7 @@ class Wanted:
 
 
 def once(settings: Settings, paths: Paths, wanted: Wanted, events: int, *, as_json: bool) -> int:
-    """Simulate, ingest, split in two groups, verify; print the result and return 0 when the books balance.
+    """Simulate, ingest, split in two groups, verify; print the result; return 0 if every event is in exactly one place.
 
     Raises:
         Refused: a setting cannot be used, or a broker cannot be started.
@@ -335,7 +335,8 @@ def _print(balance: Balance, paths: Paths, events: int, wanted: Wanted, seconds:
     for name, value in result.items():
         if not isinstance(value, (list, dict)):
             say(f"  {name:<18} {value}")
-    say(f"\n{'The books balance' if balance.complete else 'The books DO NOT balance'}. Tables: {paths.tables}")
+    proven = "Every event is" if balance.complete else "NOT every event is"
+    say(f"\n{proven} in exactly one place. Tables: {paths.tables}")
     if as_json:
         say_json(result)
     return 0 if balance.complete else 1

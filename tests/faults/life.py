@@ -171,7 +171,7 @@ def fail_everywhere(world: Any, faults: Faults, count: int, events: int, life_nu
     """Live with so many faults, spread over all points, and return how many went off at each.
 
     Raises:
-        AssertionError: a row was lost, doubled, misrouted or corrupted, or the books do not balance.
+        AssertionError: a row was lost, doubled, misrouted or corrupted, or verify finds a fault.
     """
     life = Life(world, faults, events, late=count // (2 * len(WAYS)) + 1)
     draw = random.Random(5 + life_number)

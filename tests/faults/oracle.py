@@ -110,22 +110,22 @@ def judge(env: Path, log: ProducerLog, tables: Path | None = None) -> RowVerdict
     with closing(duckdb.connect()) as database:
         _read(database, tables or env, log)
         counts = {name: int(database.execute(sql).fetchall()[0][0] or 0) for name, sql in _COUNTS.items()}
-    books = read_books(env)
+    found = read_completeness(env)
     verdict = RowVerdict(
         events=counts["events"],
         lost=counts["not_arrived"] + counts["not_landed"],
         duplicated=counts["arrived_again"] + counts["landed_again"] + counts["sequence_again"],
         misrouted=counts["from_nowhere"] + counts["not_at_home"] + counts["shared_homes"] + counts["never_sent"],
         corrupted=counts["changed_on_arrival"] + counts["changed_in_table"],
-        unexplained=books["unexplained"],
-        values_compared=books["values_compared"],
-        value_mismatches=books["value_mismatches"],
+        unexplained=found["unexplained"],
+        values_compared=found["values_compared"],
+        value_mismatches=found["value_mismatches"],
     )
     figures.record(asdict(verdict))
     return verdict
 
 
-def read_books(env: Path) -> dict[str, int]:
+def read_completeness(env: Path) -> dict[str, int]:
     """Ask `turnout verify --values` of an environment at rest; return counts by column of the figures.
 
     `events` are bronze's rows, `unexplained` those at fault or waiting; values are compared by decoding bronze again.
@@ -134,22 +134,22 @@ def read_books(env: Path) -> dict[str, int]:
     command = [sys.executable, "-m", "pipeline", "verify", *options]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_VERIFY_SECONDS)
     assert done.returncode in {0, 1}, done.stderr
-    books = json.loads(done.stdout.splitlines()[-1])
+    found = json.loads(done.stdout.splitlines()[-1])
     kinds = ("lost", "duplicated", "misrouted", "phantom", "early", "broken_chain", "bronze_duplicates", "pending")
-    values = {name: int(books[name]) for name in figures.VALUES}
-    unexplained = sum(books[kind] for kind in kinds)
+    values = {name: int(found[name]) for name in figures.VALUES}
+    unexplained = sum(found[kind] for kind in kinds)
     if done.returncode and not unexplained and not values["value_mismatches"]:
         unexplained = 1  # whatever it is that verify does not accept
-    return {"events": books["bronze_rows"], "unexplained": unexplained, **values}
+    return {"events": found["bronze_rows"], "unexplained": unexplained, **values}
 
 
-def require_clean_books(env: Path) -> None:
-    """Require of an environment at rest, without a producer's log, that its books balance and every value is equal."""
-    books = read_books(env)
-    figures.record(books)
-    assert not books["unexplained"], books
-    assert not books["value_mismatches"], books
-    assert books["values_compared"], books
+def require_completeness(env: Path) -> None:
+    """Require of an environment at rest, without a producer's log, that it is complete and every value is equal."""
+    found = read_completeness(env)
+    figures.record(found)
+    assert not found["unexplained"], found
+    assert not found["value_mismatches"], found
+    assert found["values_compared"], found
 
 
 def report(verdict: RowVerdict, fired: Mapping[str, int]) -> None:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(600 + FAULTS * 30)
 
 @pytest.mark.proves("G230")
 def test_no_fault_at_a_named_point_loses_or_doubles_a_row_of_a_bucket(tmp_path: Path) -> None:
-    """Laws L1 to L7 and L12 over a bucket: every fail-point raises, and the books balance exactly."""
+    """Laws L1 to L7 and L12 over a bucket: every fail-point raises, and every row is accounted for."""
     command = [sys.executable, "-m", "tests.faults.in_bucket", str(tmp_path), str(FAULTS), str(EVENTS)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600 + FAULTS * 30, check=False)
     assert done.returncode == 0, done.stderr[-4000:]

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(600 + FAULTS * 20)
 @pytest.mark.parametrize("life", range(LIVES))
 @pytest.mark.proves("G162")
 def test_no_fault_at_a_named_point_loses_or_doubles_a_row(world: Any, faults: Faults, life: int) -> None:
-    """Laws L1 to L7 and L12 under fire: every fail-point raises in each life, and the books balance exactly."""
+    """Laws L1 to L7 and L12 under fire: every fail-point raises in each life, and every row is accounted for."""
     fired = fail_everywhere(world, faults, FAULTS, EVENTS, life)
     assert all(fired[point] >= FAULTS // len(WAYS) // 2 for point in WAYS), fired
 

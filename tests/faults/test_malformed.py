@@ -15,7 +15,7 @@ from pipeline.demo.producer import write_landing
 from pipeline.demo.simulate import register_samples
 from pipeline.demo.simulator import Event, SimulationPlan, Simulator
 from protos.turnout.v1.wrapper_pb2 import Wrapper
-from tests.faults.oracle import require_clean_books
+from tests.faults.oracle import require_completeness
 
 BATCH = 500
 INPUTS = int(os.environ.get("PROOF_MALFORMED", "5000"))
@@ -81,7 +81,7 @@ def test_no_input_stops_a_stream_and_every_one_is_accounted_for(world: Any) -> N
     assert balance.complete
     assert balance.totals.bronze_rows == len(messages) >= INPUTS
     assert balance.totals.landed > 0
-    require_clean_books(world.paths.root)
+    require_completeness(world.paths.root)
     sys.stdout.write(f"\n{len(messages)} inputs: {balance.totals.landed} landed, {dict(balance.by_reason)}\n")
     raw = DeltaTable(world.paths.bronze).to_pyarrow_table(columns=["raw"]).column("raw").to_pylist()
     assert Counter(map(zlib.crc32, raw)) == Counter(map(zlib.crc32, messages))

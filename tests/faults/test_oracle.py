@@ -23,7 +23,7 @@ CLEAN = RowVerdict(
     values_compared=5,
     value_mismatches=0,
 )
-BOOKS = {"events": 6, "unexplained": 0, "values_compared": 5, "value_mismatches": 0}
+PROVEN = {"events": 6, "unexplained": 0, "values_compared": 5, "value_mismatches": 0}
 Row = dict[str, Any]
 Damage = Callable[[list[Row], dict[str, list[Row]]], object]
 
@@ -106,7 +106,7 @@ DAMAGES: dict[Damage | None, dict[str, int]] = {
 def test_each_kind_of_damage_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Damage | None) -> None:
     """An oracle that cannot fail proves nothing: lost, doubled, misrouted and changed rows are told apart."""
     log = environment(tmp_path, damage)
-    monkeypatch.setattr(oracle, "read_books", lambda _: BOOKS)  # what `turnout verify` says has tests of its own
+    monkeypatch.setattr(oracle, "read_completeness", lambda _: PROVEN)  # `turnout verify` has tests of its own
     verdict = judge(tmp_path, log)
     figures.discard()
     assert replace(CLEAN, **DAMAGES[damage]) == verdict
@@ -120,8 +120,8 @@ def test_values_must_be_compared_and_equal(
 ) -> None:
     """Places alone are no proof: a run whose values were not compared, or differ, is not clean."""
     log = environment(tmp_path, None)
-    books = {**BOOKS, "values_compared": compared, "value_mismatches": mismatches}
-    monkeypatch.setattr(oracle, "read_books", lambda _: books)
+    found = {**PROVEN, "values_compared": compared, "value_mismatches": mismatches}
+    monkeypatch.setattr(oracle, "read_completeness", lambda _: found)
     verdict = judge(tmp_path, log)
     figures.discard()
     assert not verdict.clean

@@ -145,7 +145,7 @@ class Someone:
 
 @pytest.mark.parametrize("life", range(LIVES))
 def test_minutes_of_somebody_at_random_lose_and_double_nothing(tmp_path: Path, life: int) -> None:
-    """All laws, as a person would try them: whatever is killed, stopped, started or repaired, the books balance."""
+    """All laws, as a person would try them: whatever is killed, stopped or repaired, every row is accounted for."""
     place = Place(tmp_path, events=500_000)
     for group in ("a", "b"):
         register_group(place.engine, group, placing())

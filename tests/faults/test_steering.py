@@ -24,7 +24,7 @@ from pipeline.store.groups import Group, create
 from pipeline.store.operations import Operation, operation, steps, submit
 from pipeline.store.processes.runs import open_runs, reset_restart_budget
 from tests.faults import figures
-from tests.faults.oracle import require_clean_books
+from tests.faults.oracle import require_completeness
 
 RATE = float(os.environ.get("PROOF_RATE", "2000"))
 GAMES = 30
@@ -116,7 +116,7 @@ class Fleet:
 
 
 def test_twenty_moves_with_kills_in_each_state_lose_and_double_nothing(tmp_path: Path) -> None:
-    """D1 to D5: whoever is killed in whichever state of a move, it ends, with one owner and books that balance."""
+    """D1 to D5: whoever is killed in whichever state of a move, it ends, with one owner and all rows accounted for."""
     env = tmp_path / "env"
     with Children(env / "logs") as children:
         fleet = Fleet(env, children)
@@ -128,9 +128,9 @@ def test_twenty_moves_with_kills_in_each_state_lose_and_double_nothing(tmp_path:
         children.end("simulate", 20)
         children.forget("simulate")
         verify = [*turnout("verify", "--complete", "--env-dir", str(env))]
-        fleet.until(lambda: subprocess.run(verify, check=False, capture_output=True).returncode == 0, "books", 300)
+        fleet.until(lambda: subprocess.run(verify, check=False, capture_output=True).returncode == 0, "verify", 300)
         children.end("controller", 100)
-    require_clean_books(env)
+    require_completeness(env)
     figures.record_faults(len(fleet.killed))
     audit = subprocess.run([*turnout("audit", "verify", "--env-dir", str(env))], check=False, capture_output=True)
     assert audit.returncode == 0, audit.stdout

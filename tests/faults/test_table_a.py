@@ -34,7 +34,7 @@ from pipeline.store.stream_control import submit_retry
 from tests.faults.driver_world import Place, driver, wait_for
 from tests.faults.faults import Faults
 from tests.faults.life import Life
-from tests.faults.oracle import judge, require_clean_books
+from tests.faults.oracle import judge, require_completeness
 from tests.spark.change_world import FIRST, KEY, WIDER, Producer
 
 EVENTS = 600
@@ -167,7 +167,7 @@ def test_a7_a_schema_that_comes_between_two_attempts_changes_nothing_of_their_ba
     producer.send(again, [producer.event(first + 1, level=3)])
     again.stop()
     assert sorted(DeltaTable(world.paths.table(KEY)).to_pyarrow_table()["level"].to_pylist()) == [1, 3]
-    require_clean_books(world.paths.root)
+    require_completeness(world.paths.root)
 
 
 # ----------------------------------------------------------------------------------- A11, A12, A18: who reads, and what

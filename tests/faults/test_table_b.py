@@ -18,7 +18,7 @@ from pipeline.data.repair.quarantined import Selection
 from pipeline.data.repair.replay import replay_all
 from pipeline.demo.simulator import game_names
 from protos.turnout.v1.wrapper_pb2 import Wrapper
-from tests.faults.oracle import require_clean_books
+from tests.faults.oracle import require_completeness
 from tests.spark.change_world import FIRST, GAME, KEY, WIDER, Producer
 from tests.unit.store.outage_world import away
 
@@ -77,8 +77,8 @@ def test_b2_rows_of_an_unknown_schema_wait_and_land_when_it_is_registered(world:
         assert levels(world) == [0, 1, 2, 3, 4, 5]
         assert dict(world.verify().by_reason) == {}
         group.stop()
-    require_clean_books(world.paths.root)
-    require_clean_books(world.paths.root)
+    require_completeness(world.paths.root)
+    require_completeness(world.paths.root)
 
 
 @pytest.mark.parametrize("lane", ["RUN", "CATCHUP"])
@@ -104,7 +104,7 @@ def test_b3_known_schemas_flow_on_while_the_store_is_away(world: Any, lane: str)
     replay(world)
     assert levels(world) == [1, 2, 3, 4]
     group.stop()
-    require_clean_books(world.paths.root)
+    require_completeness(world.paths.root)
 
 
 @pytest.mark.proves("B24")
@@ -131,7 +131,7 @@ def test_b24_a_game_that_sends_nothing_but_poison_is_told_of_and_disturbs_nobody
     assert refused_share(world.passes)[victim] > 0.5
     assert {key for key, share in refused_share(world.passes).items() if share > 0.01} == {victim}
     group.stop()
-    require_clean_books(world.paths.root)
+    require_completeness(world.paths.root)
 
 
 def refused_share(passes: list[Any]) -> dict[str, float]:

@@ -63,6 +63,6 @@ def test_a_group_runs_on_any_spark_master(master: str, tmp_path: Path) -> None:
     (env / "turnout.toml").write_text(f'[spark]\nmaster = "{master}"\n')
     done = turnout("groups", "run", "main", "--once", *at)
     assert done.returncode == 0, done.stderr
-    books = last_line(turnout("verify", "--json", "--complete", *at))
-    assert (books["ok"], books["bronze_rows"]) == (True, 500)
+    found = last_line(turnout("verify", "--json", "--complete", *at))
+    assert (found["ok"], found["bronze_rows"]) == (True, 500)
     assert list((tmp_path / "work").glob("app-*/0/stderr")), "no executor ran on the worker"

@@ -114,7 +114,7 @@ class WorkingDay(Soak):
             return connection.execute(select(func.count()).where(group_runs.c.died == 1)).scalar_one()
 
 
-def test_a_working_day_of_three_producers_ends_with_clean_books(tmp_path: Path) -> None:
+def test_a_working_day_of_three_producers_ends_complete(tmp_path: Path) -> None:
     """Laws L1 to L16 together: no row is lost or doubled, no value is wrong, no process ends by itself."""
     env = tmp_path / "env"
     env.mkdir()

@@ -45,7 +45,7 @@ def first(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_the_bounded_run_loses_doubles_and_misroutes_nothing(first: tuple[Run, Path, dict[str, Any]]) -> None:
-    """The first promise: events of many games in 5 schema versions, 2 % of them bad, and the books balance."""
+    """The first promise: events of many games in 5 schema versions, 2 % of them bad, and every row is accounted for."""
     run, _, result = first
     assert {"events": run.events, "bronze_rows": run.events, "versions": 5}.items() <= result.items()
     assert tuple(result[name] for name in ("lost", "duplicated", "misrouted", "pending")) == (0, 0, 0, 0)

@@ -72,7 +72,7 @@ def split(world: World, name: str = "a") -> None:
 
 
 def settled(world: World) -> Counts:
-    """Return the books, in which nothing may be missing, twice or waiting; quarantine has no row twice."""
+    """Return what verify counts: nothing may be missing, twice or waiting; quarantine has no row twice."""
     balance = world.verify()
     assert balance.complete
     assert balance.totals.bronze_rows == ROWS

@@ -13,7 +13,7 @@ from tests.faults.mutants import require_a_planted_bug_is_seen
 @pytest.mark.timeout(600)  # one pass and more for each way to fail
 @pytest.mark.proves("G162")
 def test_a_fault_at_each_point_loses_and_doubles_nothing(world: Any, faults: Faults) -> None:
-    """Laws L1 to L7 and L12: each fail-point raises once, over 12 games, and the books balance exactly."""
+    """Laws L1 to L7 and L12: each fail-point raises once, over 12 games, and every row is accounted for."""
     fired = fail_everywhere(world, faults, count=len(WAYS) + 1, events=3_000)
     assert all(fired[point] for point in WAYS), fired
 

@@ -57,7 +57,7 @@ def is_in(store: Engine, key: str, lane: str) -> bool:
 
 @pytest.mark.long
 @pytest.mark.proves("G98")
-def test_a_group_is_emptied_while_events_flow_and_the_books_balance(tmp_path: Path) -> None:
+def test_a_group_is_emptied_while_events_flow_and_every_row_is_accounted_for(tmp_path: Path) -> None:
     """Laws L4 and L7: games go to another driver and back, one is paused, and no row is lost, doubled or misrouted."""
     env = tmp_path / "env"
     env.mkdir()
@@ -93,7 +93,7 @@ def test_a_group_is_emptied_while_events_flow_and_the_books_balance(tmp_path: Pa
                 until(children, partial(is_in, store, mine[0], lane), f"{lane} of {mine[0]}")
         again = run(env, "move", *mine, "--to", "a", "--reason", "a test")
         assert (again.exit_code, "0 to move" in again.stdout) == (0, True)
-        until(children, lambda: run(env, "verify", "--complete").exit_code == 0, "complete books")
+        until(children, lambda: run(env, "verify", "--complete").exit_code == 0, "completeness")
     audit = run(env, "audit", "verify")
     assert (audit.exit_code, "8 entries, intact" in audit.stdout) == (0, True)
     store.dispose()

@@ -44,9 +44,9 @@ def adopt(world: Any, *, accept_loss: bool = False) -> Adopted:
 
 
 def bronze(world: Any) -> Counter[bytes]:
-    """Count what is in bronze, after the books were found to balance."""
-    books = world.verify().totals
-    assert (books.lost, books.phantom, books.broken_chain, books.bronze_duplicates) == (0, 0, 0, 0)
+    """Count what is in bronze, after verify found it complete."""
+    found = world.verify().totals
+    assert (found.lost, found.phantom, found.broken_chain, found.bronze_duplicates) == (0, 0, 0, 0)
     return Counter(DeltaTable(world.paths.bronze).to_pyarrow_table(columns=["raw"])["raw"].to_pylist())
 
 

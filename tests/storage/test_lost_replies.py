@@ -90,7 +90,7 @@ def expected(root: Path) -> tuple[list[dict[str, Any]], list[tuple[int, int]]]:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(5))
 def test_a_day_of_lost_replies_gives_the_same_rows(seed: int, tmp_path: Path) -> None:
-    """Law L4: a commit whose reply was lost is no lost race; values, refusals and books are those of a folder."""
+    """Law L4: a commit whose reply was lost is no lost race; values, refusals and verify's counts are a folder's."""
     wanted = expected(tmp_path / "folder")
     with bucket() as url, proxied_apart(os.environ["AWS_ENDPOINT_URL"], Losing(seed)) as between:
         world = make_world(tmp_path / "bucket", f"{url}/prod")

@@ -196,7 +196,7 @@ def test_rows_that_bronze_does_not_have_are_not_published(world: World) -> None:
 @pytest.mark.parametrize("later", [True, False])
 @pytest.mark.proves("G152")
 def test_rows_from_before_a_game_was_known_are_replayed(tmp_path: Path, later: bool) -> None:
-    """They stand under no game's key; they land in the table of the game they name, and the books see them there."""
+    """They stand under no game's key; they land in the table of the game they name, and verify sees them there."""
     world = make_world(tmp_path)
     world.ingest(good(1, GO), good(2), broken(GO))
     world.split()
@@ -217,7 +217,7 @@ def test_rows_from_before_a_game_was_known_are_replayed(tmp_path: Path, later: b
 
 
 def test_a_row_that_landed_in_another_game_is_still_misrouted(tmp_path: Path) -> None:
-    """The books count a row from before its game was known as landed only with the game it names."""
+    """Verify counts a row from before its game was known as landed only with the game it names."""
     world = make_world(tmp_path)
     world.ingest(good(1, GO), good(2))
     world.split()

@@ -1,4 +1,4 @@
-"""The books find every planted error and accuse no clean set, however the rows lie."""
+"""Verify finds every planted error and accuses no clean set, however the rows lie."""
 
 import random
 import tempfile
@@ -356,7 +356,7 @@ def _history(paths: Paths) -> list[Callable[[], object]]:
 @given(moments=st.lists(st.integers(0, 5), min_size=8, max_size=8).map(sorted))
 @pytest.mark.proves("G159")
 def test_reading_while_others_write(moments: list[int]) -> None:
-    """Whichever commits fall between the books' own readings, rows in motion are never accused."""
+    """Whichever commits fall between verify's own readings, rows in motion are never accused."""
     with tempfile.TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:
         paths = clean().write(Path(root))
         history = _history(paths)
@@ -378,14 +378,14 @@ def test_reading_while_others_write(moments: list[int]) -> None:
 
 @given(name=st.text(min_size=1, max_size=60))
 def test_second_opinion_of_keys(name: str) -> None:
-    """The books' own implementation of a game's key agrees with the one that routes."""
+    """Verify's own implementation of a game's key agrees with the one that routes."""
     assert game_key(name) == key_of(name)
 
 
 @settings(max_examples=12, deadline=None)
 @given(dice=st.randoms(use_true_random=False), edits=st.integers(0, 4))
 def test_random_worlds(dice: random.Random, edits: int) -> None:
-    """For any small world and any edits, the books count what a plain count finds, and the sides add up."""
+    """For any small world and any edits, verify counts what a plain count finds, and the sides add up."""
     world = random_world(dice)
     assert set(oracle(world)) <= {"pending"}
     for _ in range(edits):

@@ -51,7 +51,7 @@ def test_nothing_ingested(tmp_path: Path) -> None:
 
 
 def test_text_names_the_place(tmp_path: Path) -> None:
-    """The text says which game, seq and pos is wrong, and that the books do not add up."""
+    """The text says which game, seq and pos is wrong, and that faults were found."""
     world = clean()
     world.tables[CHESS].remove((1, 1))
     text = render_balance(verify(world.write(tmp_path), ENVIRONMENT))

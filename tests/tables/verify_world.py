@@ -1,4 +1,4 @@
-"""Small environments for the tests of the books, written as they are: right or wrong."""
+"""Small environments for the tests of `turnout verify`, written as they are: right or wrong."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The entries of the books: every row position of bronze, quarantine and the game tables, side by side in DuckDB.
+"""What verify compares: every row position of bronze, quarantine and the game tables, side by side in DuckDB.
 
 Read from the Parquet files that delta-rs lists, with no code of the path that wrote them. `balance` judges the
 entries; nothing here writes to an environment.

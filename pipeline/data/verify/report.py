@@ -234,7 +234,7 @@ def _faults(game: GameBalance, *, complete: bool) -> str:
 
 def _verdict(balance: Balance, *, complete: bool) -> str:
     if not balance.ok:
-        return "NOT OK: the books do not add up. docs/verify.md explains each line and its fix."
+        return "NOT OK: faults were found, see above. docs/verify.md explains each line and its fix."
     if not balance.is_ingested:
         verdict = "NOT COMPLETE" if complete else "OK, but nothing is proved"
         return f"{verdict}: nothing was ingested, bronze has no commit. Start ingest, then verify again."

@@ -176,7 +176,7 @@ def test_a_retired_game_looks_like_no_trouble(drivers: Drivers, world: ControlCo
 
 
 @pytest.mark.proves("D19", "G88")
-def test_the_books_count_what_a_retired_game_still_sends(tmp_path: Path) -> None:
+def test_verify_counts_what_a_retired_game_still_sends(tmp_path: Path) -> None:
     """D19: its rows above the cursor are neither lost nor to come, and the verdict says that they wait."""
     made = make_world(tmp_path)
     made.ingest(good(1), good(2))
