@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
+from listeners.status import Status
 from pipeline.base.texts import first_lines, in_utc, join_limited
 from pipeline.store.audit import AccessChange
 from pipeline.store.database.states import OperationState
@@ -49,18 +50,18 @@ class StatusStyle:
 
 STATUS_STYLES: Final[Mapping[str, StatusStyle]] = MappingProxyType(
     {
-        "RUNNING": StatusStyle("●", "running", "well", _QUIET, "#888888"),
-        "PAUSED": StatusStyle("‖", "paused", "plain", _QUIET, "#888888"),
-        "STARTING": StatusStyle("…", "starting", "busy", _BUSY, "#111111"),
-        "BACKFILLING": StatusStyle("«", "backfilling", "busy", _BUSY, "#111111"),
-        "CATCHING_UP": StatusStyle("»", "catching up", "busy", _BUSY, "#111111"),
-        "AT_RISK": StatusStyle("△", "at risk", "risk", _WATCH, "#111111"),
-        "LAGGING": StatusStyle("▲", "lagging", "late", _LATE, "#111111"),
-        "UNKNOWN": StatusStyle("?", "unknown", "blind", _BLIND, "#111111"),
-        "MISSING": StatusStyle("○", "missing", "blind", _BLIND, "#111111"),
-        "STALLED": StatusStyle("■", "stalled", "bad", _BROKEN, "#111111"),
-        "FAILED": StatusStyle("✗", "failed", "bad", _BROKEN, "#111111"),
-        "CRASH_LOOP": StatusStyle("▼", "crash loop", "bad", _BROKEN, "#111111"),
+        Status.RUNNING: StatusStyle("●", "running", "well", _QUIET, "#888888"),
+        Status.PAUSED: StatusStyle("‖", "paused", "plain", _QUIET, "#888888"),
+        Status.STARTING: StatusStyle("…", "starting", "busy", _BUSY, "#111111"),
+        Status.BACKFILLING: StatusStyle("«", "backfilling", "busy", _BUSY, "#111111"),
+        Status.CATCHING_UP: StatusStyle("»", "catching up", "busy", _BUSY, "#111111"),
+        Status.AT_RISK: StatusStyle("△", "at risk", "risk", _WATCH, "#111111"),
+        Status.LAGGING: StatusStyle("▲", "lagging", "late", _LATE, "#111111"),
+        Status.UNKNOWN: StatusStyle("?", "unknown", "blind", _BLIND, "#111111"),
+        Status.MISSING: StatusStyle("○", "missing", "blind", _BLIND, "#111111"),
+        Status.STALLED: StatusStyle("■", "stalled", "bad", _BROKEN, "#111111"),
+        Status.FAILED: StatusStyle("✗", "failed", "bad", _BROKEN, "#111111"),
+        Status.CRASH_LOOP: StatusStyle("▼", "crash loop", "bad", _BROKEN, "#111111"),
     }
 )
 

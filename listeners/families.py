@@ -10,7 +10,8 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from listeners.sample import LATENCY_EDGES_SECONDS, STATUSES, Lane
+from listeners.sample import LATENCY_EDGES_SECONDS, Lane
+from listeners.status import Status
 from listeners.totals import ControllerMetrics, GameTotals, MetricsSnapshot
 
 PREFIX: Final = "turnout_"
@@ -108,7 +109,7 @@ def _states(known: MetricsSnapshot) -> Iterator[Metric]:
         "stream_status",
         "1 for the stream's present status, 0 for every other.",
         ("game", "cluster_group", "status"),
-        (((s.game_key, s.group, status), float(s.status == status)) for s in states for status in STATUSES),
+        (((s.game_key, s.group, status), float(s.status == status)) for s in states for status in Status),
     )
     yield _gauge(
         "stream_info",

@@ -17,7 +17,8 @@ from prometheus_client.registry import Collector
 from listeners.families import families
 from listeners.join import Pass
 from listeners.periodic import PeriodicSender
-from listeners.sample import STATUSES, Progress, StreamState
+from listeners.sample import Progress, StreamState
+from listeners.status import STATUSES
 from listeners.totals import (
     BUCKETS,
     MAX_QUERIES,

@@ -25,22 +25,6 @@ class Lane(StrEnum):
     PAUSED = "PAUSED"
 
 
-STATUSES: Final = (  # from best to worst: a group is the worst of its streams
-    "RUNNING",
-    "PAUSED",
-    "STARTING",
-    "BACKFILLING",
-    "CATCHING_UP",
-    "AT_RISK",
-    "LAGGING",
-    "UNKNOWN",
-    "MISSING",
-    "STALLED",
-    "FAILED",
-    "CRASH_LOOP",
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Progress:
     """One micro-batch of one query as Spark reported it; what Spark leaves out or marks with -1 is None."""
@@ -109,7 +93,7 @@ class StreamState:
     game_key: str
     group: str
     lane: Lane
-    status: str  # one of STATUSES
+    status: str  # a Status; another word is a newer version's
     status_since: float
     cursor_seq: int
     last_commit_at: float | None
@@ -172,7 +156,7 @@ class StreamMinute:
     commits: int
     latency_counts: tuple[int, ...]  # as in GameResult; empty without any
     backlog_age_seconds: float | None  # the largest report; None: no report knew it
-    status: str | None  # the worst report, of STATUSES; None: no report
+    status: str | None  # the worst report, as in StreamState; None: no report
 
 
 @dataclass(frozen=True, slots=True)

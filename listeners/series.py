@@ -32,7 +32,7 @@ class Series:
     commits: IntArray
     counts: IntArray  # [games, slots, BUCKETS]: rows by latency, without caught-up ones
     backlog: FloatArray  # largest age of the oldest event that waits in bronze, in seconds; nan: unknown
-    status: IntArray  # worst status of the slot as an index of sample.STATUSES; -1: nobody reported
+    status: IntArray  # worst status of the slot by its severity; -1: nobody reported
     events: FloatArray  # [slots]: into bronze, refused ones included; nan: nobody reported
     refused_early: FloatArray  # [slots]: refused by ingest; nan: nobody reported
     until: float | None = None  # Unix seconds: the last closed minute's end, maybe within the last slot; None: its end

@@ -8,19 +8,19 @@ from app import formatting
 from app.components import links
 from app.look import tokens
 from app.look.tokens import Mode
-from listeners.sample import STATUSES
+from listeners.status import Status
 
 _LATE_SECONDS = 120  # top of a trend of backlogs: below it a healthy one stays low
 
 
 def columns(mode: Mode, span: str) -> dict[str, Any]:
     """Return the columns; `span` is the time that the trends are of, as a text."""
-    styles = [formatting.STATUS_STYLES[status] for status in STATUSES]
+    styles = [formatting.STATUS_STYLES[status] for status in Status]
     return {
         "status": st.column_config.MultiselectColumn(
             "Status",
             width=105,
-            options=[formatting.status_text(status) for status in STATUSES],
+            options=[formatting.status_text(status) for status in Status],
             color=[tokens.colour(f"pill-{style.tone}", mode) for style in styles],
         ),
         "game": links.named_game_column("Game", "fleet", 150),

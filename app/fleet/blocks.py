@@ -10,11 +10,11 @@ from app import formatting
 from app.fleet.incidents import reason
 from app.look.grid import Block, Cell
 from app.look.tokens import Tone
+from listeners.status import Status
 from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.incidents import Incident
 
 _LONGEST: Final = 120  # characters of a note
-_WELL: Final = frozenset({"RUNNING", "PAUSED"})
 
 
 def blocks(
@@ -52,7 +52,7 @@ def summary(fleet: Fleet, made: Sequence[Block], *, stale: bool) -> str:
 
 def _mark(row: GameRow, incident: Incident | None) -> Tone | None:
     """Return the tone of an open incident of a game whose stream runs, such as of refused rows."""
-    if incident is None or row.verdict.status != "RUNNING":
+    if incident is None or row.verdict.status != Status.RUNNING:
         return None
     return "busy" if incident.tone == "recovering" else incident.tone
 
@@ -62,7 +62,7 @@ def _well(members: Sequence[GameRow], opened: Mapping[str, Incident], *, stale: 
     if stale:
         return f"{formatting.count(len(members))} unknown"
     marked = sum(_mark(row, opened.get(row.game_key)) is not None for row in members)
-    well = sum(row.verdict.status in _WELL for row in members) - marked
+    well = sum(row.verdict.status.is_well for row in members) - marked
     busy = sum(not row.in_trouble for row in members) - well - marked
     said = f"{formatting.count(well)} well"
     if well < len(members):

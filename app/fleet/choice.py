@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app import formatting
-from listeners.sample import STATUSES
+from listeners.status import Status
 from pipeline.health.facts.fleet import GameRow
 
 NO_GROUP: Final = "(no group)"
@@ -27,7 +27,6 @@ _ALIKE: Final = str.maketrans(
     "ABEKMHOPCTXaeijopcyxsABEZHIKMNOPTYXovp",
 )
 
-_LEAST_TROUBLE: Final = STATUSES.index("AT_RISK")
 _DOT: Final = "·"  # between a name and its key
 
 
@@ -63,7 +62,7 @@ def chosen(rows: Sequence[GameRow], choice: Choice, involved: frozenset[str] = f
 def counts(rows: Sequence[GameRow]) -> dict[str, int]:
     """Return how many games are in each status that occurs, worst first."""
     counted = Counter(row.verdict.status for row in rows)
-    return {status: counted[status] for status in reversed(STATUSES) if counted[status]}
+    return {status: counted[status] for status in reversed(Status) if counted[status]}
 
 
 def labels(rows: Sequence[GameRow]) -> dict[str, str]:
@@ -89,9 +88,9 @@ def _worst_first(row: GameRow, involved: frozenset[str]) -> tuple[int, bool, flo
     since, in_trouble = row.verdict.since, row.in_trouble
     # Only trouble is ordered by time: when it began does not change, and an unknown beginning comes last.
     began = (since if since is not None else float("inf")) if in_trouble else 0.0
-    severity = STATUSES.index(row.verdict.status)
+    severity = row.verdict.status.severity
     if row.game_key in involved and not in_trouble:
-        severity = _LEAST_TROUBLE - 1
+        severity = Status.AT_RISK.severity - 1
     return (-severity, row.game_key not in involved, began, *_by_name(row))
 
 

@@ -10,12 +10,13 @@ from typing import Final
 import numpy as np
 
 from app import formatting
-from app.fleet.signals import IDLE, Signals
+from app.fleet.signals import Signals
 from app.look.lines import gapped, per_second
 from app.look.parts import Figure
 from app.look.tokens import Tone
 from listeners.quantile import quantile
 from listeners.series import FloatArray, Series
+from listeners.status import Status
 from pipeline.health.facts.fleet import GameRow
 from pipeline.store.database.states import OperationState
 from pipeline.store.operations import Operation
@@ -85,7 +86,7 @@ def _backlog(signals: Signals) -> Figure:
     """Show the oldest row that waits for a stream which should run; the streams of which nobody knows are named."""
     series, fleet, objective = signals.series, signals.fleet, signals.objective_seconds
     points = [] if series is None else gapped(_largest(series, fleet.rows))
-    running = [row for row in fleet.rows if row.verdict.status not in IDLE]
+    running = [row for row in fleet.rows if row.verdict.status != Status.PAUSED]
     known = [(row.lag_seconds, row) for row in running if row.lag_seconds is not None]
     unknown = len(running) - len(known)
     if not known:
@@ -141,7 +142,7 @@ def _unknown(label: str, why: str, points: Sequence[float | None], objective: fl
 
 def _reported_rate(rows: Sequence[GameRow]) -> float | None:
     """Return what the drivers report of the last minute, for an hour that has no closed minute yet; None if unknown."""
-    running = [row.live for row in rows if row.verdict.status not in IDLE]
+    running = [row.live for row in rows if row.verdict.status != Status.PAUSED]
     rates = [live.rows_per_second for live in running if live is not None and live.rows_per_second is not None]
     return sum(rates) if rates and len(rates) == len(running) else None
 
@@ -158,7 +159,7 @@ def _median(points: Sequence[float | None]) -> float | None:
 
 def _largest(series: Series, rows: Sequence[GameRow]) -> FloatArray:
     """Return the oldest backlog of each slot among the games that should run; nan where nobody knows one."""
-    idle = {row.game_key for row in rows if row.verdict.status in IDLE}
+    idle = {row.game_key for row in rows if row.verdict.status == Status.PAUSED}
     return series.total("backlog", [key for key in series.games if key not in idle])
 
 

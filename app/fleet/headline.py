@@ -6,12 +6,11 @@ Pure. The words are those of the judgement, which `turnout status` prints as wel
 from dataclasses import dataclass
 
 from app import formatting
-from app.fleet.signals import IDLE, Signals, short, since_text
+from app.fleet.signals import Signals, short, since_text
 from app.fleet.strip import calm_since
 from app.look.tokens import Tone
-from listeners.sample import STATUSES
+from listeners.status import Status
 from pipeline.health.facts.fleet import Fleet
-from pipeline.health.verdicts.judgement import FAILING
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +55,9 @@ def _joined(*texts: str) -> str:
 def _well_tone(fleet: Fleet) -> Tone:
     """Return green only where streams run and none starts: nothing is known to be well before a row has landed."""
     statuses = {row.verdict.status for row in fleet.rows}
-    if "RUNNING" in statuses and "STARTING" not in statuses:
+    if Status.RUNNING in statuses and Status.STARTING not in statuses:
         return "well"
-    return "busy" if statuses - IDLE else "plain"
+    return "busy" if statuses - {Status.PAUSED} else "plain"
 
 
 def _trouble_tone(fleet: Fleet) -> Tone:
@@ -68,8 +67,8 @@ def _trouble_tone(fleet: Fleet) -> Tone:
     own = [row.verdict.status for row in fleet.rows if row.is_own_trouble]
     if not own:
         return "late"
-    worst = max(own, key=STATUSES.index)
-    return "bad" if worst in FAILING else formatting.STATUS_STYLES[worst].tone
+    worst = max(own, key=lambda status: status.severity)
+    return "bad" if worst.is_bad else formatting.STATUS_STYLES[worst].tone
 
 
 def _trouble_since(signals: Signals) -> float | None:
@@ -91,7 +90,7 @@ def _trouble_since(signals: Signals) -> float | None:
 def _calm(signals: Signals) -> str:
     """Say since when nothing was wrong: from the last incident, else from what the series shows."""
     now = signals.fleet.read_at
-    if any(row.verdict.status == "STARTING" for row in signals.fleet.rows):
+    if any(row.verdict.status == Status.STARTING for row in signals.fleet.rows):
         return ""  # nothing is known of it yet
     ended = [each.ended_at for each in signals.incidents or () if each.ended_at is not None]
     if ended:

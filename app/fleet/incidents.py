@@ -9,12 +9,12 @@ from typing import Final, Literal
 
 from app import formatting
 from app.fleet.signals import Signals, short
-from listeners.sample import STATUSES
+from listeners.status import Status
 from pipeline.base.texts import join_limited
 from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.causes import Action
 from pipeline.health.incidents.incidents import Incident
-from pipeline.health.verdicts.judgement import FAILING, DriverState, Problem
+from pipeline.health.verdicts.judgement import DriverState, Problem
 from pipeline.store.database.states import Cause
 
 RowTone = Literal["bad", "late"]
@@ -26,12 +26,12 @@ MOST_ENDED: Final = 100
 """Most incidents that have ended on screen."""
 
 _RUNBOOKS: Final[Mapping[str, str]] = {
-    "STALLED": "turnoutstreamstalled",
-    "FAILED": "turnoutstreamdown",
-    "CRASH_LOOP": "turnoutstreamdown",
-    "MISSING": "turnoutstreamdown",
-    "LAGGING": "turnoutlatencyoverobjective",
-    "AT_RISK": "turnoutlatencyoverobjective",
+    Status.STALLED: "turnoutstreamstalled",
+    Status.FAILED: "turnoutstreamdown",
+    Status.CRASH_LOOP: "turnoutstreamdown",
+    Status.MISSING: "turnoutstreamdown",
+    Status.LAGGING: "turnoutlatencyoverobjective",
+    Status.AT_RISK: "turnoutlatencyoverobjective",
 }
 _RUNBOOKS_OF_DRIVERS: Final[Mapping[str, str]] = {
     "store": "turnoutfleetunhealthy",
@@ -41,7 +41,7 @@ _RUNBOOKS_OF_DRIVERS: Final[Mapping[str, str]] = {
     "maintenance": "turnoutmaintenanceoverdue",
     "operation": "turnoutoperationneedsperson",
 }
-_OF_DOWN: Final = frozenset({"UNKNOWN", "FAILED", "CRASH_LOOP"})
+_OF_DOWN: Final = frozenset({Status.UNKNOWN, Status.FAILED, Status.CRASH_LOOP})
 """Statuses of streams whose driver is down or fails; the row of the driver covers them."""
 
 _MOST_NAMED: Final = 3
@@ -121,14 +121,14 @@ def ended(signals: Signals) -> list[dict[str, str]]:
 def _of_incident(incident: Incident, fleet: Fleet) -> IncidentRow:
     finding = incident.finding
     named = [row for key in incident.games if (row := fleet.row(key)) is not None]
-    worst = max((row.verdict.status for row in named), key=STATUSES.index, default=None)
+    worst = max((row.verdict.status for row in named), key=lambda status: status.severity, default=None)
     facts = [*finding.evidence[:_FACTS], *finding.excludes[:1]]
     facts += [each for each in (finding.advice, incident.outlook) if each]
     recovering = incident.tone == "recovering"
     glyph = "»" if recovering else formatting.STATUS_STYLES[worst].glyph if worst is not None else "▲"
     return IncidentRow(
         f"incident_{incident.incident_id}",
-        glyph if worst != "RUNNING" or recovering else "!",  # as its cells in the grid
+        glyph if worst != Status.RUNNING or recovering else "!",  # as its cells in the grid
         formatting.shown(finding.title, _LONGEST),
         " · ".join([_where(incident, named), *(formatting.shown(fact, _LONGEST) for fact in facts)]),
         incident.since,
@@ -136,7 +136,7 @@ def _of_incident(incident: Incident, fleet: Fleet) -> IncidentRow:
         finding.action,
         finding.runbook,
         recovering,
-        rank=len(STATUSES),  # with a cause before those without one
+        rank=len(Status),  # with a cause before those without one
     )
 
 
@@ -182,7 +182,7 @@ def _of_problem(problem: Problem, fleet: Fleet) -> IncidentRow:
         "late" if is_late else "bad",
         _step(problem),
         _RUNBOOKS_OF_DRIVERS.get(problem.kind),
-        rank=len(STATUSES),
+        rank=len(Status),
     )
 
 
@@ -217,14 +217,14 @@ def _of_streams(trouble: Sequence[GameRow], fleet: Fleet) -> list[IncidentRow]:
         for state in fleet.judgement.drivers
         if state.kind == "group" and state.is_problem and not state.liveness.is_live
     }
-    alike: dict[tuple[str | None, str], list[GameRow]] = {}
+    alike: dict[tuple[str | None, Status], list[GameRow]] = {}
     for row in trouble:
         if row.group not in down or row.verdict.status not in _OF_DOWN:
             alike.setdefault((row.group, row.verdict.status), []).append(row)
     return [_of_alike(group, status, members, fleet) for (group, status), members in alike.items()]
 
 
-def _of_alike(group: str | None, status: str, members: Sequence[GameRow], fleet: Fleet) -> IncidentRow:
+def _of_alike(group: str | None, status: Status, members: Sequence[GameRow], fleet: Fleet) -> IncidentRow:
     style, one = formatting.STATUS_STYLES[status], members[0]
     where = f"of group {formatting.shown(group, 40)}" if group is not None else "without a group"
     title = formatting.shown(one.game, 60) if len(members) == 1 else f"{len(members)} streams {where}"
@@ -240,12 +240,12 @@ def _of_alike(group: str | None, status: str, members: Sequence[GameRow], fleet:
         f"{title} {style.word}",
         " · ".join(fact for fact in facts if fact),
         since,
-        "bad" if status in FAILING else "late",
+        "bad" if status.is_bad else "late",
         Action("Open game", "game", {"game": one.game_key})
         if len(members) == 1
         else Action("Show in the table", "fleet", {"status": status, **({"group": group} if group else {})}),
         _RUNBOOKS.get(status),
-        rank=STATUSES.index(status),
+        rank=status.severity,
     )
 
 

@@ -16,7 +16,7 @@ from app.fleet.signals import forgotten
 from app.look import grid, parts, tokens
 from app.state.readings import reading
 from app.state.services import Environment
-from listeners.sample import STATUSES
+from listeners.status import Status
 from pipeline.base.texts import join_limited
 from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.incidents import Incident
@@ -56,7 +56,7 @@ def draw(environment: Environment) -> None:
 def _take(fleet: Fleet) -> dict[str, tuple[str, ...]]:
     """Lay what the link says into the filters; return what of it is not known."""
     return {
-        "status": links.take("status", _WIDGETS["status"], STATUSES, many=True),
+        "status": links.take("status", _WIDGETS["status"], tuple(map(str, Status)), many=True),
         "group": links.take("group", _WIDGETS["group"], (*fleet.groups, NO_GROUP), many=True),
         "q": links.take("q", _WIDGETS["q"], None, default=""),
         "sort": links.take("sort", _WIDGETS["sort"], tuple(SORTS), default="worst"),
@@ -76,7 +76,7 @@ def _draw_filters(fleet: Fleet, involved: frozenset[str]) -> list[GameRow]:
     )
     rows = choice.chosen(fleet.rows, asked, involved)
     counted = choice.counts(fleet.rows)
-    offered = [status for status in reversed(STATUSES) if counted.get(status) or status in asked.statuses]
+    offered = [str(status) for status in reversed(Status) if counted.get(status) or status in asked.statuses]
     with st.container(horizontal=True, vertical_alignment="center", key="filters", gap="small"):
         st.html(parts.section("Games", _about(fleet, rows, asked)), width="stretch")
         st.pills(

@@ -5,21 +5,15 @@ Pure. `None` in place of a reading says that nobody knows it, which is never sho
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from app import formatting
 from app.state.control_queries import OperationList
 from listeners.series import Series
+from listeners.status import Status
 from pipeline.base.texts import in_utc
 from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.incidents import Incident
 from pipeline.health.verdicts.judgement import StreamVerdict
-
-LATE: Final = frozenset({"AT_RISK", "LAGGING", "UNKNOWN"})
-"""Statuses at which a person should look though rows may still land."""
-
-IDLE: Final = frozenset({"PAUSED"})
-"""Statuses of a stream that need not land rows: its backlog grows as wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +35,14 @@ def forgotten(fleet: Fleet) -> Fleet:
 
     Streams that were paused stay so: a person decided it.
     """
-    return replace(fleet, rows=tuple(row if row.verdict.status in IDLE else _unknown(row, fleet) for row in fleet.rows))
+    return replace(
+        fleet, rows=tuple(row if row.verdict.status == Status.PAUSED else _unknown(row, fleet) for row in fleet.rows)
+    )
 
 
 def _unknown(row: GameRow, fleet: Fleet) -> GameRow:
     last = f"last known: {formatting.STATUS_STYLES[row.verdict.status].word}"
-    return replace(row, verdict=StreamVerdict("UNKNOWN", fleet.read_at, last), reported=None, lag_seconds=None)
+    return replace(row, verdict=StreamVerdict(Status.UNKNOWN, fleet.read_at, last), reported=None, lag_seconds=None)
 
 
 def since_text(since: float | None, now: float) -> str:

@@ -8,14 +8,13 @@ from typing import Final
 
 import numpy as np
 
-from app.fleet.signals import IDLE, LATE, short
+from app.fleet.signals import short
 from app.look.parts import Slot
 from app.state.shared import once
-from listeners.sample import STATUSES
 from listeners.series import IntArray, Series
+from listeners.status import Status
 from pipeline.base.texts import in_utc, join_limited
 from pipeline.health.facts.fleet import Fleet
-from pipeline.health.verdicts.judgement import FAILING
 
 SLOTS: Final = 60
 """Most slots of a strip; more would be thinner than people can point at."""
@@ -23,9 +22,8 @@ SLOTS: Final = 60
 _PATIENCE_SECONDS: Final = 60.0
 """So long after its end a slot may be missing: its minutes are written once all drivers can have reported."""
 
-_BAD: Final = np.array([STATUSES.index(status) for status in FAILING])
-_LATE: Final = np.array([STATUSES.index(status) for status in LATE])
-_STARTING: Final = "STARTING"
+_BAD: Final = np.array([status.severity for status in Status if status.is_bad])
+_LATE: Final = np.array([status.severity for status in Status if status.is_late])
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,7 @@ def calm_since(series: Series, fleet: Fleet) -> Calm | None:
 
 def _idle(fleet: Fleet) -> frozenset[str]:
     """Return the games that are paused, retired or of a stopped group: their silence is no trouble."""
-    return frozenset(row.game_key for row in fleet.rows if row.verdict.status in IDLE)
+    return frozenset(row.game_key for row in fleet.rows if row.verdict.status == Status.PAUSED)
 
 
 def _count(series: Series, fleet: Fleet) -> _Counts:
@@ -110,7 +108,7 @@ def _count(series: Series, fleet: Fleet) -> _Counts:
     return _Counts(
         np.isin(status, _BAD).sum(axis=0),
         np.isin(status, _LATE).sum(axis=0),
-        (status == STATUSES.index(_STARTING)).sum(axis=0),
+        (status == Status.STARTING.severity).sum(axis=0),
         reported.sum(axis=0),
         (heard_before & ~reported).sum(axis=0),
     )
@@ -134,8 +132,8 @@ def _now(fleet: Fleet, now: float, *, known: bool) -> Slot:
     if not known or not statuses:
         why = "nothing is known" if not known else "no game"
         return Slot(now, 0.0, 0.0, known=False, title=f"now: {why}")
-    bad, late = sum(each in FAILING for each in statuses), sum(each in LATE for each in statuses)
-    starting = statuses.count(_STARTING)
+    bad, late = sum(each.is_bad for each in statuses), sum(each.is_late for each in statuses)
+    starting = statuses.count(Status.STARTING)
     words = ((bad, "failing"), (late, "late or unknown"), (starting, "starting"))
     said = [f"{amount} {word}" for amount, word in words if amount]
     title, games = f"now: {join_limited(said) or 'none in trouble'}", len(statuses)

@@ -14,7 +14,6 @@ from app.game.signals import GameSignals, lasting
 from app.look.tokens import Tone
 from pipeline.health.incidents.causes import Action
 from pipeline.health.incidents.incidents import Incident
-from pipeline.health.verdicts.judgement import FAILING
 from pipeline.store.database.states import Cause, OperationKind
 
 FOLLOWING: Final[Mapping[Cause, tuple[OperationKind, str]]] = {
@@ -93,7 +92,7 @@ def _of_verdict(signals: GameSignals) -> CauseCard:
     why = signals.whys.get("incidents")
     lines.append(("cause", "undetermined" if why is None else f"not known: {why}"))
     title = f"{style.word.capitalize()} {lasting(verdict.since, signals.now)}".strip()
-    tone: Tone = "bad" if verdict.status in FAILING else "late"
+    tone: Tone = "bad" if verdict.status.is_bad else "late"
     return CauseCard(style.glyph, title, tone, "", _shown(lines), None, None, None)
 
 

@@ -12,10 +12,9 @@ from app.game.signals import GameSignals, short
 from app.look import lines
 from app.look.parts import Figure, Slot
 from app.look.tokens import Tone
-from listeners.sample import STATUSES
 from listeners.series import Series
+from listeners.status import STATUSES, Status
 from pipeline.base.texts import in_utc
-from pipeline.health.verdicts.judgement import FAILING
 
 SLOTS: Final = 60
 """Most slots of a strip; more would be thinner than people can point at."""
@@ -27,7 +26,6 @@ _BACKLOG_FLOOR: Final = 30.0  # seconds, as of the age of the last commit
 _LATEST_SLOTS: Final = 3  # the newest reported slot of so many counts as now
 _LONGEST_NOTE: Final = 48  # characters
 _SILENT: Final = "nobody reported lately"
-_LATE: Final = frozenset({"AT_RISK", "LAGGING", "UNKNOWN"})
 
 
 def figures(signals: GameSignals) -> list[Figure]:
@@ -53,12 +51,12 @@ def quantiles(series: Series) -> dict[str, Points]:
 def _backlog(signals: GameSignals) -> Figure:
     row, objective = signals.row, signals.objective_seconds
     points = [] if signals.series is None else backlog(signals.series)
-    is_paused = row.verdict.status == "PAUSED"
+    is_paused = row.verdict.status == Status.PAUSED
     note = "paused" if is_paused else _behind(signals) or f"objective {formatting.age(objective)}"
     if row.lag_seconds is None:
         why = row.verdict.reason or note
         return _unknown("Oldest backlog", why, points, objective)
-    tone: Tone = "bad" if row.lag_seconds > objective and row.verdict.status != "PAUSED" else "plain"
+    tone: Tone = "bad" if row.lag_seconds > objective and row.verdict.status != Status.PAUSED else "plain"
     value, unit = _split(formatting.duration(row.lag_seconds))
     return Figure("Oldest backlog", value, unit, note, points, tone, objective, _BACKLOG_FLOOR)
 
@@ -78,7 +76,7 @@ def _landed(signals: GameSignals) -> Figure:
         return _unknown("Rows landed", _why(signals, "recent"), points)
     usual = _usual(points)
     note = "" if usual is None else f"usual {formatting.rate(usual)}"
-    tone: Tone = "bad" if not now and usual and signals.row.verdict.status in FAILING else "plain"
+    tone: Tone = "bad" if not now and usual and signals.row.verdict.status.is_bad else "plain"
     return Figure("Rows landed", formatting.rate(now), "/s", note, points, tone)
 
 
@@ -177,10 +175,10 @@ def label(made: Sequence[Slot]) -> str:
     return f"Status over time, {len(made)} slots: {bad} failing, {late} late or unknown, {unknown} not reported."
 
 
-def _slot(at: float, status: str | None, when: str) -> Slot:
+def _slot(at: float, status: Status | None, when: str) -> Slot:
     if status is None:
         return Slot(at, 0.0, 0.0, known=False, title=f"{when}: nobody reported")
-    bad, late = float(status in FAILING), float(status in _LATE)
+    bad, late = float(status.is_bad), float(status.is_late)
     return Slot(at, bad, late, known=True, title=f"{when}: {formatting.STATUS_STYLES[status].word}")
 
 

@@ -14,7 +14,6 @@ from pipeline.base.texts import in_utc
 from pipeline.data.contracts.catalogue.versions import Version
 from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.incidents import Incident
-from pipeline.health.verdicts.judgement import FAILING
 from pipeline.store.operations import Operation
 
 
@@ -77,7 +76,7 @@ def state_text(signals: GameSignals) -> str:
     """Say beside a game's name how it is and since when; the pill there has the word of its status."""
     row, now = signals.row, signals.now
     committed = row.reported.last_commit_at if row.reported is not None else None
-    if row.verdict.status in FAILING and committed is not None:
+    if row.verdict.status.is_bad and committed is not None:
         return f"nothing landed {lasting(committed, now)}"
     said = [lasting(row.verdict.since, now)]
     if row.verdict.reason is not None:

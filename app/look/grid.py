@@ -14,7 +14,7 @@ from app import formatting
 from app.look import axes, tokens
 from app.look.axes import Chart
 from app.look.tokens import Mode, Tone
-from listeners.sample import STATUSES
+from listeners.status import Status
 
 PICK: Final = "picked"
 """Name of the grid's selection; it carries the key of the game that was clicked."""
@@ -25,21 +25,21 @@ _PER_LINE: Final = 60  # cells without names, over the whole width
 _NAMED_PER_LINE: Final = 10
 _HEAD, _GAP, _BETWEEN, _ASIDE = 22, 3, 12, 16  # px: a block's head; between cells, blocks above and beside each other
 _LETTER: Final = 7.4  # px, about, of a bold letter of 12.5 px
-_BLIND: Final = len(STATUSES)  # the code of every cell where nothing is known of the whole fleet
+_BLIND: Final = len(Status)  # the code of every cell where nothing is known of the whole fleet
 _MARKS: Final[Mapping[Tone, int]] = {"bad": _BLIND + 1, "late": _BLIND + 2, "busy": _BLIND + 3}
 _MARK: Final = "!"  # of a game whose stream is well, and which an open incident names
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One game; `status` is one of `listeners.sample.STATUSES`, `note` its cause in a few words.
+    """One game; `status` is of its stream, `note` its cause in a few words.
 
     `mark` is the tone of an open incident that its status does not show: its stream runs, and its rows are refused.
     """
 
     key: str
     name: str
-    status: str
+    status: Status
     since: float | None = None
     note: str = ""
     mark: Tone | None = None
@@ -83,7 +83,7 @@ def legend(blocks: Sequence[Block], *, blind: bool = False) -> list[tuple[str, s
         return [("still", "unknown")]
     cells = [cell for block in blocks for cell in block.cells]
     words: dict[str, list[str]] = {}
-    for status in reversed(STATUSES):
+    for status in reversed(Status):
         style = formatting.STATUS_STYLES[status]
         if any(cell.status == status and cell.mark is None for cell in cells):
             words.setdefault(tokens.FILLS[style.tone], []).append(style.word)
@@ -131,8 +131,8 @@ def _boxes(mode: Mode, x: str, width: str, height: int) -> dict[str, Any]:
 
 def _glyphs(mode: Mode, x: str, step: str, height: int, *, named: bool) -> dict[str, Any]:
     """Return the glyphs of those in trouble; with room for it, the names of all."""
-    marks = [formatting.STATUS_STYLES[status].glyph for status in STATUSES]
-    marks[STATUSES.index("RUNNING")] = ""
+    marks = [formatting.STATUS_STYLES[status].glyph for status in Status]
+    marks[Status.RUNNING.severity] = ""
     glyph = f"{[*marks, '?', *(_MARK for _ in _MARKS)]!r}[datum.code]"
     words = f"trim({glyph} + ' ' + datum.name)" if named else glyph
     place = f"{x} + 8" if named else f"{x} + ({step} - {_GAP}) / 2"
@@ -211,19 +211,19 @@ def _cell(cell: Cell, block: int, column: int, y: int, *, blind: bool) -> dict[s
 
 
 def _code(cell: Cell) -> int:
-    return STATUSES.index(cell.status) if cell.mark is None else _MARKS[cell.mark]
+    return cell.status.severity if cell.mark is None else _MARKS[cell.mark]
 
 
 def _fills() -> list[str]:
-    of_statuses = (tokens.FILLS[formatting.STATUS_STYLES[status].tone] for status in STATUSES)
+    of_statuses = (tokens.FILLS[formatting.STATUS_STYLES[status].tone] for status in Status)
     return [*of_statuses, "still", *(tokens.FILLS[tone] for tone in _MARKS)]
 
 
 def _inks() -> list[str]:
-    of_statuses = (tokens.FILL_INKS[formatting.STATUS_STYLES[status].tone] for status in STATUSES)
+    of_statuses = (tokens.FILL_INKS[formatting.STATUS_STYLES[status].tone] for status in Status)
     return [*of_statuses, "still-ink", *(tokens.FILL_INKS[tone] for tone in _MARKS)]
 
 
 def _words() -> str:
-    of_statuses = (formatting.STATUS_STYLES[status].word for status in STATUSES)
+    of_statuses = (formatting.STATUS_STYLES[status].word for status in Status)
     return repr([*of_statuses, "unknown", *("running, in an incident" for _ in _MARKS)])

@@ -18,7 +18,7 @@ from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
 from app.state.series import series
 from app.state.services import Environment
-from listeners.sample import STATUSES
+from listeners.status import Status
 from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
 from pipeline.control.group_changes import STARTED_BY
@@ -227,7 +227,7 @@ def _worst(fleet: Fleet, name: str) -> str:
         return "● all healthy"
     return ", ".join(
         f"{formatting.STATUS_STYLES[each].glyph} {bad[each]} {formatting.STATUS_STYLES[each].word}"
-        for each in reversed(STATUSES)
+        for each in reversed(Status)
         if bad[each]
     )
 

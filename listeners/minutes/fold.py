@@ -6,13 +6,12 @@ A minute is closed a few seconds after its end. What arrives later makes a furth
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from listeners.sample import STATUSES, GameResult, IngestMinute, PassResult, StreamMinute, StreamState
+from listeners.sample import GameResult, IngestMinute, PassResult, StreamMinute, StreamState
+from listeners.status import Status
 
 MINUTE_SECONDS: Final = 60.0
 GRACE_SECONDS: Final = 5.0
 """A minute stays open so long after its end, for results that are on their way."""
-
-_RANKS: Final = {status: rank for rank, status in enumerate(STATUSES)}
 
 
 class Minutes:
@@ -98,7 +97,7 @@ class _Game:
         self._rows = self._caught_up = self._refused = self._commits = 0
         self._counts: tuple[int, ...] = ()
         self._backlog: float | None = None
-        self._status: str | None = None
+        self._status: Status | None = None
 
     def add(self, game: GameResult) -> None:
         self._rows += game.rows
@@ -110,8 +109,9 @@ class _Game:
             self._counts = tuple(map(sum, zip(before, game.latency_counts, strict=True)))
 
     def see(self, state: StreamState) -> None:
-        if self._status is None or _RANKS[state.status] > _RANKS[self._status]:
-            self._status = state.status
+        status = Status(state.status)
+        if self._status is None or status.severity > self._status.severity:
+            self._status = status
         self._backlog = _larger(self._backlog, state.backlog_age_seconds)
 
     def row(self, minute: float, game_key: str) -> StreamMinute:

@@ -3,7 +3,7 @@
 Bounded: a fixed number of slots, and only games with a report in them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from listeners.sample import STATUSES
 from listeners.series import BUCKETS, FloatArray, IntArray, Series
+from listeners.status import Status
 
 _SUMS: Final = {"rows": "rows", "caught_up": "caught_up_rows", "refused": "refused", "commits": "commits"}
-_RANKS: Final = {status: rank for rank, status in enumerate(STATUSES)}
-_UNKNOWN: Final = _RANKS["UNKNOWN"]  # a status that only a newer version has
+_SEVERITIES: Final[Mapping[str, int]] = {status: status.severity for status in Status}
+_UNKNOWN: Final = Status.UNKNOWN.severity  # a status that only a newer version has
 _ROOM: Final = 64  # games for which there is room at first
 
 
@@ -61,7 +61,7 @@ class Window:
             np.add.at(at[name].reshape(-1), flat, _numbers(rows, column, 0))
         np.fmax.at(at["backlog"].reshape(-1), flat, _numbers(rows, "backlog_age_seconds", np.nan))
         codes, values = encoded(rows["status"])
-        ranks = np.array([-1 if each is None else _RANKS.get(each, _UNKNOWN) for each in values], np.int64)
+        ranks = np.array([-1 if each is None else _SEVERITIES.get(each, _UNKNOWN) for each in values], np.int64)
         np.maximum.at(at["status"].reshape(-1), flat, ranks[codes])
         counted, counts = _counts(rows["latency_counts"])
         _add_rows(at["counts"].reshape(-1, BUCKETS), flat[counted], counts)

@@ -8,9 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app import formatting
-from listeners.sample import STATUSES
+from listeners.status import STATUSES, Status
 from pipeline.health.facts.fleet import Fleet, read_fleet
-from pipeline.health.verdicts.judgement import TROUBLE
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from tests.browser.seed import Seeded, fleet_of_forty, seed
@@ -28,8 +27,8 @@ def test_every_status_has_a_look_of_its_own() -> None:
     assert set(STATUSES) == set(formatting.STATUS_STYLES)
     assert len(STATUSES) == len({look.glyph for look in formatting.STATUS_STYLES.values()})
     assert len(STATUSES) == len({look.word for look in formatting.STATUS_STYLES.values()})
-    quiet = formatting.STATUS_STYLES["RUNNING"].colour
-    assert all(formatting.STATUS_STYLES[status].colour != quiet for status in TROUBLE)
+    quiet = formatting.STATUS_STYLES[Status.RUNNING].colour
+    assert all(formatting.STATUS_STYLES[status].colour != quiet for status in Status if status.is_trouble)
 
 
 @pytest.mark.parametrize(

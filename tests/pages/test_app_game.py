@@ -13,8 +13,8 @@ from streamlit.testing.v1 import AppTest
 from app import formatting
 from app.game import cause, figures, marks, queries
 from app.game.signals import GameSignals, state_text
-from listeners.sample import STATUSES
 from listeners.series import BUCKETS, Series
+from listeners.status import Status
 from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
@@ -58,7 +58,7 @@ def series_of(statuses: list[str | None], **more: Any) -> Series:
         "commits": rows // 60,
         "counts": counts,
         "backlog": np.where(known, 1.0, np.nan)[np.newaxis],
-        "status": np.array([[-1 if status is None else STATUSES.index(status) for status in statuses]]),
+        "status": np.array([[-1 if status is None else Status(status).severity for status in statuses]]),
         "events": np.full(slots, np.nan),
         "refused_early": np.full(slots, np.nan),
     }

@@ -10,7 +10,7 @@ import pytest
 
 from app import formatting
 from app.look import parts, style, tokens, vega
-from listeners.sample import STATUSES
+from listeners.status import STATUSES, Status
 from tests.checkout import ROOT
 
 _HOSTILE = "</b><img src=x onerror=alert(1)><script>1</script>\"' style=position:fixed &amp; `{expr}`"
@@ -230,7 +230,7 @@ def test_words_at_the_end_of_the_axis_do_not_meet_those_before() -> None:
 
 def test_a_fleet_nobody_knows_of_is_grey() -> None:
     """Law: where nothing is known of the whole fleet no cell keeps the colour of its last status."""
-    cells = [vega.Cell(str(n), str(n), "RUNNING") for n in range(3)]
+    cells = [vega.Cell(str(n), str(n), Status.RUNNING) for n in range(3)]
     chart = vega.grid([vega.Block("a", "", "", cells)], "light", blind=True)
     fills = chart.spec["layer"][0]["encoding"]["fill"]["scale"]["range"]
     assert {tokens.colour("still", "light")} == {fills[code] for code in chart.datasets["cells"]["code"].to_pylist()}
@@ -240,7 +240,7 @@ def test_a_fleet_nobody_knows_of_is_grey() -> None:
 def test_the_grid_fits_any_fleet(games: int, groups: int, beside: int, high: int) -> None:
     """Law: cells have one place each, in as many blocks beside each other as the number of games needs."""
     blocks = [
-        vega.Block(f"group {g}", "", "", [vega.Cell(f"{g}-{n}", "x", "RUNNING") for n in range(games // groups)])
+        vega.Block(f"group {g}", "", "", [vega.Cell(f"{g}-{n}", "x", Status.RUNNING) for n in range(games // groups)])
         for g in range(groups)
     ]
     chart = vega.grid(blocks, "light")

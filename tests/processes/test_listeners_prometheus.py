@@ -17,7 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from listeners.join import Pass
 from listeners.prometheus import Exposition, push, serve
-from listeners.sample import CHUNK, LATENCY_EDGES_SECONDS, STATUSES, GameResult, Lane, PassResult, Progress, StreamState
+from listeners.sample import CHUNK, LATENCY_EDGES_SECONDS, GameResult, Lane, PassResult, Progress, StreamState
+from listeners.status import STATUSES
 from listeners.totals import MAX_QUERIES, MAX_REASONS
 
 COUNTS = (1, 2, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 4)

@@ -14,12 +14,11 @@ from app.game.signals import GameSignals
 from app.look.parts import Figure
 from listeners.quantile import quantile
 from listeners.sample import LATENCY_EDGES_SECONDS
+from listeners.status import Status
 from pipeline.cli import status
 from pipeline.health.facts.fleet import Fleet, GameRow, read_fleet
 from pipeline.health.facts.incidents import read_incidents
-from pipeline.health.verdicts.judgement import TROUBLE
 from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS, heartbeat_limit
-from pipeline.health.verdicts.source import LEVEL
 from pipeline.store.rows import CLOCK_BOUND_SECONDS
 from tests.signals.histories import OBJECTIVE, History, Running
 
@@ -168,7 +167,7 @@ def _compare_lists(page: Fleet, reported: Mapping[str, Mapping[str, Any]], signa
     assert {key: cell.status for key, cell in cells.items()} == {key: each["status"] for key, each in reported.items()}
     now = strip._now(page, page.read_at, known=True)
     if page.rows:
-        ill = sum(each["status"] in TROUBLE for each in reported.values())
+        ill = sum(Status(each["status"]).is_trouble for each in reported.values())
         assert round((now.bad + now.late) * len(page.rows)) == ill
     running = [each for each in reported.values() if each["status"] != "PAUSED"]
     known = [each["lag_seconds"] for each in running if each["lag_seconds"] is not None]
@@ -263,7 +262,7 @@ def _compare_word(row: GameRow, word: Word | None, page: Fleet) -> None:
     assert word.group == row.group
     assert word.status == reported.status
     if verdict.waits_for_ingest:
-        assert word.status in LEVEL
+        assert Status(word.status).is_level
         assert not page.judgement.source.may_be_level
     else:
         assert verdict.status == word.status

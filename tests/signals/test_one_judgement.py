@@ -15,7 +15,8 @@ from app.state.minutes import open_reader
 from listeners import history as passes_of
 from listeners.metrics_table import MetricsTables
 from listeners.quantile import quantile
-from listeners.sample import LATENCY_EDGES_SECONDS, STATUSES, StreamState
+from listeners.sample import LATENCY_EDGES_SECONDS, StreamState
+from listeners.status import Status
 from tests.signals.histories import START, History, Running, World, world
 from tests.signals.surfaces import SHARES, check_window, compare, scrape
 
@@ -98,7 +99,7 @@ def _by_minute(processes: Sequence[Running]) -> tuple[Ranks, Ranks]:
     for process in processes:
         for state in process.log:
             key = (state.game_key, state.updated_at // _MINUTE * _MINUTE)
-            (possible if process.is_killed else certain)[key].append(STATUSES.index(state.status))
+            (possible if process.is_killed else certain)[key].append(Status(state.status).severity)
     return certain, possible
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from listeners.status import Status
 from pipeline.health.alerting.alert import Alert, source_alerts
 from pipeline.health.alerting.burn import burn_alerts
 from pipeline.health.alerting.expressions import GROUP_SILENT, INGEST_SILENT, late, owned
@@ -56,7 +57,7 @@ def _broken_streams() -> tuple[Alert, ...]:
         Alert(
             "TurnoutStreamStalled",
             "page",
-            owned('max by (game) (turnout_stream_status{status="STALLED"}) == 1'),
+            owned(f'max by (game) (turnout_stream_status{{status="{Status.STALLED}"}}) == 1'),
             "3m",
             "The stream of {{ $labels.game }} stands still while rows wait",
             "{{ with query (printf "

@@ -6,10 +6,8 @@ from typing import Final
 from sqlalchemy import Connection, Engine, RowMapping, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from listeners.sample import STATUSES
 from pipeline.health.facts.liveness import drivers_in
 from pipeline.health.verdicts.judgement import (
-    TROUBLE,
     DriverState,
     FleetFacts,
     Judgement,
@@ -57,7 +55,7 @@ class GameRow:
     @property
     def in_trouble(self) -> bool:
         """Tell whether a person should look: at risk or worse, unknown included."""
-        return self.verdict.status in TROUBLE
+        return self.verdict.status.is_trouble
 
     @property
     def is_own_trouble(self) -> bool:
@@ -184,7 +182,7 @@ def _open_operations(connection: Connection) -> tuple[int, int]:
 def _worst_first(row: GameRow) -> tuple[int, float, str]:
     """Order by status, then by lag (unknown before known), then by key so that equals keep their places."""
     lag = row.lag_seconds
-    return (-STATUSES.index(row.verdict.status), -lag if lag is not None else float("-inf"), row.game_key)
+    return (-row.verdict.status.severity, -lag if lag is not None else float("-inf"), row.game_key)
 
 
 def _assigned(row: RowMapping) -> AssignedGame:

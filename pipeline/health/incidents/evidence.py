@@ -8,11 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from pipeline.health.verdicts.judgement import FAILING, TROUBLE
+from listeners.status import Status
 from pipeline.health.verdicts.liveness import Liveness
-
-RECOVERING: Final = frozenset({"STARTING", "BACKFILLING", "CATCHING_UP"})
-"""Statuses of a stream that works off what waits."""
 
 REFUSED_SECONDS: Final = 300.0
 """Refused rows are counted over so long: the window of the driver's watch."""
@@ -79,7 +76,7 @@ class GameSeen:
     game_key: str
     game: str  # the exact name: data, never a part of a text without `plain`
     group: str | None
-    status: str
+    status: Status
     since: float | None = None
     reason: str | None = None  # where the status is not its driver's own word
     waits_for_ingest: bool = False
@@ -103,12 +100,12 @@ class GameSeen:
     @property
     def in_trouble(self) -> bool:
         """Whether a person should look."""
-        return self.status in TROUBLE
+        return self.status.is_trouble
 
     @property
     def is_failing(self) -> bool:
         """Whether its rows do not reach its table."""
-        return self.status in FAILING
+        return self.status.is_bad
 
     @property
     def refused_rows(self) -> int:

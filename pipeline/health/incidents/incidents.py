@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, get_args
 
-from listeners.sample import STATUSES
+from listeners.status import Status
 from pipeline.health.incidents.causes import Finding, Settled, key_of, settle
-from pipeline.health.incidents.evidence import RECOVERING, Evidence, GameWindow, Point
+from pipeline.health.incidents.evidence import Evidence, GameWindow, Point
 from pipeline.health.incidents.outlook import look_ahead
 from pipeline.health.incidents.shared import LEAST_TREND
 from pipeline.health.incidents.texts import name_of
@@ -29,7 +29,6 @@ ADOPTED: Final = "found before the process that judges was started again: it doe
 _BY_WHAT_IS_USUAL: Final = frozenset({Cause.CAPACITY, Cause.DRIVER_SLOW, Cause.STORAGE})
 
 _TONES: Final[tuple[IncidentTone, ...]] = get_args(IncidentTone)
-_BAD: Final = frozenset(STATUSES[STATUSES.index("UNKNOWN") :])
 _MOSTLY_REFUSED: Final = 0.5
 _Key = tuple[Cause, str]
 _SILENT: Final[_Key] = (Cause.SOURCE_SILENT, "source")
@@ -102,7 +101,7 @@ class Causes:
         return found if kept is None or kept.scope not in {"", found.scope} else kept
 
     def _end_adoption(self, key: str, window: GameWindow | None) -> None:
-        if window is None or not (window.seen.in_trouble or window.seen.status in RECOVERING):
+        if window is None or not (window.seen.in_trouble or window.seen.status.is_recovering):
             self._adopted.pop(key, None)
             self._recovering.discard(key)
             return
@@ -178,7 +177,7 @@ def _is_incident(window: GameWindow, finding: Finding) -> bool:
     """Return whether a person should look: what was stopped on purpose is well, and what is expected is not yet ill."""
     if finding.is_expected:
         return False
-    return finding.cause != Cause.OPERATOR or window.seen.in_trouble or window.seen.status in RECOVERING
+    return finding.cause != Cause.OPERATOR or window.seen.in_trouble or window.seen.status.is_recovering
 
 
 def _is_recovering(key: str, causes: Causes, evidence: Evidence) -> bool:
@@ -186,7 +185,7 @@ def _is_recovering(key: str, causes: Causes, evidence: Evidence) -> bool:
     window, settled = evidence.games.get(key), causes.games.get(key)
     if window is None or window.seen.retired or (settled is not None and settled.finding is not None):
         return False
-    return window.seen.in_trouble or window.seen.status in RECOVERING - {"BACKFILLING"}
+    return window.seen.in_trouble or (window.seen.status.is_recovering and window.seen.status != Status.BACKFILLING)
 
 
 def _merged(still_open: Sequence[Incident]) -> list[Incident]:
@@ -298,7 +297,9 @@ def _tone(finding: Finding, affected: Sequence[str], evidence: Evidence) -> Inci
     seen = [evidence.games[key].seen for key in affected]
     if finding.cause == Cause.INGEST_BEHIND and finding.is_fact:
         return "bad"
-    is_bad = any(each.status in _BAD or each.refused_share >= _MOSTLY_REFUSED for each in seen)
+    is_bad = any(
+        each.status.severity >= Status.UNKNOWN.severity or each.refused_share >= _MOSTLY_REFUSED for each in seen
+    )
     return "bad" if is_bad else "late"
 
 
@@ -306,7 +307,7 @@ def _worst_first(games: Collection[str], evidence: Evidence) -> tuple[str, ...]:
     def badness(key: str) -> tuple[int, float, int, str]:
         seen = evidence.games[key].seen
         age = float("inf") if seen.backlog_seconds is None else seen.backlog_seconds
-        return -STATUSES.index(seen.status), -age, -seen.refused_rows, key
+        return -seen.status.severity, -age, -seen.refused_rows, key
 
     return tuple(sorted((key for key in games if key in evidence.games), key=badness))
 

@@ -10,7 +10,6 @@ from statistics import median
 from typing import Final
 
 from pipeline.health.incidents.evidence import (
-    RECOVERING,
     Evidence,
     GameSeen,
     GameWindow,
@@ -103,7 +102,7 @@ class Memory:
             del self._usual[each]
 
     def _game(self, game: GameSeen, now: float) -> GameWindow:
-        is_well = not game.in_trouble and game.status not in RECOVERING
+        is_well = not game.in_trouble and not game.status.is_recovering
         if is_well:
             self._trends.pop(game.game_key, None)
             trend: Sequence[Point] = ()

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Final
 
+from listeners.status import Status
 from pipeline.health.incidents.causes import Action, Finding
 from pipeline.health.incidents.evidence import (
-    RECOVERING,
     Evidence,
     GameWindow,
     GroupSeen,
@@ -73,7 +73,7 @@ _BEAT_SECONDS: Final = 15.0  # of a driver that is silent the last heartbeat is 
 def wanted(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding | None:
     """Judge what was stopped on purpose."""
     seen = window.seen
-    if seen.paused_by is not None and seen.status == "PAUSED":
+    if seen.paused_by is not None and seen.status == Status.PAUSED:
         since = "" if seen.paused_at is None else f" {duration(evidence.now - seen.paused_at)} ago"
         return of_game(
             Cause.OPERATOR, "{} paused on purpose", window, (f"{cut(seen.paused_by, MAX_NAME)} paused it{since}",),
@@ -140,7 +140,7 @@ def driver(window: GameWindow, group: GroupWindow | None, evidence: Evidence) ->
     """Judge whether there is a driver, and whether its query runs."""
     seen = window.seen
     if group is None:
-        if seen.status != "MISSING":
+        if seen.status != Status.MISSING:
             return None
         return of_game(
             Cause.DRIVER_GONE, "No group carries {}", window, (cut(seen.reason or "it has no group"),),
@@ -156,7 +156,7 @@ def driver(window: GameWindow, group: GroupWindow | None, evidence: Evidence) ->
         )  # fmt: skip
     if liveness.is_live:
         return _restarted(window, group, evidence) or _failing_query(window, group, evidence)
-    if not seen.in_trouble and seen.status not in RECOVERING:
+    if not seen.in_trouble and not seen.status.is_recovering:
         return None
     text = liveness.reason or liveness.state
     evidences = [f"its driver {cut(text)}"]
@@ -202,7 +202,7 @@ def restarts(liveness: Liveness, now: float) -> bool:
 def _restarted(window: GameWindow, group: GroupWindow, evidence: Evidence) -> Finding | None:
     """Judge a driver that is being started after a death: between two looks it may have been dead for a second."""
     seen, driver = window.seen, group.seen
-    if not _starts_after_death(driver) or not (seen.in_trouble or seen.status in RECOVERING):
+    if not _starts_after_death(driver) or not (seen.in_trouble or seen.status.is_recovering):
         return None
     assert driver.last_death_at is not None, "it starts after it"
     ago = duration(evidence.now - driver.last_death_at)
@@ -218,7 +218,7 @@ def _restarted(window: GameWindow, group: GroupWindow, evidence: Evidence) -> Fi
 def _failing_query(window: GameWindow, group: GroupWindow, evidence: Evidence) -> Finding | None:
     """Judge the query that a group's streams share: it fails, or is not there, although their driver lives."""
     seen, name = window.seen, group.seen.name
-    if seen.failure is not None or seen.status not in {"MISSING", "FAILED", "CRASH_LOOP"}:
+    if seen.failure is not None or not seen.is_failing or seen.status == Status.STALLED:
         return None
     if not group.is_mostly_troubled:
         return None
@@ -267,7 +267,7 @@ def late(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> F
     if seen.reason is not None:
         evidences.append(cut(seen.reason))
     evidences += [*troubled_neighbours(window, group), *source_trouble(evidence)]
-    runbook = "turnoutstreamstalled" if seen.status == "STALLED" else "turnoutlatencyoverobjective"
+    runbook = "turnoutstreamstalled" if seen.status == Status.STALLED else "turnoutlatencyoverobjective"
     return of_game(
         Cause.UNDETERMINED, f"{_HOW.get(seen.status, '{} late')}, cause not determined", window, evidences,
         tuple(dict.fromkeys((*neighbours(window, group, evidence), *source_is_well(evidence)))),
@@ -277,8 +277,8 @@ def late(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> F
 
 
 _HOW: Final = {
-    "AT_RISK": "{} at risk of being late", "STALLED": "{} stood still", "UNKNOWN": "Nothing known of {}",
-    "FAILED": "Commits of {} failed", "CRASH_LOOP": "Commits of {} failed", "MISSING": "{} not read",
+    Status.AT_RISK: "{} at risk of being late", Status.STALLED: "{} stood still", Status.UNKNOWN: "Nothing known of {}",
+    Status.FAILED: "Commits of {} failed", Status.CRASH_LOOP: "Commits of {} failed", Status.MISSING: "{} not read",
 }  # fmt: skip
 
 

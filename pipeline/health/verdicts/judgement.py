@@ -11,27 +11,20 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Literal, get_args
 
-from listeners.sample import STATUSES
+from listeners.status import STATUSES, Status
 from pipeline.base.texts import join_limited
 from pipeline.health.verdicts.condition import Conditions, GroupCondition, judge_group, judge_groups
 from pipeline.health.verdicts.liveness import DriverFacts, Liveness, controller_absence, heartbeat_limit
 from pipeline.health.verdicts.reported import AssignedGame, GroupIntent, ReportedStream
 from pipeline.health.verdicts.silence import Silence, find_silence
-from pipeline.health.verdicts.source import LEVEL, NOT_KNOWN, SourceState, judge_source, source_notes
+from pipeline.health.verdicts.source import NOT_KNOWN, SourceState, judge_source, source_notes
 from pipeline.health.verdicts.upkeep import UNKNOWN, UpkeepFacts
 from pipeline.store.rows import CLOCK_BOUND_SECONDS, START_LIMIT_SECONDS, Driver, SourceReading
 
-TROUBLE: Final = frozenset(STATUSES[STATUSES.index("AT_RISK") :])
-"""Statuses at which a person should look; UNKNOWN is one of them."""
-
-FAILING: Final = frozenset({"MISSING", "STALLED", "FAILED", "CRASH_LOOP"})
-"""Statuses of a stream whose rows do not reach its table."""
-
-_OF_FAILED: Final = frozenset({"PAUSED", "FAILED", "CRASH_LOOP"})
+_OF_FAILED: Final = frozenset({Status.PAUSED, Status.FAILED, Status.CRASH_LOOP})
 """What a driver can know of streams whose query failed."""
 
 _MAX_NAMED: Final = 3
-_NAMES_IN_TROUBLE: Final = ("unknown", "lagging", "at risk")
 
 ProblemKind = Literal["store", "stream", "group", "ingest", "controller", "maintenance", "operation"]
 PROBLEM_KINDS: Final[tuple[ProblemKind, ...]] = get_args(ProblemKind)
@@ -54,7 +47,7 @@ class FleetFacts(DriverFacts):
 class StreamVerdict:
     """A status that may be shown, since when (None is unknown), and the reason when it is not the driver's own word."""
 
-    status: str  # one of STATUSES
+    status: Status
     since: float | None
     reason: str | None
     waits_for: str | None = None  # "waits for schema …", as its driver reports
@@ -198,42 +191,46 @@ def judge_game(game: AssignedGame, condition: GroupCondition | None, facts: Flee
     group, reported = game.group, game.reported
     if game.retired_at is not None:
         return StreamVerdict(
-            "PAUSED", game.retired_at, "it is retired: its rows stay in bronze, and no group carries it"
+            Status.PAUSED, game.retired_at, "it is retired: its rows stay in bronze, and no group carries it"
         )
     if group is None or condition is None:
-        return StreamVerdict("MISSING", None, "no cluster group carries this game")
+        return StreamVerdict(Status.MISSING, None, "no cluster group carries this game")
     liveness = condition.liveness
     if reported is not None and _is_failing_word(condition, reported, facts):  # also of a group that is to be stopped
-        return StreamVerdict(reported.status, reported.status_since, None, reported.waits_for)
+        return StreamVerdict(Status(reported.status), reported.status_since, None, reported.waits_for)
     if condition.desired == "stopped" and not liveness.is_live:
         return StreamVerdict(
-            "PAUSED", None, f"group {group} is stopped on purpose: `turnout groups start {group}` starts it"
+            Status.PAUSED, None, f"group {group} is stopped on purpose: `turnout groups start {group}` starts it"
         )
     if liveness.state == "not_started":
-        return StreamVerdict("UNKNOWN", None, f"group {group} has no driver yet: it was never started")
+        return StreamVerdict(Status.UNKNOWN, None, f"group {group} has no driver yet: it was never started")
     last = f"; last report: {reported.status}" if reported is not None else ""
     if not liveness.is_live:
         is_unheard = ("group", group) in facts.unheard
-        return StreamVerdict("UNKNOWN", liveness.since, f"its driver {liveness.reason}{last}", is_unheard=is_unheard)
+        return StreamVerdict(
+            Status.UNKNOWN, liveness.since, f"its driver {liveness.reason}{last}", is_unheard=is_unheard
+        )
     if reported is None:
-        return StreamVerdict("STARTING", None, f"group {group} has not reported this game yet")
+        return StreamVerdict(Status.STARTING, None, f"group {group} has not reported this game yet")
     if reported.group != group:
-        return StreamVerdict("STARTING", None, f"assigned to group {group}, last reported by group {reported.group}")
+        return StreamVerdict(
+            Status.STARTING, None, f"assigned to group {group}, last reported by group {reported.group}"
+        )
     return _judge_report(condition, reported, facts.drivers.get(("group", group)), facts) or StreamVerdict(
-        reported.status, reported.status_since, None, reported.waits_for
+        Status(reported.status), reported.status_since, None, reported.waits_for
     )
 
 
 def _behind_source(verdict: StreamVerdict, source: SourceState) -> StreamVerdict:
     """Return what may be said of a stream beyond bronze: it is no better than its source."""
-    if verdict.reason is not None or verdict.status not in LEVEL or source.may_be_level:
+    if verdict.reason is not None or not verdict.status.is_level or source.may_be_level:
         return verdict
     reason = f"{source.sentence}; last report: {verdict.status}"
     return StreamVerdict(source.status, source.since, reason, waits_for_ingest=True)
 
 
 def _is_trouble(verdict: StreamVerdict) -> bool:
-    return verdict.status in TROUBLE and not verdict.waits_for_ingest and not verdict.is_unheard
+    return verdict.status.is_trouble and not verdict.waits_for_ingest and not verdict.is_unheard
 
 
 def _is_excused(driver: DriverState, facts: FleetFacts) -> bool:
@@ -251,20 +248,20 @@ def _judge_report(
         since = liveness.since
         ago = "" if since is None else f" {max(0.0, now - since):.0f} s ago"
         return StreamVerdict(
-            "STARTING" if _is_normal_start(condition, reported, now) else "UNKNOWN",
+            Status.STARTING if _is_normal_start(condition, reported, now) else Status.UNKNOWN,
             since,
             f"its driver was started{ago} and has not reported this game yet; last report of the run before: "
             f"{reported.status}",
         )
     quiet = now - reported.updated_at
     if quiet < -CLOCK_BOUND_SECONDS:
-        return StreamVerdict("UNKNOWN", None, f"its last report is {-quiet:.0f} s in the future: a clock is wrong")
+        return StreamVerdict(Status.UNKNOWN, None, f"its last report is {-quiet:.0f} s in the future: a clock is wrong")
     if quiet > heartbeat_limit(facts.heartbeat_seconds):
         silent = f"group {group} beats, but reported nothing about this game for {quiet:.0f} s"
-        return StreamVerdict("UNKNOWN", reported.updated_at, f"{silent}; last report: {reported.status}")
+        return StreamVerdict(Status.UNKNOWN, reported.updated_at, f"{silent}; last report: {reported.status}")
     if reported.status not in STATUSES:
         return StreamVerdict(
-            "UNKNOWN", reported.status_since, "its driver reported a status this version does not know"
+            Status.UNKNOWN, reported.status_since, "its driver reported a status this version does not know"
         )
     return None
 
@@ -386,23 +383,27 @@ def _headline(
 def _streams_sentence(games: Mapping[str, StreamVerdict], well: str) -> str:
     if not games:
         return "No games yet"
-    counts = Counter("RUNNING" if each.waits_for_ingest else each.status for each in games.values())
-    amounts = {"failing": sum(counts[status] for status in FAILING)}
-    amounts |= {name: counts[name.upper().replace(" ", "_")] for name in _NAMES_IN_TROUBLE}
+    counts = Counter(Status.RUNNING if each.waits_for_ingest else each.status for each in games.values())
+    amounts = {"failing": sum(counts[status] for status in Status if status.is_bad)}
+    amounts |= {_word(status): counts[status] for status in reversed(Status) if status.is_late}
     bad = [(amount, name) for name, amount in amounts.items() if amount]
     streams = _plural(len(games), "stream")
     if bad:
         (first, name), *others = bad
         return ", ".join([f"{first} of {streams} {name}", *(f"{amount} {other}" for amount, other in others)])
     busy = [
-        f"{counts[status]} {status.lower().replace('_', ' ')}"
-        for status in reversed(STATUSES)
-        if counts[status] and status not in {"RUNNING", "STARTING"}
+        f"{counts[status]} {_word(status)}"
+        for status in reversed(Status)
+        if counts[status] and status not in {Status.RUNNING, Status.STARTING}
     ]
-    if starting := counts["STARTING"]:  # nothing is known to be well before a row has landed, or none waits
+    if starting := counts[Status.STARTING]:  # nothing is known to be well before a row has landed, or none waits
         are_starting = f"{streams} starting" if starting == len(games) else f"{starting} of {streams} starting"
         return ", ".join([are_starting, *busy])
     return f"{streams} {well} ({', '.join(busy)})" if busy else f"{streams} {well}"
+
+
+def _word(status: Status) -> str:
+    return status.lower().replace("_", " ")
 
 
 def _group_notes(drivers: Sequence[DriverState], games: Mapping[str, StreamVerdict], facts: FleetFacts) -> list[str]:

@@ -6,11 +6,9 @@ Pure. Nobody knows which games the unread records belong to, so the age of the o
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from listeners.status import Status
 from pipeline.health.verdicts.liveness import Liveness
 from pipeline.store.rows import CLOCK_BOUND_SECONDS, START_LIMIT_SECONDS, NamedBacklog, SourceReading
-
-LEVEL: Final = frozenset({"RUNNING", "AT_RISK"})
-"""Statuses that say of a stream that it has all there is, or nearly: its driver knows that of bronze only."""
 
 SILENT_SOURCE_SECONDS: Final = 300.0
 """After so long without a bronze commit the headline, and later an alert, says that nothing arrives."""
@@ -42,9 +40,9 @@ class SourceState:
         return self.condition in {"level", "behind"}
 
     @property
-    def status(self) -> str:
+    def status(self) -> Status:
         """The status of a stream that has all of bronze, where it may not be called level."""
-        return "LAGGING" if self.condition == "late" else "STARTING" if self.is_starting else "UNKNOWN"
+        return Status.LAGGING if self.condition == "late" else Status.STARTING if self.is_starting else Status.UNKNOWN
 
     def lag(self, own_seconds: float | None) -> float | None:
         """Return how old the oldest row is that a stream may lack, wherever it waits; `own_seconds` waits in bronze."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal
 
-from listeners.sample import STATUSES, Lane
+from listeners.sample import Lane
+from listeners.status import Status
 
 CRASH_LOOP_RUNS: Final = 3
 PATIENCE_SECONDS: Final = 120.0
@@ -22,9 +23,6 @@ RISK_SHARE: Final = 0.25
 RISK_HORIZON_SECONDS: Final = 1800.0
 WORSEN_AFTER: Final = 2
 IMPROVE_AFTER: Final = 3
-
-_AT_ONCE: Final = frozenset({"PAUSED", "FAILED", "CRASH_LOOP", "UNKNOWN"})  # facts, no judgement of a moment
-_RANK: Final = {status: rank for rank, status in enumerate(STATUSES)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ class StreamFacts:
 class StatusVerdict:
     """One evaluation's status and the sentence, with numbers, that explains it."""
 
-    status: str
+    status: Status
     detail: str
 
 
@@ -68,7 +66,7 @@ class StatusVerdict:
 class Settled:
     """A status after hysteresis, and the change that is still being confirmed."""
 
-    status: str
+    status: Status
     since: float
     detail: str
     pending: StatusVerdict | None = None
@@ -118,16 +116,17 @@ def settle(previous: Settled | None, verdict: StatusVerdict, now: float) -> Sett
     """
     if previous is None:
         return Settled(verdict.status, now, verdict.detail)
-    change = _RANK[verdict.status] - _RANK[previous.status]
+    change = verdict.status.severity - previous.status.severity
     if change == 0:
         return Settled(previous.status, previous.since, verdict.detail)
-    if change > 0 and verdict.status in _AT_ONCE:
+    if change > 0 and verdict.status.holds_at_once:
         return Settled(verdict.status, now, verdict.detail)
     pending, agreeing = verdict, 1
-    if previous.pending is not None and (_RANK[previous.pending.status] > _RANK[previous.status]) == (change > 0):
-        agreeing = previous.agreeing + 1
-        if abs(_RANK[previous.pending.status] - _RANK[previous.status]) < abs(change):
-            pending = previous.pending
+    if previous.pending is not None:
+        before = previous.pending.status.severity - previous.status.severity
+        if (before > 0) == (change > 0):
+            agreeing = previous.agreeing + 1
+            pending = previous.pending if abs(before) < abs(change) else verdict
     if agreeing >= (WORSEN_AFTER if change > 0 else IMPROVE_AFTER):
         return Settled(pending.status, now, pending.detail)
     return Settled(previous.status, previous.since, previous.detail, pending, agreeing)
@@ -141,23 +140,23 @@ def patience_seconds(facts: StreamFacts) -> float:
 def _judge_driver(facts: StreamFacts) -> StatusVerdict | None:
     """Rules that need no observation: does the query run, and did it fail."""
     if facts.desired == "paused" and (facts.lane == Lane.PAUSED or not facts.driver_active):
-        return StatusVerdict("PAUSED", "The stream is paused as asked.")
+        return StatusVerdict(Status.PAUSED, "The stream is paused as asked.")
     reason = facts.last_run_failed or "no error was reported"
     if facts.failed_runs_15min >= CRASH_LOOP_RUNS:
-        return StatusVerdict("CRASH_LOOP", f"{facts.failed_runs_15min} runs failed within 15 minutes: {reason}.")
+        return StatusVerdict(Status.CRASH_LOOP, f"{facts.failed_runs_15min} runs failed within 15 minutes: {reason}.")
     if facts.lane == Lane.QUARANTINED:
-        return StatusVerdict("FAILED", f"The stream is parked until a person retries it: {reason}.")
+        return StatusVerdict(Status.FAILED, f"The stream is parked until a person retries it: {reason}.")
     if not facts.driver_active and facts.last_run_failed is not None:
-        return StatusVerdict("FAILED", f"The group's query has ended with an error: {reason}.")
+        return StatusVerdict(Status.FAILED, f"The group's query has ended with an error: {reason}.")
     if not facts.driver_active:
         return StatusVerdict(
-            "MISSING", "The stream should run, but the group's query is not active and reported no error."
+            Status.MISSING, "The stream should run, but the group's query is not active and reported no error."
         )
     if facts.lane == Lane.PAUSED:
-        return StatusVerdict("MISSING", "The stream should run, but its driver still keeps it paused.")
+        return StatusVerdict(Status.MISSING, "The stream should run, but its driver still keeps it paused.")
     if facts.last_attempt_failed is not None:
         return StatusVerdict(
-            "FAILED", f"Its rows do not reach its table, and are tried again: {facts.last_attempt_failed}."
+            Status.FAILED, f"Its rows do not reach its table, and are tried again: {facts.last_attempt_failed}."
         )
     return None
 
@@ -170,23 +169,25 @@ def _judge_movement(run: Sequence[Observation], facts: StreamFacts, now: float) 
         return None
     if facts.waits_for is not None:
         age = _age_text(newest.backlog_age_seconds)
-        return StatusVerdict("LAGGING", f"Rows wait ({age}): the stream {facts.waits_for}.")
+        return StatusVerdict(Status.LAGGING, f"Rows wait ({age}): the stream {facts.waits_for}.")
     limit = max(PASS_LIMIT_SECONDS, 5 * (facts.pass_p95_seconds or 0.0))
     if facts.pass_active_since is not None and now - facts.pass_active_since > limit:
         busy = now - facts.pass_active_since
-        return StatusVerdict("STALLED", f"One pass has been at work for {busy:.0f} s; {limit:.0f} s are the limit.")
+        return StatusVerdict(
+            Status.STALLED, f"One pass has been at work for {busy:.0f} s; {limit:.0f} s are the limit."
+        )
     since = _still_since(run, facts.lane)
     # A pass at work is given its own limit above, so only the stillness before it began is counted here.
     idle = (now if facts.pass_active_since is None else facts.pass_active_since) - since
     if idle >= patience:
         return StatusVerdict(
-            "STALLED",
+            Status.STALLED,
             f"Rows wait ({_age_text(newest.backlog_age_seconds)}), but nothing has moved past seq "
             f"{_position(newest, facts.lane)} for {now - since:.0f} s; {patience:.0f} s are allowed.",
         )
     first_pass = newest.frontier_seq is None and facts.pass_active_since is not None
     if since == run[0].at and (run_age < patience or first_pass):
-        return StatusVerdict("STARTING", f"The run is {run_age:.0f} s old and has made no progress yet.")
+        return StatusVerdict(Status.STARTING, f"The run is {run_age:.0f} s old and has made no progress yet.")
     return None
 
 
@@ -195,33 +196,39 @@ def _judge_age(run: Sequence[Observation], facts: StreamFacts) -> StatusVerdict:
     age, objective = run[-1].backlog_age_seconds, facts.objective_seconds
     if age == 0:
         return StatusVerdict(
-            "RUNNING", f"Nothing waits: everything up to seq {_position(run[-1], facts.lane)} is applied."
+            Status.RUNNING, f"Nothing waits: everything up to seq {_position(run[-1], facts.lane)} is applied."
         )
     if facts.backfilling:
         return StatusVerdict(
-            "BACKFILLING", f"Reads its whole past, now at seq {run[-1].cursor_seq} ({_age_text(age)})."
+            Status.BACKFILLING, f"Reads its whole past, now at seq {run[-1].cursor_seq} ({_age_text(age)})."
         )
     if age is None:
         if facts.lane == Lane.CATCHUP or _moved(run, facts.lane):
             position = _position(run[-1], facts.lane)
-            return StatusVerdict("CATCHING_UP", f"Moves, now at seq {position}, but how old the backlog is is unknown.")
-        return StatusVerdict("UNKNOWN", "Rows wait, but how long they have been waiting is unknown.")
+            return StatusVerdict(
+                Status.CATCHING_UP, f"Moves, now at seq {position}, but how old the backlog is is unknown."
+            )
+        return StatusVerdict(Status.UNKNOWN, "Rows wait, but how long they have been waiting is unknown.")
     late = age > objective
     trend = run[-TREND_OBSERVATIONS:]
     falling = _slope(trend) if late else None
     if late and falling is not None and falling <= FALLING_SLOPE:
         done = age / -falling
         return StatusVerdict(
-            "CATCHING_UP", f"{age:.0f} s behind (objective {objective:g} s), done in {done:.0f} s at this pace."
+            Status.CATCHING_UP, f"{age:.0f} s behind (objective {objective:g} s), done in {done:.0f} s at this pace."
         )
     if facts.lane == Lane.CATCHUP and (not late or falling is None):
-        return StatusVerdict("CATCHING_UP", f"Reads its backlog, {age:.0f} s behind, objective {objective:g} s.")
+        return StatusVerdict(Status.CATCHING_UP, f"Reads its backlog, {age:.0f} s behind, objective {objective:g} s.")
     recent = [seen.backlog_age_seconds for seen in run[-LATE_AMONG:]]
     if sum(1 for each in recent if each is not None and each > objective) >= LATE_OBSERVATIONS:
-        return StatusVerdict("LAGGING", f"{age:.0f} s behind, over the objective of {objective:g} s and not falling.")
+        return StatusVerdict(
+            Status.LAGGING, f"{age:.0f} s behind, over the objective of {objective:g} s and not falling."
+        )
     if late:
-        return StatusVerdict("AT_RISK", f"{age:.0f} s behind, just over the objective of {objective:g} s.")
-    return _risk(trend, age, objective) or StatusVerdict("RUNNING", f"{age:.1f} s behind, objective {objective:g} s.")
+        return StatusVerdict(Status.AT_RISK, f"{age:.0f} s behind, just over the objective of {objective:g} s.")
+    return _risk(trend, age, objective) or StatusVerdict(
+        Status.RUNNING, f"{age:.1f} s behind, objective {objective:g} s."
+    )
 
 
 def _risk(trend: Sequence[Observation], age: float, objective: float) -> StatusVerdict | None:
@@ -231,11 +238,13 @@ def _risk(trend: Sequence[Observation], age: float, objective: float) -> StatusV
     if len(known) < TREND_OBSERVATIONS:
         return None
     if all(later >= earlier for earlier, later in pairwise(known)):
-        return StatusVerdict("AT_RISK", f"{age:.0f} s behind and never falling, objective {objective:g} s.")
+        return StatusVerdict(Status.AT_RISK, f"{age:.0f} s behind and never falling, objective {objective:g} s.")
     slope = _slope(trend)
     if slope is not None and slope > 0 and age + slope * RISK_HORIZON_SECONDS >= objective:
         reach = (objective - age) / slope
-        return StatusVerdict("AT_RISK", f"{age:.0f} s behind; over the objective of {objective:g} s in {reach:.0f} s.")
+        return StatusVerdict(
+            Status.AT_RISK, f"{age:.0f} s behind; over the objective of {objective:g} s in {reach:.0f} s."
+        )
     return None
 
 

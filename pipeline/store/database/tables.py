@@ -4,7 +4,8 @@ from typing import Final, get_args
 
 from sqlalchemy import BigInteger, Column, Float, ForeignKey, Integer, LargeBinary, String, Text, UniqueConstraint
 
-from listeners.sample import STATUSES, Lane
+from listeners.sample import Lane
+from listeners.status import STATUSES
 from pipeline.store.database.checked_table import store_table
 from pipeline.store.database.states import (
     BACKENDS,

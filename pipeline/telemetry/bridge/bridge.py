@@ -20,7 +20,8 @@ from listeners.bridge.families import Known, Readings, bridge_families
 from listeners.bridge.processes import Processes
 from listeners.metrics_schema import PROCESS_SAMPLE, STREAM_BATCH, MetricsTable
 from listeners.minutes.reader import Place
-from listeners.sample import STATUSES, Lane, StreamState
+from listeners.sample import Lane, StreamState
+from listeners.status import STATUSES
 from listeners.totals import (
     ControllerMetrics,
     FleetProblems,

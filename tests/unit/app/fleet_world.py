@@ -7,8 +7,9 @@ from typing import Any, Final
 import numpy as np
 
 from app.fleet.signals import Signals
-from listeners.sample import LATENCY_EDGES_SECONDS, STATUSES
+from listeners.sample import LATENCY_EDGES_SECONDS
 from listeners.series import Series
+from listeners.status import Status
 from pipeline.base.names import game_key
 from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.causes import Action, Finding
@@ -85,7 +86,7 @@ def series(keys: Sequence[str], slots: int = 60, groups: Sequence[str] | None = 
         commits=np.full(shape, 12, dtype=np.int64),
         counts=counts,
         backlog=np.full(shape, 3.0),
-        status=np.full(shape, STATUSES.index("RUNNING"), dtype=np.int64),
+        status=np.full(shape, Status.RUNNING.severity, dtype=np.int64),
         events=np.full(slots, 600.0 * len(keys)),
         refused_early=np.zeros(slots),
     )

@@ -15,7 +15,7 @@ from app.fleet.signals import forgotten
 from app.fleet.timeline import Registered
 from app.look import grid, lines, tokens
 from app.look.parts import Figure
-from listeners.sample import STATUSES
+from listeners.status import Status
 from pipeline.base.names import game_key
 from pipeline.health.incidents.causes import Finding
 from pipeline.store.database.states import OperationState
@@ -100,7 +100,7 @@ def test_a_slot_without_reports_is_hatched_and_never_green() -> None:
 def test_one_failing_game_of_many_and_a_silent_one_are_seen() -> None:
     """The shares are of all games that should have reported; a game that was heard before and is silent is late."""
     hour = series([game_key(name) for name in "abcd"])
-    hour.status[0, 30] = STATUSES.index("FAILED")
+    hour.status[0, 30] = Status.FAILED.severity
     hour.status[1, 30] = -1
     slot = strip.slots(hour, fleet([Game(name) for name in "abcd"]), NOW)[30 - 1]  # the last slot is now
     assert (slot.bad, slot.late, slot.known) == (0.25, 0.25, True)
@@ -110,7 +110,7 @@ def test_one_failing_game_of_many_and_a_silent_one_are_seen() -> None:
 def test_a_starting_stream_is_neither_well_nor_trouble() -> None:
     """Of a stream that starts nothing is known: it is not green in a slot, and nothing is called calm beside it."""
     hour = series([game_key("a"), game_key("b")])
-    hour.status[0, 30] = STATUSES.index("STARTING")
+    hour.status[0, 30] = Status.STARTING.severity
     seen = fleet([Game("a", "STARTING"), Game("b")])
     made = strip.slots(hour, seen, NOW)
     for slot in (made[30 - 1], made[-1]):

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from listeners.minutes.fold import GRACE_SECONDS, Minutes
 from listeners.sample import (
     CHUNK,
-    STATUSES,
     GameResult,
     IngestMinute,
     Lane,
@@ -18,6 +17,7 @@ from listeners.sample import (
     StreamState,
 )
 from listeners.series import BUCKETS
+from listeners.status import STATUSES, Status
 
 NOW = 1_767_600_000.0  # 2026-01-05 08:00, a whole minute
 NONE = (0,) * BUCKETS
@@ -145,7 +145,7 @@ def test_the_minutes_add_up_to_a_naive_sum(items: list[Any], closings: list[int]
         if len(item) == 4:
             minutes.add_states([state(item[0], item[2], item[3], NOW + item[1])], NOW + 600)
             rank, age = worst.get(key, (-1, -1.0))
-            worst[key] = (max(rank, STATUSES.index(item[2])), max(age, -1.0 if item[3] is None else item[3]))
+            worst[key] = (max(rank, Status(item[2]).severity), max(age, -1.0 if item[3] is None else item[3]))
             continue
         _, at, landed, refused, counts, failed = item
         error = "no" if failed else None
@@ -165,7 +165,7 @@ def test_the_minutes_add_up_to_a_naive_sum(items: list[Any], closings: list[int]
         if row.status is not None:
             rank, age = found_worst.get(key, (-1, -1.0))
             mine = -1.0 if row.backlog_age_seconds is None else row.backlog_age_seconds
-            found_worst[key] = (max(rank, STATUSES.index(row.status)), max(age, mine))
+            found_worst[key] = (max(rank, Status(row.status).severity), max(age, mine))
     assert {key: +counter for key, counter in sums.items() if +counter} == {
         key: +counter for key, counter in found.items() if +counter
     }

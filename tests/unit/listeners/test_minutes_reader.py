@@ -17,8 +17,9 @@ from listeners.metrics_table import MetricsTables
 from listeners.minutes import reader as reader_module
 from listeners.minutes.reader import Place, SeriesReader
 from listeners.minutes.window import Window
-from listeners.sample import STATUSES, IngestMinute, StreamMinute
+from listeners.sample import IngestMinute, StreamMinute
 from listeners.series import BUCKETS, Series
+from listeners.status import STATUSES, Status
 from pipeline.lake.storage.places import located
 
 NOW = 1_767_600_000.0  # 2026-01-05 08:00, a whole hour
@@ -102,7 +103,7 @@ def test_rows_of_one_minute_add_up(world: World) -> None:
     assert (series.rows.sum(), series.refused.sum(), series.commits.sum()) == (12, 3, 3)
     assert series.counts.sum(axis=(0, 1))[1:2].tolist() == [12]
     assert series.groups == ("eu-2",)
-    assert STATUSES.index("LAGGING") == series.status.max()
+    assert Status.LAGGING.severity == series.status.max()
     assert np.nanmax(series.backlog) == 9.0
     assert (np.nansum(series.events), np.nansum(series.refused_early)) == (3.0, 1.0)
     assert series.source_backlog is not None
@@ -290,7 +291,7 @@ def test_other_versions_rows_are_read_as_far_as_they_are_known(world: World) -> 
     """A status that this version lacks is unknown, never healthy; latency in other buckets does not count."""
     write(world, replace(MINUTE, status="GLOWING", latency_counts=(1, 2)))
     series = world.read()
-    assert (STATUSES.index("UNKNOWN"), 4, 0) == (series.status.max(), series.rows.sum(), series.counts.sum())
+    assert (Status.UNKNOWN.severity, 4, 0) == (series.status.max(), series.rows.sum(), series.counts.sum())
 
 
 @pytest.mark.long

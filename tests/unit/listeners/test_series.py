@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from listeners.quantile import quantile
-from listeners.sample import STATUSES
 from listeners.series import BUCKETS, Series
+from listeners.status import Status
 
 GAMES = ("a", "b", "c")
 
@@ -21,8 +21,8 @@ def some() -> Series:
     rows = np.zeros(shape, np.int64)
     rows[:, 0] = (1, 2, 4)
     status = np.full(shape, -1, np.int64)
-    status[:, 0] = (STATUSES.index("RUNNING"), STATUSES.index("LAGGING"), STATUSES.index("RUNNING"))
-    status[0, 1] = STATUSES.index("RUNNING")
+    status[:, 0] = (Status.RUNNING.severity, Status.LAGGING.severity, Status.RUNNING.severity)
+    status[0, 1] = Status.RUNNING.severity
     backlog = np.full(shape, math.nan)
     backlog[:2, 0] = (0.0, 80.0)
     counts = np.zeros((*shape, BUCKETS), np.int64)
@@ -39,7 +39,7 @@ def test_a_slot_that_nobody_reported_has_no_number() -> None:
     series = some()
     np.testing.assert_array_equal([7, 0, math.nan], series.total("rows"))
     np.testing.assert_array_equal([80, math.nan, math.nan], series.total("backlog"))
-    np.testing.assert_array_equal([STATUSES.index("LAGGING"), 0, math.nan], series.total("status"))
+    np.testing.assert_array_equal([Status.LAGGING.severity, 0, math.nan], series.total("status"))
     np.testing.assert_array_equal([7, 0, math.nan], series.total("events"))
     assert np.isnan(series.of(()).total("rows")).all()
     assert np.isnan(series.of(()).total("backlog")).all()

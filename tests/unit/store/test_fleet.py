@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import Engine, create_engine, delete, insert, select, text, update
 
-from listeners.sample import STATUSES, Lane, StreamState
+from listeners.sample import Lane, StreamState
+from listeners.status import Status
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.cli.main import cli
@@ -65,7 +66,7 @@ def test_rows_come_worst_first(tmp_path: Path) -> None:
     seed(tmp_path, fleet_rows, now=NOW, history=False)
     fleet = read_fleet(open_store(Settings(), Paths(tmp_path)), NOW)
     assert [row.game for row in fleet.rows] == ["broken", "lost", "blind", "later", "late", "calm"]
-    ranks = [STATUSES.index(row.verdict.status) for row in fleet.rows]
+    ranks = [Status(row.verdict.status).severity for row in fleet.rows]
     assert sorted(ranks, reverse=True) == ranks
 
 
@@ -210,7 +211,7 @@ def test_a_new_run_does_not_show_its_predecessors_streams(store: Engine) -> None
     assert verdict(read_fleet(store)).status == "STARTING"
     assert "last report of the run before: RUNNING" in str(verdict(read_fleet(store)).reason)
     write_streams(store, [state_of(game_key("x"), "LAGGING")])
-    assert verdict(read_fleet(store)) == StreamVerdict("LAGGING", 0.0, None)
+    assert verdict(read_fleet(store)) == StreamVerdict(Status.LAGGING, 0.0, None)
 
 
 @pytest.mark.proves("G46")

@@ -18,7 +18,6 @@ from pipeline.data.verify.balance import verify
 from pipeline.data.verify.report import render_balance
 from pipeline.health.facts.fleet import read_fleet
 from pipeline.health.facts.placing import placing
-from pipeline.health.verdicts.judgement import TROUBLE
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.assignments import AssignmentConflict, read_assignments, reassign, restore, retire
 from pipeline.store.games import assigned, record_last_seqs, record_seen, register_group, retired_games
@@ -172,7 +171,7 @@ def test_a_retired_game_looks_like_no_trouble(drivers: Drivers, world: ControlCo
     assert (row.verdict.status, row.live) == ("PAUSED", None)
     assert 0 < drivers.clock.now - (row.verdict.since or 0.0) < 60
     assert "it is retired" in str(row.verdict.reason)
-    assert row.verdict.status not in TROUBLE
+    assert not row.verdict.status.is_trouble
 
 
 @pytest.mark.proves("D19", "G88")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from listeners.sample import Lane
+from listeners.status import Status
 from pipeline.health.incidents.evidence import (
     Evidence,
     GameSeen,
@@ -35,7 +36,7 @@ OBJECTIVE = 60.0
 
 def game(key: str = "chess", group: str | None = "a", status: str = "RUNNING", **changed: object) -> GameSeen:
     base = GameSeen(
-        key, key.capitalize(), group, status, NOW - 60, backlog_seconds=2.0, rows_per_second=50.0, landed=15_000
+        key, key.capitalize(), group, Status(status), NOW - 60, backlog_seconds=2.0, rows_per_second=50.0, landed=15_000
     )
     return replace(base, **changed)  # type: ignore[arg-type]  # the fields' own types
 
@@ -150,12 +151,12 @@ class Fleet:
             self.newest_at, self.gap, sum(came.values()),
         )  # fmt: skip
         if late or not alive:
-            status = "LAGGING" if late and alive else "UNKNOWN"
+            status = Status.LAGGING if late and alive else Status.UNKNOWN
             seen = {
                 key: replace(
                     each, status=status, waits_for_ingest=True, reason=sentence, backlog_seconds=self.source_age
                 )
-                if each.status in {"RUNNING", "AT_RISK"}
+                if each.status.is_level
                 else each
                 for key, each in seen.items()
             }
@@ -190,7 +191,7 @@ class Fleet:
         if not group.liveness.is_live:
             return _blank(each, group, f"its driver {group.liveness.reason}")
         if group.liveness.state == "starting":
-            return replace(_blank(each, group, "its driver was started"), status="STARTING")
+            return replace(_blank(each, group, "its driver was started"), status=Status.STARTING)
         each.window.append(Observation(self.now, each.cursor, 0.0 if backlog < 1 else backlog, each.cursor))
         error = each.seen.get("failure")
         parked = isinstance(error, StreamFailure) and error.parked_at is not None
@@ -221,7 +222,7 @@ class Fleet:
 
 def _blank(each: SimGame, group: SimGroup, reason: str) -> GameSeen:
     """Return a game of which no living driver reports anything."""
-    blank = GameSeen(each.key, each.key, each.group, "UNKNOWN", group.liveness.since, reason=reason)
+    blank = GameSeen(each.key, each.key, each.group, Status.UNKNOWN, group.liveness.since, reason=reason)
     return replace(blank, **each.seen)  # type: ignore[arg-type]
 
 

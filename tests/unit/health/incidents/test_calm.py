@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from listeners.status import Status
 from pipeline.health.incidents.evidence import NewestSchema, OpenOperation
 from pipeline.health.incidents.shared import RESTART_SECONDS
 from pipeline.health.verdicts.liveness import Liveness
@@ -81,7 +82,7 @@ def move(day: Day) -> None:
     each.seen = {"operation": OpenOperation("0af3" * 8, "move", "ann", day.now)}
     day.passes(10)
     day.fleet.groups[where].speed += 2 * each.rate
-    each.group, each.seen = where, {**each.seen, "status": "STARTING", "reason": "assigned to another group"}
+    each.group, each.seen = where, {**each.seen, "status": Status.STARTING, "reason": "assigned to another group"}
     day.passes(10)
     each.seen, each.settled = {}, None
     each.window.clear()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from listeners.status import Status
 from pipeline.health.incidents.causes import AGREEING_LOOKS, CLEARING_LOOKS, Action, Finding, Settled, settle
 from pipeline.health.incidents.evidence import GameSeen, GroupSeen, Need, NewestSchema, OpenOperation, StreamFailure
 from pipeline.health.incidents.judging import judge_cause, judge_source
@@ -168,7 +169,7 @@ def test_commits_that_take_longer_than_a_minute_are_storage() -> None:
 
     for number in range(30):
         assert see(0.4, number) is None
-    late = {"status": "LAGGING", "backlog_seconds": 90.0}
+    late = {"status": Status.LAGGING, "backlog_seconds": 90.0}
     assert [see(seconds, 100, **late) for seconds in (0.4, 35.0, 35.0)][-1] == Cause.STORAGE
     assert {see(None, 100, **late) for _ in range(20)} == {Cause.STORAGE}
 
@@ -308,7 +309,7 @@ def test_nothing_known_is_undetermined_and_says_what_is() -> None:
 def test_troubled_neighbours_are_evidence_and_never_what_a_cause_is_not() -> None:
     """Neighbours, groups and a source in trouble exclude nothing: only what is well stands under it."""
     blind = replace(LEVEL, condition="unknown", sentence="what waits in the source is unknown")
-    ill: dict[str, Any] = {"status": "STALLED", "backlog_seconds": 200.0}
+    ill: dict[str, Any] = {"status": Status.STALLED, "backlog_seconds": 200.0}
     failure = StreamFailure("poison", "ValueError: row 17", 1, NOW)
     kinds: list[dict[str, Any]] = [{}, {"failure": failure}, {"refused": {"malformed_payload": 9_000}}]
     for own in kinds:

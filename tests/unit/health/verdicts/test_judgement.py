@@ -11,10 +11,9 @@ from prometheus_client import CollectorRegistry
 
 from app.components.header import judgement_line
 from listeners.prometheus import Exposition
-from listeners.sample import STATUSES
+from listeners.status import STATUSES
 from pipeline.cli.status import describe
 from pipeline.health.verdicts.judgement import (
-    TROUBLE,
     FleetFacts,
     Judgement,
     judge_fleet,
@@ -237,12 +236,6 @@ def test_a_word_counts_only_from_a_living_driver(
     assert (reported is not None and expected == reported.status) == (verdict.reason is None)
 
 
-def test_unknown_and_missing_are_trouble() -> None:
-    """What is not known counts as trouble, never as healthy."""
-    assert {"UNKNOWN", "MISSING", "FAILED", "AT_RISK"} <= TROUBLE
-    assert {"RUNNING", "PAUSED", "STARTING", "CATCHING_UP"}.isdisjoint(TROUBLE)
-
-
 # ---------------------------------------------------------------------------------------- all who show it say the same
 
 
@@ -330,7 +323,7 @@ def test_command_page_and_alerts_agree(facts: FleetFacts) -> None:
     assert alerted(judgement) is trouble
     assert command["headline"] == sentence
     for each in judgement.games.values():
-        assert each.status not in TROUBLE or trouble
+        assert not each.status.is_trouble or trouble
     named = ("; ", " failing", " unknown", " lagging", " at risk")
     if (
         judgement.source.condition != "behind" and not judgement.source.is_starting

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.health.verdicts.judgement import TROUBLE
+from listeners.status import Status
 from pipeline.health.verdicts.liveness import Liveness
 from pipeline.health.verdicts.source import judge_source
 from pipeline.store.rows import SourceReading
@@ -80,7 +80,9 @@ def test_a_late_source_is_one_problem_and_no_stream_is_healthy(status: str, show
     found = given.judge()
     assert found.games["g"].status == shown
     assert [each.text for each in found.problems if each.kind == "ingest"] == [found.source.sentence]
-    assert len([each for each in found.problems if each.kind == "stream"]) == (status in TROUBLE and status == shown)
+    assert len([each for each in found.problems if each.kind == "stream"]) == (
+        Status(status).is_trouble and status == shown
+    )
     assert "healthy" not in found.headline
     assert found.headline.endswith("; ingest was 75 s behind its source within the last minute: 760,000 rows wait now")
 

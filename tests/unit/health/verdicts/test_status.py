@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from listeners.sample import STATUSES, Lane
+from listeners.sample import Lane
+from listeners.status import STATUSES, Status
 from pipeline.health.verdicts.status import Observation, Settled, StatusVerdict, StreamFacts, judge_stream, settle
 
 NOW = 10_000.0
@@ -210,7 +211,9 @@ def _settled(statuses: Sequence[str]) -> list[Settled]:
     """Return the settled status after each verdict, one per 5 seconds."""
     history: list[Settled] = []
     for at, status in enumerate(statuses):
-        history.append(settle(history[-1] if history else None, StatusVerdict(status, f"{status} {at}."), 5.0 * at))
+        history.append(
+            settle(history[-1] if history else None, StatusVerdict(Status(status), f"{status} {at}."), 5.0 * at)
+        )
     return history
 
 
