@@ -21,7 +21,7 @@ Tone = Literal["well", "late", "risk", "bad", "busy", "blind", "plain"]
 """How a thing is: what a colour means, whatever the theme."""
 
 UNKNOWN_VALUE: Final = "\u2013"
-"""Of many lines, such as of games that are left out."""
+"""The most lines to show of many, such as of games that are left out."""
 
 _QUIET, _BUSY, _WATCH, _LATE, _BLIND, _BROKEN = "#88888855", "#56B4E9", "#F0E442", "#E69F00", "#CC79A7", "#D55E00"
 _MARKDOWN: Final = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&@=^\"'/])")

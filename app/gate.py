@@ -33,7 +33,7 @@ _PLATFORM: Final = ("DATABRICKS_APP_NAME", "DATABRICKS_APP_PORT", "DATABRICKS_CL
 """Variables of every Databricks App; all of them must be there before a header of its proxy counts."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][!#-'*+\-./0-9=?@A-Z^_`a-z{|}~]{0,253}")
-"""Of a person of the platform: no space, colon or bracket, so that none is a `group:NAME` or turnout itself."""
+"""A name of a person of the platform: no space, colon or bracket, so that none is a `group:NAME` or turnout itself."""
 
 _HIDDEN: Final = (b"x-forwarded-", b"x-turnout-", b"x-real-", b"forwarded")
 """What begins so never reaches a page: the proxy's tokens, and anything that claims to be ours."""

@@ -82,7 +82,7 @@ def _open(env_dir: Path, port: int | None, environ: Mapping[str, str]) -> tuple[
     """Return how people are known here, and where to listen.
 
     Raises:
-        Refused: it cannot be known who acts.
+        Refused: the acting person cannot be known.
     """
     if port is None:
         known, its_port = platform(environ)

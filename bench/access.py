@@ -29,7 +29,7 @@ _FILLED: Final = 0.2  # of the cells
 
 
 def observed(games: int, principals: int, filled: float, seed: int = 1) -> tuple[Observed, list[str]]:
-    """Return a snapshot of so many games and principals, a third of them nested groups, and the principals' names."""
+    """Return a snapshot of `games` games and `principals` principals, a third nested groups, and their names."""
     chance = random.Random(seed)
     groups = [f"group {number}" for number in range(max(1, principals // 3))]
     users = [f"user{number}@example.com" for number in range(principals - len(groups))]

@@ -74,7 +74,7 @@ class Contender:
         self._process.wait()
 
     def run(self, trigger: float) -> None:
-        """Let it run with so many seconds between two micro-batches."""
+        """Let it run with `trigger` seconds between two micro-batches."""
         self._send(f"run {trigger}")
 
     def pause(self) -> None:

@@ -65,7 +65,7 @@ _PROTOBUF: Final[dict[str, str]] = {  # price in cents and day as a number: prot
 
 
 def values(rows: int, seed: int = 1) -> list[dict[str, Any]]:
-    """Return so many payloads' values, the same for each seed."""
+    """Return the values of `rows` payloads, the same for each seed."""
     chance = random.Random(seed)
     return [
         {

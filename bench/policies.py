@@ -267,7 +267,7 @@ class Variant:
 
 
 def sample_rows(games: int, count: int) -> list[Row]:
-    """Return so many good events of one payload version, spread over the games as the simulator does.
+    """Return `count` good events of one payload version, spread over the games as the simulator does.
 
     Raises:
         ValueError: some games have none.

@@ -32,7 +32,7 @@ MEASURED_GAMES: Final = 1_000  # of one group
 # From a run of another kind, so an estimate: Spark reads 645,000 payloads per CPU second from memory, undecoded.
 SKIPPED_MS_PER_EVENT: Final = 0.00155
 
-# A group's passes may take so much of the time between two; the rest is for catching up.
+# The share of the time between two passes that a group's passes may take; the rest is for catching up.
 PASS_SHARE: Final = 0.8
 SAMPLE_REQUESTS: Final = 3.0  # of a commit to the table process_sample, computed
 FLUSH_SECONDS: Final = 10.0
@@ -83,7 +83,7 @@ class Sizes:
     writes: float  # requests per second, lists included
     reads: float
     connections: int
-    lakebase_units: float | None  # None: no endpoint takes so many connections
+    lakebase_units: float | None  # None: no endpoint takes as many connections
     node_hours: float  # per hour
     state_rows: float  # rows per second that drivers replace in the control store
 

@@ -49,7 +49,7 @@ class SparkDecoding:
     """Payloads in Spark's memory, to be decoded or only read."""
 
     def __init__(self, spark: SparkSession, contents: list[bytes]) -> None:
-        """Cache the payloads, so many times over."""
+        """Cache the payloads, repeated."""
         table = pa.table({"payload": pa.array(contents * TIMES, pa.binary())})
         self._rows: DataFrame = cast(Any, spark).createDataFrame(table).repartition(1).cache()
         self._count = int(self._rows.count())

@@ -25,7 +25,7 @@ from pipeline.settings.tree import Settings
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
 _LINE: Final = "\n<!-- generated -->\n"
-_SHARED: Final = 10  # an option of so many commands is described once
+_SHARED: Final = 10  # an option of at least as many commands is described once
 _TYPES: Final[Mapping[Any, str]] = {
     bool: "`true` or `false`",
     int: "a whole number",

@@ -76,7 +76,7 @@ def summary(folder: MetricsFolder, since: float) -> Sequence[GameSummary]:
 
 
 def transitions(folder: MetricsFolder, since: float, limit: int) -> pa.Table:
-    """Return at most so many changes of status since then (Unix seconds), newest first."""
+    """Return at most `limit` changes of status since `since` (Unix seconds), newest first."""
     query = 'SELECT DISTINCT * FROM results ORDER BY "at" DESC, game_key LIMIT $limit'
     return _read(folder, STATUS_EVENT, _since("at", since), query, parameters={"limit": limit})
 

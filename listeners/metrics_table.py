@@ -19,7 +19,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from listeners.metrics_schema import TABLES, MetricsFolder, MetricsItem, MetricsTable, Row, rows_of
 
 BATCH_ROWS: Final = 5_000  # most rows of one commit
-CHECKPOINT_COMMITS: Final = 50  # readers then list at most so many small log files
+CHECKPOINT_COMMITS: Final = 50  # the most small log files that a reader lists
 _LOG_RETENTION: Final = "interval 3 days"  # a commit every few seconds would fill the log's folder
 
 _OURS: Final = {"turnout": "metrics"}  # the mark of our commits, see pipeline.lake.delta.marks
@@ -79,7 +79,7 @@ class MetricsTables:
         self._thread.start()
 
     def close(self, deadline_seconds: float) -> bool:
-        """Write the buffered rows for at most so long, stop, and return whether all were written."""
+        """Write the buffered rows until the deadline, stop, and return whether all were written."""
         self._stopping.set()
         if self._thread is None:
             self.start(0.0)

@@ -61,7 +61,7 @@ class Outbox(Generic[_T]):
             self._changed.notify()
 
     def close(self, deadline_seconds: float) -> bool:
-        """Take no more items and publish the waiting ones for at most so long; return whether all were published.
+        """Take no more items and publish the waiting ones until the deadline; return whether all were published.
 
         Items left after the deadline are dropped and counted.
         """

@@ -20,7 +20,7 @@ _EDGES: Final = np.array([0.0, *LATENCY_EDGES_SECONDS, LATENCY_EDGES_SECONDS[-1]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """Games' numbers by slot of time, and which of them nobody reported. Arrays are [games, slots], and read-only."""
+    """Games' numbers by slot of time, and those that no driver reported. Arrays are [games, slots], and read-only."""
 
     since: float  # Unix seconds: the beginning of the first slot, a multiple of slot_seconds
     slot_seconds: int
@@ -32,9 +32,9 @@ class Series:
     commits: IntArray
     counts: IntArray  # [games, slots, BUCKETS]: rows by latency, without caught-up ones
     backlog: FloatArray  # largest age of the oldest event that waits in bronze, in seconds; nan: unknown
-    status: IntArray  # worst status of the slot by its severity; -1: nobody reported
-    events: FloatArray  # [slots]: into bronze, refused ones included; nan: nobody reported
-    refused_early: FloatArray  # [slots]: refused by ingest; nan: nobody reported
+    status: IntArray  # worst status of the slot by its severity; -1: no driver reported
+    events: FloatArray  # [slots]: into bronze, refused ones included; nan: no driver reported
+    refused_early: FloatArray  # [slots]: refused by ingest; nan: no driver reported
     until: float | None = None  # Unix seconds: the last closed minute's end, maybe within the last slot; None: its end
     source_backlog: FloatArray | None = None
     """[slots]: largest age in seconds of the oldest row that waits in the source, for every game; nan: unknown."""
@@ -61,7 +61,7 @@ class Series:
         return self._picked(self._places(games))
 
     def total(self, name: Name, games: Collection[str] | None = None) -> FloatArray:
-        """Return one number per slot: the games' sum, of backlog and status the largest; nan: nobody reported."""
+        """Return one number per slot: the games' sum, of backlog and status the largest; nan: no driver reported."""
         if name == "events":
             return self.events
         if name == "refused_early":

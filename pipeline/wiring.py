@@ -54,7 +54,7 @@ _log = logging.getLogger("turnout")
 _LOOP_SECONDS = 0.5
 _RESTARTS = 3  # failures in a row, without any progress, after which the process exits and its starter decides
 _RESTART_SECONDS = 5.0
-_GAP_SECONDS = 30.0  # a log may lack a commit before its newest for so long; restarts then are not counted
+_GAP_SECONDS = 30.0  # the longest that a log lacks a commit before its newest; restarts then are not counted
 _MAY_PASS = (Transient, OSError, SQLAlchemyError, DeltaError)  # as on a full disk
 _IDLE_TRIGGERS = 3  # triggers without a new bronze commit after which everything there counts as passed
 
@@ -145,7 +145,7 @@ def run_group(settings: Settings, paths: Paths, name: str, *, once: bool, run_id
         raise Refused(f"{name!r} cannot name a cluster group: use 1 to 40 of a-z, 0-9 and '-', not starting with '-'.")
     with _driving(settings, paths, "group", name, run_id) as duty:
         duty.heed()
-        if duty.stop.is_set():  # its cluster has taken so long that nobody wants it any more
+        if duty.stop.is_set():  # its cluster came up after the controller gave it up
             return 0
         register_group(duty.engine, name, placing_by(settings))
         with driver_session(settings, paths, f"turnout-group-{name}", light=True) as spark:

@@ -85,7 +85,7 @@ def preview_approval(environment: Environment, request_id: str) -> Preview:
     """Plan what a request changes from how things are now.
 
     Raises:
-        Refused: as `preview_change`; or it was decided already, or who acts may not decide about it.
+        Refused: as `preview_change`; or it was decided already, or the acting person may not decide about it.
     """
     with services.reading(), services.catalog_answers(environment):
         store, catalog = services.engine(environment), services.catalog(environment)
@@ -128,7 +128,7 @@ def decide(environment: Environment, wanted: Request, state: Literal["rejected",
     """Reject another person's request, or withdraw one's own.
 
     Raises:
-        Refused: who acts may not, no reason is given for a rejection, or another person was faster.
+        Refused: the acting person may not, no reason is given for a rejection, or another person was faster.
     """
     actor = services.permitted(environment, DirectAct.DECIDE_REQUEST if state == "rejected" else None)
     with writing():
@@ -139,7 +139,7 @@ def decide(environment: Environment, wanted: Request, state: Literal["rejected",
 
 
 def _submit(environment: Environment, prepared: AccessProposal, intent: operations.Intent) -> Operation:
-    """Write the operation, if who acts may; asked again with the same intent it is the same one."""
+    """Submit the operation as the acting person. Idempotent per intent."""
     attributed = replace(intent, actor=services.permitted(environment, intent.kind))
     settings = services.renewed(environment).settings
     with writing(), services.catalog_answers(environment):

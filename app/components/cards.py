@@ -19,7 +19,7 @@ from pipeline.control.operations.facts import GameFacts, GroupFacts
 from pipeline.store.operations import Intent
 
 DisabledReason = Callable[[str], str | None]
-"""Says which role who acts would need for a kind of operation; None where they may."""
+"""Returns the role that the acting person lacks for a kind of operation; None where they may."""
 
 
 @dataclass(frozen=True, slots=True)

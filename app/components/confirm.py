@@ -182,7 +182,7 @@ def _draw_preview(environment: Environment, place: str, preview: Preview) -> Non
 
 
 def _disabled_reason(environment: Environment, preview: Preview) -> str | None:
-    """Return which role who acts would need for what a preview asks; None where they may."""
+    """Return the role that the acting person lacks for a preview; None where they may."""
     act = preview.intent.kind if preview.needs is None else preview.needs
     return services.missing_role(environment, act or None)
 

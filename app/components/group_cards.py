@@ -97,7 +97,7 @@ def _draw_course(loads: Loads, landed: Landed, name: str) -> None:
         unknown = sum(not each.is_known for each in loads.games if each.group == name)
         st.html(parts.note(group_load.headroom(group, seen, unknown)))
     if landed.frame is None or seen is None or not seen.is_known:
-        st.html(parts.note(landed.why or "Nobody reported a row in this time."))
+        st.html(parts.note(landed.why or "No driver reported a row in this time."))
         return
     axis = replace(landed.frame, events=landed.marks.get(name, ()))
     if group is not None and group.capacity_cores is not None:

@@ -22,7 +22,7 @@ from pipeline.health.verdicts.placement.capacity import IDLE_CORES, GroupLoad, L
 from pipeline.store.database.states import OperationState
 from pipeline.store.operations import Operation
 
-_LATEST_SLOTS: Final = 3  # so many slots back the newest report is looked for
+_LATEST_SLOTS: Final = 3  # slots, back from now, in which to look for the newest report
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Course:
         return any(each is not None for each in self.per_minute)
 
     def shares(self, capacity_cores: float) -> list[float | None]:
-        """Return the estimated load of each slot, of so many cores."""
+        """Return the estimated load of each slot, as a share of the capacity in cores."""
         return [None if each is None else each / capacity_cores for each in self.cores]
 
 

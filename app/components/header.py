@@ -1,4 +1,4 @@
-"""The frame of every page: who acts where, the page's sentence, the data's age, range, refresh, and the keys."""
+"""The frame of every page: person, environment, the page's sentence, the data's age, range, refresh, and keys."""
 
 import time
 from collections.abc import Callable, Collection
@@ -63,7 +63,7 @@ def environment_or_stop() -> Environment:
 def keep_drawing(draw: Callable[[Environment], None], at_least_seconds: float = 0.0) -> None:
     """Draw a part of a page, and again every few seconds, each time by the settings and roles of that moment.
 
-    A part that is large and changes rarely is drawn at least so many seconds apart.
+    A part that is large and changes rarely is drawn at most once in `at_least_seconds`.
     """
     environment = environment_or_stop()
 
@@ -174,7 +174,7 @@ def sentence_place() -> DeltaGenerator:
 
 
 def _draw_who(environment: Environment) -> None:
-    """Draw who acts; in a demo that offers people, also as whom else one may."""
+    """Draw the acting person; in a demo that offers people, also the others to choose."""
     people = services.offered_people(environment)
     if not people:
         demo_people.choose(None)

@@ -21,7 +21,7 @@ _PAGES = frozenset({"fleet", "game", "groups", "schemas", "repairs", "access", "
 _CARRIED = ("range",)  # what a link to another page takes along
 _ONCE = ("do",)  # what a link of ours chooses that a reload of its page must not do again: it stays out of the URL
 FILTERS: Final = ("status", "group", "q", "sort", "trouble")
-"""Of the page Fleet, by parameter: a link to a game takes them along, too."""
+"""Filters of the page Fleet, by parameter: a link to a game takes them along, too."""
 
 _ASKED: Final = "links_asked"  # key of what the last link of ours chose
 _SLOTS: Final = "links_slots"  # key of the parameters of the page on screen

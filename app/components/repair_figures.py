@@ -55,7 +55,7 @@ def _refused(steering: ControlState, hour: Reading[Series]) -> Figure:
         return Figure("Rows refused, 1 h", formatting.UNKNOWN_VALUE, "", why, [], "blind")
     points = gapped(series.total("refused"))
     if all(each is None for each in points):
-        return Figure("Rows refused, 1 h", formatting.UNKNOWN_VALUE, "", "nobody reported", points, "blind")
+        return Figure("Rows refused, 1 h", formatting.UNKNOWN_VALUE, "", "no driver reported", points, "blind")
     sums = series.refused.sum(axis=1)
     amount = int(sums.sum())
     note = "none"

@@ -1,6 +1,6 @@
 """The seven figures of the Fleet page: events, rows, latency, backlog, refusals, alerts, operations.
 
-Pure. What is not known is a dash with its reason, never 0; a sparkline has a gap where nobody reported.
+Pure. What is not known is a dash with its reason, never 0; a sparkline has a gap where no driver reported.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ _REFUSED_FLOOR: Final = 3.0  # rows a second; below it a sparkline of refusals s
 _BACKLOG_FLOOR: Final = 30.0  # seconds
 _NOTED_REFUSALS: Final = 0.001  # share of the events of a minute from which on refusals have a colour
 _QUIET_SHARE: Final = 0.5  # of the usual events, below which a figure of events has a colour
-_LATEST_SLOTS: Final = 3  # so many slots back the last minute that somebody reported is looked for
+_LATEST_SLOTS: Final = 3  # slots, back from now, in which to look for the newest reported minute
 _LONGEST_NOTE: Final = 40  # characters
 
 
@@ -48,7 +48,7 @@ def _events(signals: Signals) -> Figure:
     now = None if recent is None else _newest(per_second(recent, recent.events))
     usual = _median(points)
     if now is None:
-        return _unknown("Events in", signals.whys.get("series", "nobody reported lately"), points)
+        return _unknown("Events in", signals.whys.get("series", "no driver reported lately"), points)
     note = "" if usual is None else f"usual {formatting.rate(usual)}"
     tone: Tone = "late" if usual and now < _QUIET_SHARE * usual else "plain"
     return Figure("Events in", formatting.rate(now), "/s", note, points, tone)
@@ -61,7 +61,7 @@ def _landed(signals: Signals) -> Figure:
     if now is None and (reported := _reported_rate(signals.fleet.rows)) is not None:
         return Figure("Rows landed", formatting.rate(reported), "/s", "as the drivers report", points, "plain")
     if now is None:
-        return _unknown("Rows landed", signals.whys.get("series", "nobody reported lately"), points)
+        return _unknown("Rows landed", signals.whys.get("series", "no driver reported lately"), points)
     events = None if recent is None else _newest(per_second(recent, recent.events))
     note = "" if not events else f"{formatting.count(100 * now / events)} % of events"
     return Figure("Rows landed", formatting.rate(now), "/s", note, points, "plain")
@@ -104,7 +104,7 @@ def _refused(signals: Signals) -> Figure:
     points = [] if series is None else _refusals(series)
     now = None if recent is None else _newest(_refusals(recent))
     if now is None or recent is None:
-        return _unknown("Rows refused", signals.whys.get("series", "nobody reported lately"), points)
+        return _unknown("Rows refused", signals.whys.get("series", "no driver reported lately"), points)
     events = _newest(per_second(recent, recent.events))
     note = "" if not events else f"{_share(now / events)} of events"
     tone: Tone = "late" if events and now / events >= _NOTED_REFUSALS else "plain"

@@ -22,7 +22,7 @@ from pipeline.health.facts.fleet import Fleet
 from pipeline.health.incidents.incidents import Incident
 
 MISSED_REFRESHES: Final = 3
-"""After so many refreshes without a reading nothing of the fleet counts as known any more."""
+"""Refreshes in a row without a reading after which nothing of the fleet counts as known."""
 
 _RECENT_SECONDS: Final = 900
 
@@ -60,7 +60,7 @@ def incidents_reading(environment: Environment, *, paused: bool) -> Reading[tupl
 
 
 def stale_since(seen: Reading[Fleet], refresh_seconds: float, now: float) -> float | None:
-    """Return when the store last answered, if it does not and so many refreshes were missed; else None."""
+    """Return when the store last answered, if `MISSED_REFRESHES` refreshes had no answer since; else None."""
     if not seen.failed or seen.value is None or seen.good_at is None:
         return None
     return seen.value.read_at if now - seen.good_at > MISSED_REFRESHES * refresh_seconds else None

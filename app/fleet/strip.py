@@ -1,6 +1,6 @@
 """The health strip: for each slot of time which share of the games that reported was in trouble.
 
-Pure. A slot in which nobody reported is not known; a game that was heard before and is silent in a slot counts as late.
+Pure. A slot in which no driver reported is not known; a game that is silent in a slot after it reported counts as late.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ SLOTS: Final = 60
 """Most slots of a strip; more would be thinner than people can point at."""
 
 _PATIENCE_SECONDS: Final = 60.0
-"""So long after its end a slot may be missing: its minutes are written once all drivers can have reported."""
+"""Seconds after its end in which a slot may be missing: its minutes wait until all drivers can have reported."""
 
 _BAD: Final = np.array([status.severity for status in Status if status.is_bad])
 _LATE: Final = np.array([status.severity for status in Status if status.is_late])
@@ -36,7 +36,7 @@ class Calm:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """By slot: games that failed, were late, began to be read, reported, and should have reported and did not."""
+    """Games by slot: those that failed, were late, began, reported, and did not report although they should."""
 
     bad: IntArray
     late: IntArray
@@ -118,7 +118,7 @@ def _slot(counts: _Counts, place: int, at: float, *, known: bool) -> Slot:
     bad, late = int(counts.bad[place]), int(counts.late[place])
     reported, silent = int(counts.reported[place]), int(counts.silent[place])
     if not known or not reported:
-        return Slot(at, 0.0, 0.0, known=False, title=f"{_clock(at)}: nobody reported")
+        return Slot(at, 0.0, 0.0, known=False, title=f"{_clock(at)}: no driver reported")
     games = reported + silent
     starting = int(counts.starting[place])
     words = [(bad, "failing"), (late, "late or unknown"), (silent, "silent"), (starting, "starting")]

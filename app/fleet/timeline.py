@@ -21,7 +21,7 @@ from pipeline.store.rows import Driver
 _MARKED: Final = frozenset({OperationKind.MOVE, OperationKind.ISOLATE, OperationKind.RESTORE, OperationKind.REBUILD})
 _LONGEST: Final = 24  # characters of a mark
 _NEW_GAME_SECONDS: Final = 120.0  # versions registered so soon after a game's first one came with it
-_CLOSE_SECONDS, _CLOSE_SHARE = 120.0, 0.1  # starts within so long, or within this share of the range, are one mark
+_CLOSE_SECONDS, _CLOSE_SHARE = 120.0, 0.1  # starts closer than these seconds, or this share of the range, are one mark
 
 
 @dataclass(frozen=True, slots=True)

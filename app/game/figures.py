@@ -1,6 +1,6 @@
 """The five figures of a game and its health strip: backlog, rows landed and refused, latency, last commit.
 
-Pure. What is not known is a dash with its reason, never 0; a sparkline has a gap where nobody reported.
+Pure. What is not known is a dash with its reason, never 0; a sparkline has a gap where no driver reported.
 """
 
 import math
@@ -23,9 +23,9 @@ Points = list[float | None]
 
 _REFUSED_FLOOR: Final = 3.0  # rows a second; below it a sparkline of refusals stays low
 _BACKLOG_FLOOR: Final = 30.0  # seconds, as of the age of the last commit
-_LATEST_SLOTS: Final = 3  # the newest reported slot of so many counts as now
+_LATEST_SLOTS: Final = 3  # slots, back from now, of which the newest reported one counts as now
 _LONGEST_NOTE: Final = 48  # characters
-_SILENT: Final = "nobody reported lately"
+_SILENT: Final = "no driver reported lately"
 
 
 def figures(signals: GameSignals) -> list[Figure]:
@@ -34,7 +34,7 @@ def figures(signals: GameSignals) -> list[Figure]:
 
 
 def per_second(series: Series, name: Literal["rows", "refused"]) -> Points:
-    """Return counts of slots as rates; None where nobody reported, which is not the same as no row."""
+    """Return counts of slots as rates; None where no driver reported, which is not the same as no row."""
     return lines.per_second(series, series.total(name))
 
 
@@ -94,7 +94,7 @@ def _refused(signals: GameSignals) -> Figure:
 
 
 def refused_rows(signals: GameSignals) -> int | None:
-    """Return how many rows were refused in the range on screen; None where nobody reported."""
+    """Return how many rows were refused in the range on screen; None where no driver reported."""
     known = [] if signals.series is None else [each for each in signals.series.total("refused") if math.isfinite(each)]
     return int(sum(known)) if known else None
 
@@ -177,7 +177,7 @@ def label(made: Sequence[Slot]) -> str:
 
 def _slot(at: float, status: Status | None, when: str) -> Slot:
     if status is None:
-        return Slot(at, 0.0, 0.0, known=False, title=f"{when}: nobody reported")
+        return Slot(at, 0.0, 0.0, known=False, title=f"{when}: no driver reported")
     bad, late = float(status.is_bad), float(status.is_late)
     return Slot(at, bad, late, known=True, title=f"{when}: {formatting.STATUS_STYLES[status].word}")
 

@@ -94,7 +94,7 @@ def draw_charts(signals: GameSignals) -> None:
         about = f"per second, landed and refused{until_text(signals, 'series')}"
         st.html(parts.section("Rows", about, legend))
         if series is None or not series.games:
-            none = "No history to draw." if series is None else "Nobody reported this game in this time."
+            none = "No history to draw." if series is None else "No driver reported this game in this time."
             st.html(parts.silence(none, _why(signals, "series") if series is None else _last_row(signals)))
             return
         mode = tokens.mode_of(st.context.theme.type)

@@ -33,7 +33,7 @@ class GameSignals:
     versions: Sequence[Version] | None = None  # of its schemas, oldest first
     whys: Mapping[str, str] = field(default_factory=dict)
     until: Mapping[str, float] = field(default_factory=dict)
-    """By name, when a part was last read (Unix seconds), where its last value is shown because it cannot be read."""
+    """When a part was last read (Unix seconds), by its name, if its last value is shown because it cannot be read."""
 
     @property
     def now(self) -> float:

@@ -1,4 +1,4 @@
-"""Sums of slots as a line draws them: with a gap where nobody reported. Pure."""
+"""Sums of slots as a line draws them: with a gap where no driver reported. Pure."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from listeners.series import FloatArray, Series
 
 
 def per_second(series: Series, values: FloatArray) -> list[float | None]:
-    """Return sums of slots as rates; None where nobody reported, or where no second of a slot is over."""
+    """Return sums of slots as rates; None where no driver reported, or where no second of a slot is over."""
     seconds = series.seconds
     return gapped(np.divide(values, seconds, out=np.full(series.slots, np.nan), where=seconds > 0))
 

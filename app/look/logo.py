@@ -37,4 +37,4 @@ LOGO: Final = (
     '<path class="b" d="M2 19H7C15 19 13 10 21 10H24" fill="none" stroke-width="2.8" stroke-linecap="round"/>'
     f'<path class="w" d="{_WORD}"/></svg>'
 )
-"""For `st.logo`; its colours follow Streamlit's theme, whose `color-scheme` an image takes over."""
+"""The logo for `st.logo`; its colours follow Streamlit's theme, whose `color-scheme` an image takes over."""

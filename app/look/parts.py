@@ -15,7 +15,7 @@ from app.look.tokens import COLOURS, Tone
 
 _LEAST_BAD: Final = 30  # percent of a slot's height: one failing stream of 1,000 is seen
 _LEAST_LATE: Final = 22
-_NEAR: Final = 3.0  # an objective more than so many times above the data would flatten the data
+_NEAR: Final = 3.0  # an objective further above the data, as a multiple of it, would flatten the data
 _ROOM: Final = 1.12  # above the highest point of a sparkline
 _HIGH: Final = 24  # height of a sparkline in its own units, 100 wide
 _GLYPHS: Final = {"done": "✓", "running": "»", "waiting": "○", "failed": "✗", "person": "▲"}
@@ -68,7 +68,7 @@ def sentence(text: str, meta: str, tone: Tone) -> str:
 
 
 def strip(slots: Sequence[Slot], begin: str, middle: str, end: str, label: str) -> str:
-    """Return a health strip: a slot per time, trouble rising from below, hatched where nobody reported."""
+    """Return a health strip: a slot per time, trouble rising from below, hatched where no driver reported."""
     ends = f"<p><span>{_text(begin)}</span><span>{_text(middle)}</span><span>{_text(end)}</span></p>"
     cells = "".join(map(_slot, slots))
     return f'<div class="t-strip"><div role="img" aria-label="{_text(label)}">{cells}</div>{ends}</div>'

@@ -54,7 +54,7 @@ def draw(environment: Environment) -> None:
             height=min(36 * (len(rows) + 1) + 2, 330),
             column_config=_COLUMNS,
             placeholder=formatting.UNKNOWN_VALUE,
-            alt="Names that are no game, whose rows ingest refuses, those with the most rows first.",
+            alt="Names that are not games, whose rows ingest refuses, those with the most rows first.",
             key="nameless_table",
         )
         _draw_next(shown)

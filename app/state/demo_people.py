@@ -1,4 +1,4 @@
-"""As whom the user of a running demo acts: as themselves, or as one of two people whom the demo offers.
+"""The person as whom the user of a running demo acts: themselves, or one of two people that the demo offers.
 
 Nobody approves their own request, and a demo has one user. The demo itself names whom it offers, by the proof that it
 gives for its faults; no setting, header or URL offers anybody, and nobody gets a role by it: where roles are set, and
@@ -42,7 +42,7 @@ def offered(me: Person, settings: Settings, paths: Paths, roles: Roles) -> tuple
 
 
 def shown_person(me: Person, settings: Settings, paths: Paths, roles: Roles) -> Person:
-    """Return who acts, as a page shows it.
+    """Return the acting person, as a page shows them.
 
     Raises:
         Refused: the demo does not offer, or not any more, whom this tab wants to act as.
@@ -51,7 +51,7 @@ def shown_person(me: Person, settings: Settings, paths: Paths, roles: Roles) -> 
 
 
 def acting_person(me: Person, settings: Settings, paths: Paths, roles: Roles) -> Person:
-    """Return who acts at this moment, by a fresh answer of the demo.
+    """Return the acting person at this moment, by a fresh answer of the demo.
 
     Raises:
         Refused: it does not offer, or not any more, whom this tab wants to act as, or is busy.

@@ -24,7 +24,7 @@ from pipeline.settings.tree import Settings
 from pipeline.store.rows import Driver
 
 TAIL_BYTES: Final = 65_536
-"""So much is read of a log, however large it is."""
+"""Bytes that a page reads from the end of a log of any size."""
 
 MOST_LINES: Final = 200
 _LONGEST_LINE: Final = 400  # characters

@@ -18,7 +18,7 @@ _ENDED: Final = "tab_ended"  # why the tab does nothing any more
 
 
 def person() -> Person:
-    """Return who acts, by the connection of this tab as it is now; where the tab was just closed, as it was.
+    """Return the acting person, by this tab's connection as it is now; if the tab was just closed, as it was.
 
     Raises:
         Refused: the connection is another person's than before, or the dashboard was not started as it should be, with

@@ -214,7 +214,7 @@ def submit(environment: Environment, intent: Intent) -> Operation:
     """Submit one operation as the signed-in person; the same intent submitted again is the same operation.
 
     Raises:
-        Refused: who acts has not the role for it, it disturbs and has no reason, one of its targets belongs to another
+        Refused: the acting person lacks the role, it disturbs and has no reason, one of its targets belongs to another
             open operation, or the control store does not answer.
     """
     attributed = replace(intent, actor=services.permitted(environment, intent.kind))
@@ -226,7 +226,7 @@ def resume(environment: Environment, seen: Operation, reason: str = "") -> Opera
     """Let an operation that needs a person go on, if it is as it was seen.
 
     Raises:
-        Refused: who acts has not the role for it, it does not wait for a person, has changed since, or the control
+        Refused: the acting person lacks the role, it does not wait for a person, has changed since, or the control
             store does not answer.
     """
     actor = services.permitted(environment, seen.kind)
@@ -238,7 +238,7 @@ def close(environment: Environment, seen: Operation, reason: str) -> Operation:
     """End an operation that needs a person, if it is as it was seen.
 
     Raises:
-        Refused: who acts has not the role for it, it does not wait for a person, has changed since, or the control
+        Refused: the acting person lacks the role, it does not wait for a person, has changed since, or the control
             store does not answer.
     """
     actor = services.permitted(environment, seen.kind)
@@ -250,7 +250,7 @@ def cancel(environment: Environment, seen: Operation, reason: str) -> Operation:
     """End an operation before it is done, if it is as it was seen.
 
     Raises:
-        Refused: who acts has not the role for it, it has ended, waits for a person, cannot be stopped now or has
+        Refused: the acting person lacks the role, it has ended, waits for a person, cannot be stopped now or has
             changed since, or the control store does not answer.
     """
     actor = services.permitted(environment, seen.kind)

@@ -41,7 +41,7 @@ from pipeline.store.database.engine import open_store, require_store
 from pipeline.store.schema_versions import SchemaVersion, read_schemas
 
 _MAX_TRANSITIONS = 5_000  # of the whole fleet; beyond it the oldest are left out
-_PATIENCE_MS: Final = 3_000  # a page waits so long for a lock in the control store
+_PATIENCE_MS: Final = 3_000  # a page's longest wait for a lock in the control store
 _HOW_TO_START: Final = {"embedded": " Start it with `turnout catalog serve`."}
 
 
@@ -61,7 +61,7 @@ BY_STORE: Final[dict[str | type[Any], Callable[[Any], Any]]] = {
 
 
 def actor() -> str:
-    """Return who acts: on a laptop the user who started the dashboard, in a workspace the person who is signed in.
+    """Return the acting person: on a laptop the user who started the dashboard, in a workspace the signed-in person.
 
     In a demo it may be one of the people whom the demo offers.
 
@@ -77,7 +77,7 @@ def offered_people(environment: Environment) -> tuple[str, ...]:
 
 
 def _shown_person(environment: Environment) -> Person:
-    """Return who acts, as a page shows it.
+    """Return the acting person, as a page shows them.
 
     Raises:
         Refused: a demo does not offer them any more.
@@ -94,7 +94,7 @@ def roles(environment: Environment) -> Roles:
 
 
 def missing_role(environment: Environment, kind: str | None) -> str | None:
-    """Return which role who acts would need for a kind of operation or another act; None where they may.
+    """Return the role that the acting person lacks for a kind of operation or another act; None where they may.
 
     With None for the kind it is about an act that needs no role, such as a request.
     """
@@ -110,7 +110,7 @@ def missing_role(environment: Environment, kind: str | None) -> str | None:
 
 
 def permitted(environment: Environment, kind: str | None) -> str:
-    """Return who acts, where they have the role for a kind of operation or another act at this moment.
+    """Return the acting person, if they have the role for a kind of operation or another act at this moment.
 
     With None for the kind it is about an act that needs no role. Settings and roles are read again: the page may have
     been drawn long ago.

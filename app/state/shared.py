@@ -13,7 +13,7 @@ _BY_VALUE: Final = (str, int, float, bool, type(None))
 
 _lock = threading.Lock()
 _kept: OrderedDict[int, tuple[object, dict[tuple[object, ...], tuple[tuple[object, ...], Any]]]] = OrderedDict()
-"""By the owner's id; owner and arguments are held, so that no other object gets their ids meanwhile."""
+"""Cached values by the owner's id; owner and arguments are held, so that no other object gets their ids meanwhile."""
 
 
 def once(make: Callable[..., _T], owner: object, *others: object) -> _T:

@@ -292,7 +292,7 @@ def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
 
 
 def _draw_looked_after(environment: Environment, seen: OneOperation) -> None:
-    """Draw what a person may do with an operation that waits for one, and where who acts may not, the role for it."""
+    """Draw what a person may do with an operation that waits, or the role that they lack for it."""
     operation = seen.operation
     disabled_reason = services.missing_role(environment, operation.kind)
     with (

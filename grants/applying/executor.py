@@ -31,7 +31,7 @@ from pipeline.control.operations.definition import (
 from pipeline.store.operations import Operation
 
 _STEP_SECONDS: Final = 900.0  # a catalog may be away this long before an operation needs a person
-_OBSERVE_SECONDS: Final = 60.0  # reads of a workspace may lag so long
+_OBSERVE_SECONDS: Final = 60.0  # the longest that a workspace's reads lag behind its writes
 _AT_ONCE: Final = 4  # principals whose changes are applied side by side
 _MAX_PROBES: Final = 20  # of those who gain, and of those who lose
 

@@ -43,7 +43,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """That a principal was granted a game's table to read, with all that is known of it."""
+    """A grant of a game's table to a principal, with all that is known of it."""
 
     entitlement_id: int
     principal: str  # as the catalog spells it

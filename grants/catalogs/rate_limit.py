@@ -55,7 +55,7 @@ class BoundedClock:
 
 
 class RateLimiter:
-    """Lets so many through a second, evenly, whatever number of threads asks."""
+    """Lets a number of requests through each second, evenly, for any number of threads."""
 
     def __init__(self, per_second: float, clock: Clock) -> None:
         self._pause, self._clock = _MARGIN / per_second, clock

@@ -12,7 +12,7 @@ CellState = Literal["reads", "no", "unknown", "could"]
 """`could`: does not read, but could grant itself that."""
 
 Way = Literal["direct", "group", "schema"]
-"""By what a reader has SELECT: on the table itself, there by a group, or above the tables."""
+"""The way by which a reader has SELECT: on the table itself, there by a group, or above the tables."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ Class = Literal[
     "other_table", "extra", "missing", "expired", "recreated", "gone", "unclear", "broader", "writing", "unknown"
 ]
 Act = Literal["adopt", "revert", "ignore", "unignore"]
-"""To adopt is to declare what is there; to revert is to restore what was declared."""
+"""Ways to end a finding: adopt declares what is there, revert restores what was declared."""
 
 CLASSES: Final[Mapping[Class, str]] = {
     "other_table": "the catalog shows another table than the game's: nothing is granted, reverted or adopted there",

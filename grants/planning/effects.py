@@ -17,7 +17,7 @@ _WORDS: Final[Mapping[bool | None, str]] = {True: "reads", False: "does not read
 
 
 class Effect(NamedTuple):
-    """That a principal's reading of a game changes."""
+    """A change in whether a principal can read a game."""
 
     principal: str
     key: str

@@ -57,7 +57,7 @@ class AccessIntent:
 
 
 class Entitlement(NamedTuple):
-    """That a principal is to read a game. A cell can have a permanent and a temporary one, each on its own."""
+    """The intent that a principal reads a game. A cell can have a permanent and a temporary one, each on its own."""
 
     principal: str
     key: str

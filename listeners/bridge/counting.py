@@ -14,7 +14,7 @@ from listeners.sample import GameResult, Lane
 from listeners.totals import BUCKETS, GameTotals, after_result
 
 LATE_SECONDS: Final = 900.0
-"""A row that comes later than so long after its pass is in no counter: the keys of older rows are forgotten."""
+"""Seconds after its pass from which a row is in no counter: the keys of older rows are forgotten."""
 
 _SLICE_SECONDS: Final = 60
 _COLUMNS: Final = [

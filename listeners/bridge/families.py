@@ -33,7 +33,7 @@ class Known:
     places: Mapping[str, Readings]  # the control store and the tables
     newest: Mapping[str, float]  # time of the newest row by table, Unix seconds
     late: Mapping[tuple[str, str], bool] = field(default_factory=dict)
-    """Of each driver that beats, by kind and name, whether its rows do not come."""
+    """Whether a driver's rows are missing, for each driver that sends heartbeats, by kind and name."""
 
     are_passes_known: bool = True  # False: counters of games would stand still, and are left out
 

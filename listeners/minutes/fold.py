@@ -11,7 +11,7 @@ from listeners.status import Status
 
 MINUTE_SECONDS: Final = 60.0
 GRACE_SECONDS: Final = 5.0
-"""A minute stays open so long after its end, for results that are on their way."""
+"""Seconds that a minute stays open after its end, for results that are on their way."""
 
 
 class Minutes:

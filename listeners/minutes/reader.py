@@ -57,7 +57,7 @@ class SeriesReader:
         self._turn = threading.Lock()
 
     def read(self, slot_seconds: int, slots: int, until: float, now: float) -> Series:
-        """Return the last so many slots of this width, up to the minute that ends at or before `until` (Unix seconds).
+        """Return the last `slots` slots of this width, up to the minute that ends at or before `until` (Unix seconds).
 
         `now` is a monotonic clock's. The same series is returned until something was added.
 
@@ -223,7 +223,7 @@ class _Filled:
         reading.files = set(table.files)
 
     def series(self, slots: int) -> Series:
-        """Return the last so many slots."""
+        """Return the last `slots` slots."""
         if slots not in self._answers:
             self._answers[slots] = self._window.series(slots, self._until)
         return self._answers[slots]

@@ -76,7 +76,7 @@ class Window:
         np.fmax.at(self._ingest[2], slots, _numbers(rows, "backlog_age_seconds", np.nan))
 
     def series(self, slots: int, until: float) -> Series:
-        """Return the last so many slots, of which the minutes before `until` (Unix seconds) are closed."""
+        """Return the last `slots` slots, of which the minutes before `until` (Unix seconds) are closed."""
         begin = self._slots - slots
         kept = {name: array[: len(self._places), begin:] for name, array in self._arrays.items()}
         reported = _reported(kept)

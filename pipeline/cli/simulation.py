@@ -72,7 +72,7 @@ _simulation = combine_options(
 
 @click.command("simulate")
 @_simulation
-@click.option("--events", type=click.IntRange(1), help="Stop after so many events; endless without.")
+@click.option("--events", type=click.IntRange(1), help="Stop after this number of events; endless without.")
 @click.option("--rate", type=Finite(0.1, 10_000_000), help="Events per second; as fast as possible without.")
 @click.option(
     "--start-time",

@@ -185,7 +185,7 @@ def show_operation(env_dir: Path, operation: str, as_json: bool) -> None:
 
 
 def _permitted_on(context: CommandContext, operation: str) -> tuple[Operation, str]:
-    """Return an operation and who acts on it, where they have the role for its kind."""
+    """Return an operation and the acting person, if they have the role for its kind."""
     from pipeline.store.operations import operation as find
 
     stored = find(context.engine, operation)

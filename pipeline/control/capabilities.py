@@ -50,7 +50,7 @@ class Capability:
     why_not: str | None  # one sentence; None: it is possible
     alternative: Alternative | None  # None: it is possible, or nothing else is
     touches: str  # one sentence
-    seconds: float | None  # it may take so long; None: unknown
+    seconds: float | None  # how long it may take; None: unknown
     estimate: str  # one sentence: where the time comes from
 
 
@@ -203,7 +203,7 @@ def _capability(
         estimate=(
             f"No {name} of this game alone has succeeded yet, so nobody knows how long it takes."
             if seconds is None
-            else f"Its last {name} took so long, from the request until its effect was seen."
+            else f"As long as its last {name}, from the request until its effect was seen."
         ),
     )
 

@@ -37,7 +37,7 @@ from pipeline.store.groups import change, read_groups
 
 GROUPS = ("a", "b")
 ADMINS = ("ada@demo", "ben@demo")
-"""As whom the demo's user may act on the pages: nobody approves their own request. No account is called so."""
+"""People as whom the demo's user may act, as nobody approves their own request. No account has such a name."""
 
 _REGISTRY = "demo"
 _PORT = "port"
@@ -269,7 +269,7 @@ def _source_settings(framing: str, wanted: Wanted) -> dict[str, str]:
     """Return the variables of the source's profile and of the table `[registries.demo]`."""
     table = FOREIGN[framing].settings(RegistryAddress(wanted.registry_url, wanted.glue_endpoint))
     return {
-        # Names that are no games send turnout's ids, so each row says which it has.
+        # Names that are not games send turnout's ids, so each row says which it has.
         "TURNOUT_SOURCE__FRAMING": f"{WRAPPER}-or-{framing}",
         "TURNOUT_SOURCE__REGISTRY": _REGISTRY,
         **{f"TURNOUT_REGISTRIES__{_REGISTRY}__{name}".upper(): value for name, value in table.items()},

@@ -120,7 +120,7 @@ def register_samples(
 
 
 def onboard_others(engine: Engine, limits: Onboarding, plan: SimulationPlan) -> None:
-    """Make games of those whose schemas come from a registry: ingest refuses rows of names that are no games.
+    """Make games of those whose schemas come from a registry: ingest refuses rows of names that are not games.
 
     Raises:
         Refused: there are too many games.

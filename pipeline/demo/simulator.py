@@ -124,7 +124,7 @@ class Event(NamedTuple):
 
 
 def game_names(games: int, seed: int, *, hostile: bool = False) -> list[str]:
-    """Return the names of so many games, all different; more games only append."""
+    """Return the names of `games` games, all different; more games only append."""
     names = list((_HOSTILE if hostile else _TITLES)[:games])
     draw = random.Random(f"names {seed}")
     plain = [f"{first} {second}" for first in _FIRST for second in _SECOND]

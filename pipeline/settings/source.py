@@ -67,14 +67,14 @@ class Source:
     `none`, where the record's value is the payload. See docs/envelopes.md."""
 
     envelope_definition: str = ""
-    """Of an envelope of your own: the absolute path of its definition, a FileDescriptorSet with all imports or an
+    """Custom envelopes only: absolute path of the definition, a FileDescriptorSet with all imports or an
     `.avsc` file. Rows that landed keep the definition that they landed with."""
 
     envelope_message: str = ""
-    """Of an envelope of your own: the full name of its message or record."""
+    """Custom envelopes only: full name of its message or record."""
 
     envelope_fields: Mapping[str, str] = field(default_factory=dict)
-    """Of an envelope of your own: the paths of its fields, such as `game = "meta.studio"`. `payload` must be there,
+    """Custom envelopes only: paths of its fields, such as `game = "meta.studio"`. `payload` must be there,
     `game` with the routing `field`, `schema_id` with the framing `wrapper`; `event_time`, `event_id`,
     `producer_id` and `sequence` may be."""
 

@@ -18,15 +18,15 @@ from pipeline.store.database.states import Cause, IncidentTone
 from pipeline.store.processes.leases import store_now
 
 KEPT_SECONDS: Final = 30 * 86_400.0
-"""Ended incidents are kept for so long."""
+"""Seconds for which ended incidents are kept."""
 
 MOST_KEPT: Final = 5_000
-"""And no more of them than so many, the newest."""
+"""The most ended incidents that are kept, the newest."""
 
 DAY_SECONDS: Final = 86_400.0
 
 STALE_SECONDS: Final = 60.0
-"""After so long without a look incidents are out of date."""
+"""Seconds without a look after which incidents are out of date."""
 
 incidents = store_table(  # games with one cause at one time
     "incidents",

@@ -22,7 +22,7 @@ def keep(engine: Engine, members: Mapping[str, Iterable[str]]) -> None:
 
 
 def members(engine: Engine, groups: Collection[str], seconds: float) -> dict[str, frozenset[str]]:
-    """Return who is in each of these groups, of what was looked at within so many seconds; older is not known."""
+    """Return the members of each of these groups, as far as a look within `seconds` knows them."""
     fresh = role_members.c.seen_at >= store_now() - seconds
     query = select(role_members).where(role_members.c.group_name.in_(list(groups)), fresh)
     by_group: dict[str, set[str]] = {}

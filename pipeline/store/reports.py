@@ -46,7 +46,7 @@ _MAX_ERROR = 500  # characters
 def record_round(
     engine: Engine, seconds: float, failed: Sequence[str], *, tables: int, files_before: int, files_after: int
 ) -> None:
-    """Write down a round that has ended just now and took so many seconds; `failed` says of each table why."""
+    """Record a round that has just ended after `seconds`; `failed` names each failed table and why."""
     row = {
         "began_at": store_now() - seconds, "ended_at": store_now(), "ok": int(not failed), "tables": tables,
         "failed_tables": len(failed), "files_before": files_before, "files_after": files_after,

@@ -28,7 +28,7 @@ from pipeline.base.private_files import PUBLIC, write_file
 from pipeline.settings.tree import Metrics, Paths
 
 _CAPACITY = 10_000
-_PATIENCE_SECONDS = 30.0  # a pass waits so long for Spark's progress of it
+_PATIENCE_SECONDS = 30.0  # a pass's longest wait for Spark's progress of it
 _CLOSE_SECONDS = 10.0
 
 

@@ -53,7 +53,7 @@ WELL: Final = "Cinder quest"
 
 _OF_HUNG: Final = ("Kite arena", "Kite quest", "Kite racer")
 _CATALOGUED: Final = ("Chess", WELL, LATE, "Gale quest")
-_SILENT_SECONDS: Final = 30.0  # so long the hung driver has said nothing: not yet so long that it is killed
+_SILENT_SECONDS: Final = 30.0  # how long the hung driver has said nothing: too short for the controller to kill it
 _SETTINGS: Final = f'[access]\nport = PORT\nrefresh_seconds = 5.0\n[access.identities]\n{current_user()} = "{ROOT}"\n'
 
 

@@ -91,7 +91,7 @@ def submitted(world: Catalogued, who: str) -> list[Operation]:
 
 
 def ended(world: Catalogued, who: str, count: int = 1) -> list[Operation]:
-    """Wait until so many operations about somebody are over."""
+    """Wait until `count` operations about somebody are over."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         found = [each for each in submitted(world, who) if not each.is_open]

@@ -75,7 +75,7 @@ def test_screenshots(browser: Browser, address: str, scheme: str) -> None:
     page = context.new_page()
     page.goto(f"/game?game={game_key('Fjord arena')}")
     expect(page.get_by_text("nothing landed for")).to_be_visible(timeout=30_000)
-    expect(page.get_by_text("Nobody reported this game in this time.")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("No driver reported this game in this time.")).to_be_visible(timeout=30_000)
     expect(page.locator('[data-testid="stDataFrame"] table')).to_have_count(2, timeout=30_000)
     page.screenshot(path=SCREENSHOTS / f"game-{scheme}.png", full_page=False)
     page.set_viewport_size({"width": 1440, "height": 1500})

@@ -53,7 +53,7 @@ def record(counts: Mapping[str, int]) -> None:
 
 
 def record_faults(faults: int) -> None:
-    """Record that so many more faults went off."""
+    """Record a number of faults that went off."""
     _current.faults += faults
 
 

@@ -168,7 +168,7 @@ _TWO_HITS: Final = {"in_schema_change", "in_catch_up", "in_rebuild_switch", "in_
 
 
 def fail_everywhere(world: Any, faults: Faults, count: int, events: int, life_number: int = 0) -> Counter[str]:
-    """Live with so many faults, spread over all points, and return how many went off at each.
+    """Live with `count` faults, spread over all points, and return how many went off at each.
 
     Raises:
         AssertionError: a row was lost, doubled, misrouted or corrupted, or verify finds a fault.

@@ -56,7 +56,7 @@ class Stage:
             ensure_topic(self._address, self.topic(name), 2)
 
     def send(self, count: int, *names: str) -> None:
-        """Send so many messages to both partitions of each topic."""
+        """Send `count` messages to both partitions of each topic."""
         producer = Producer({**self._connection, "acks": "all"})
         for name in names:
             for number in range(2 * count):
@@ -89,7 +89,7 @@ class Stage:
         return verify(self.paths, self.settings.environment, known=known)
 
     def require(self, **counts: int) -> None:
-        """Require so many records of each partition of each topic in bronze, each once, and that verify agrees."""
+        """Require these counts of each partition of each topic in bronze, each once, and that verify agrees."""
         rows = DeltaTable(self.paths.bronze).to_pyarrow_table(columns=["topic", "partition", "offset"]).to_pylist()
         expected = [
             (self.topic(name), part, at) for name, count in counts.items() for part in (0, 1) for at in range(count)

@@ -54,7 +54,7 @@ class Stage:
         self.await_partitions(partitions)
 
     def send(self, count: int, *partitions: int) -> None:
-        """Send so many messages to each of the partitions."""
+        """Send `count` messages to each of the partitions."""
         producer = Producer({**self._connection, "acks": "all"})  # a new one knows the topic's present partitions
         for number in partitions:
             for _ in range(count):

@@ -68,7 +68,7 @@ class TopicWorld(World):
         self.settings = replace(self.settings, source=source)
 
     def events(self, count: int, seed: int = 7, games: int = 5) -> list[Event]:
-        """Return so many good events, whose schemas are registered by then."""
+        """Return `count` good events, whose schemas are registered by then."""
         plan = SimulationPlan(games=games, versions=2, events=count, seed=seed, hostile=True)
         simulator = Simulator(plan, register_samples(self.engine, plan))
         return list(itertools.chain(*simulator.batches(1_000)))

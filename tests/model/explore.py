@@ -45,7 +45,7 @@ def explore(
         scenario: the world.
         laws: what must hold in each state and step.
         max_states: where to stop.
-        drain_every: from one of so many states, try whether all comes to rest and is complete; 0: from none.
+        drain_every: from one state in this number, try whether all comes to rest and is complete; 0: from none.
     """
     started = time.perf_counter()
     world, begin = first(scenario)

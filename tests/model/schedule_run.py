@@ -151,7 +151,7 @@ def main() -> int:
     parser.add_argument("--schedules", type=int, default=int(os.environ.get("SCHEDULES", "2000")))
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--seconds", type=float, default=1e9, help="begin no more after so long")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no more after these seconds")
     parser.add_argument("--mutant", choices=[*MUTANTS, "all"], help="plant this race")
     parser.add_argument(
         "--focus", action="append", default=[], help="have each schedule come to this, such as 'foreign'"

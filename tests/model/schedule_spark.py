@@ -295,7 +295,7 @@ class Query:
         return self._added(begin[0]) is not None
 
     def _plan(self, begin: tuple[int, int], batch: int) -> tuple[int, int] | None:
-        """Return where the next batch ends: at most so many files, perhaps amid those of one commit."""
+        """Return where the next batch ends: after a bounded number of files, perhaps amid those of one commit."""
         draw = random.Random(f"{self._seed} {batch} {self._name}")
         limit = draw.choice((1, 1, 2, 3, 4, 8))
         version, index = begin

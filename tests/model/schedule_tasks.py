@@ -111,7 +111,7 @@ class Scheduler:
         self._leave(task, name)
 
     def wait(self, condition: Callable[[], bool], timeout: float | None = None, name: str = "wait") -> bool:
-        """Stand still until a condition holds, or for so many seconds; tell whether it holds."""
+        """Stand still until a condition holds, at most `timeout` seconds; return whether it holds."""
         task = self.current
         if task is None or getcurrent() is not task.glet:
             return condition()

@@ -1,6 +1,6 @@
 """Guards that the protocol keeps the laws of the data path in every order of its steps, and that no rule is idle.
 
-`PROOF_STATES=N` lets the largest world be explored up to so many states; see docs/protocol.md.
+`PROOF_STATES=N` lets the largest world be explored up to N states; see docs/protocol.md.
 """
 
 import os
@@ -227,7 +227,7 @@ REMOVED: dict[str, tuple[dict[str, bool], Scenario, str, int]] = {
 @pytest.mark.parametrize("name", REMOVED)
 @pytest.mark.proves("G168")
 def test_each_rule_left_out_breaks_a_law(name: str) -> None:
-    """Every rule is needed: without it the shortest way to a broken law is found, in so many steps."""
+    """Every rule is needed: without it the shortest way to a broken law is found, in a known number of steps."""
     rules, scenario, sentence, steps = REMOVED[name]
     # A reset takes the cursor back, too, and a rebuild that refuses what is in the table takes it from readers.
     loses = not rules.get("new_generation", True) or (len(rules) > 1 and REFUSES_LANDED.items() <= rules.items())

@@ -196,7 +196,7 @@ def test_the_use_of_each_version_is_counted(tmp_path: Path, opening: Opening) ->
 def test_the_list_of_schemas_has_the_rows_of_a_day(
     store: Engine, opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each game has its rows a minute over 24 h; a game of which nobody reported has no line, which is no zero."""
+    """Each game has its rows a minute over 24 h; a game that no driver reported has no line, which is no zero."""
     asked: list[int] = []
 
     def read(_: object, seconds: int) -> Series:

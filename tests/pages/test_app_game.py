@@ -45,7 +45,7 @@ def signals_of(folder: Path, *games: Seeded, **more: Any) -> GameSignals:
 
 
 def series_of(statuses: list[str | None], **more: Any) -> Series:
-    """Return minutes of one game, up to now: with a status 60 rows landed, without one nobody reported."""
+    """Return minutes of one game, up to now: with a status 60 rows landed, without one no driver reported."""
     slots = len(statuses)
     known = np.array([status is not None for status in statuses])
     rows = np.where(known, 60, 0)[np.newaxis]
@@ -130,7 +130,7 @@ def test_the_strip_has_trouble_silence_and_now(tmp_path: Path) -> None:
         "running",
         "lagging",
         "failed",
-        "nobody reported",
+        "no driver reported",
         "stalled",
     ]
     assert figures.label(made) == "Status over time, 5 slots: 2 failing, 1 late or unknown, 1 not reported."
@@ -300,7 +300,7 @@ def test_a_game_that_is_well_has_no_cause_card(tmp_path: Path, opening: Opening)
     app = opening("game", game=game_key("one"))
     assert not [each for each in app.html if 'class="t-incident' in each.value]
     assert "● running" in texts(app)
-    assert "Nobody reported this game in this time." in texts(app)
+    assert "No driver reported this game in this time." in texts(app)
     assert "Quarantine holds no row of this game." in texts(app)
 
 

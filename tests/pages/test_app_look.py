@@ -121,7 +121,7 @@ def _classes(page: str) -> set[str]:
 
 
 def test_one_failing_stream_of_a_thousand_is_seen() -> None:
-    """Law: the smallest trouble fills a third of its slot, and a slot that nobody reported is hatched, never green."""
+    """Law: the smallest trouble fills a third of its slot, and a slot without a report is hatched, never green."""
     slots = [parts.Slot(0, 0.001, 0, True, ""), parts.Slot(0, 0.0, 0.001, True, ""), parts.Slot(0, 0, 0, False, "")]
     drawn = parts.strip(slots, "", "", "", "x")
     assert 'class="t-bad" style="height:30%"' in drawn

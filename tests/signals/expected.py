@@ -176,7 +176,7 @@ def _duration(text: str) -> int:
 
 
 def _lasting(samples: Sequence[Sample], number: int, seconds: int, holds: Callable[[Sample], bool]) -> bool:
-    """Tell whether something has held at every sample of so long, up to this one."""
+    """Return whether something has held at every sample of a span, up to this one."""
     first = number - seconds // STEP
     return first >= 0 and all(holds(each) for each in samples[first : number + 1])
 

@@ -73,7 +73,7 @@ class Clock:
         self.is_store_away = False
 
     def time(self) -> float:
-        """Unix seconds by the clock of who acts."""
+        """Unix seconds by the actor's clock."""
         return self.now + self.skew
 
     def monotonic(self) -> float:

@@ -200,7 +200,7 @@ def _compare_metrics(history: History, page: Fleet) -> None:
         if process is not None and process.is_failing and abs(process.skew) > CLOCK_BOUND_SECONDS:
             continue  # the judgement knows the failure, Prometheus sees a heartbeat with a wrong clock
         if process is not None and _is_dated_across_the_limit(process, page.read_at):
-            continue  # its clock is wrong by seconds: Prometheus calls it silent so many seconds earlier or later
+            continue  # its clock is wrong by seconds: Prometheus calls it silent as many seconds earlier or later
         _compare_word(row, exported.get(row.group or "", {}).get(row.game_key), page)
     ingest = history.processes.get(("ingest", "main"))
     if ingest is None or ingest.is_hung or history.clock.is_store_away:

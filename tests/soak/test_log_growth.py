@@ -35,7 +35,7 @@ def memory() -> Iterator[Path]:
 
 
 def days(game: Game, number: float, round_seconds: float) -> list[Peak]:
-    """Live so many days and return the peaks of each; a reader looks every six hours."""
+    """Live `number` days and return the peaks of each; a reader looks every six hours."""
     peaks = []
     rounds = int(number * 86_400 / round_seconds)
     for at in range(rounds):

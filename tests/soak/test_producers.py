@@ -36,7 +36,7 @@ pytestmark = pytest.mark.timeout(int(MINUTES * 60 + 3 * _READY_SECONDS))
 
 
 def make_long_log(landing: Path, entries: int) -> None:
-    """Make a landing table whose log has so many commits, without rows."""
+    """Make a landing table whose log has `entries` commits, without rows."""
     DeltaTable.create(landing, Schema.from_arrow(LANDING))
     entry = json.dumps({"commitInfo": {"timestamp": int(time.time() * 1000), "operation": "WRITE"}})
     for version in range(1, entries):

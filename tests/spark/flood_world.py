@@ -61,7 +61,7 @@ def _memory(world: Any) -> dict[str, int]:
 
 
 def require_a_flood_costs_nothing(world: Any, names: int) -> None:
-    """Let so many unknown names come, after the first 5,000, and compare what there is of everything."""
+    """Let a number of unknown names come, after the first 5,000, and compare what there is of everything."""
     real = [_event("real", _register(world, "real"))] * 100
     group = world.group("a")
     ingest = world.ingest_query()

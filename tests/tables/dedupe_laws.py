@@ -57,7 +57,7 @@ SPANS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 5)).filter(lambda s
 
 
 def require_the_original(tmp_path_factory: pytest.TempPathFactory, doublings: int) -> None:
-    """Try so many ways of doubling; `tests/soak` tries more."""
+    """Try a number of ways of doubling; `tests/soak` tries more."""
     whole = make_world(tmp_path_factory.mktemp("whole"))
     for number in range(5):
         whole.ingest(good(number), broken(), good(number + 100))

@@ -77,7 +77,7 @@ class Game:
         return Path(self.paths.table(CHESS))
 
     def live(self, seconds: float) -> None:
-        """Commit until so much time has gone by."""
+        """Commit until the given time has gone by."""
         end = self.clock.now + seconds
         while self.clock.now < end:
             self.clock.now += self.seconds_between
@@ -161,7 +161,7 @@ def bytes_of_a_checkpoint(seconds_between: float, round_seconds: float, other_fi
 def bytes_of_a_log(game: Game, max_bytes: int, round_seconds: float, peak: Peak) -> float:
     """Return what a log fills of a disk at most: its bound, or an hour; and what comes until the next round."""
     block = 4096
-    # A commit itself, and its share of checkpoints: as many bytes, or those of a small one every so many commits.
+    # A commit itself, and its share of checkpoints: as many bytes, or those of a small one every few commits.
     every = game.settings.demux.checkpoint_interval
     commits = block + max(peak.commit_bytes, min(peak.checkpoint_bytes, 32_768) / every) + block / every
     rounds = (

@@ -364,7 +364,7 @@ class Matrix:
                 self.split()
 
     def _waits(self, streams: Mapping[str, Stream], game: Game, landed: int) -> bool:
-        """Return whether a game waits for a schema, with so many rows in the files of its table."""
+        """Return whether a game waits for a schema, with `landed` rows in the files of its table."""
         files = Path(self.paths.table(game_key(game.name))).glob("*.parquet")
         waits = streams[game.key].waits
         return waits is not None and landed == sum(pq.read_metadata(file).num_rows for file in files)

@@ -44,7 +44,7 @@ def is_clean(balance: Balance, **counts: int) -> bool:
 
 
 def require_any_order_adds_up(tmp_path_factory: pytest.TempPathFactory, orders: int) -> None:
-    """Try so many orders; `tests/soak` tries more."""
+    """Try a number of orders; `tests/soak` tries more."""
 
     @settings(max_examples=orders, deadline=None)
     @given(

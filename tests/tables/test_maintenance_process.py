@@ -38,7 +38,7 @@ def store(paths: Paths) -> Engine:
 
 
 class Stops(threading.Event):
-    """Stops after so many waits, and takes no time for them."""
+    """Stops after a number of waits, and takes no time for them."""
 
     def __init__(self, after: int) -> None:
         super().__init__()

@@ -113,7 +113,7 @@ def outcomes(rows: list[dict[str, Any]], world: World, job: SplitJob) -> list[Ou
 
 
 def attack(folder: Path, framing: str, name: str, inputs: int, *, same: bool) -> Counter[str | None]:
-    """Send so many records through both tasks and return how many had each outcome."""
+    """Send `inputs` records through both tasks and return how many had each outcome."""
     reasons: Counter[str | None] = Counter()
     profile = SourceProfile("none", "key", framing, "main")
     known = answers(framing, name)

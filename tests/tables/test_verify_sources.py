@@ -51,7 +51,7 @@ def world(tmp_path: Path) -> ValueWorld:
 
 
 def arrive(world: ValueWorld, count: int, offset: int | None = None) -> None:
-    """Land so many records; from this offset on, if one is given."""
+    """Land `count` records; from this offset on, if one is given."""
     world.offset = world.offset if offset is None else offset
     world.arrive(*(wrapped(GAME, 1, b"x") for _ in range(count)))
 

@@ -314,7 +314,7 @@ def test_every_copy_of_a_doubled_row_is_compared(tmp_path: Path, nasty_root: Pat
 
 
 def test_a_sample_is_the_same_rows_each_time_and_no_more_than_asked_for(tmp_path: Path, simulated_root: Path) -> None:
-    """A sample has at most so many rows of each game, the same ones at each run, and says so."""
+    """A sample has a bounded number of rows of each game, the same ones at each run, and says so."""
     world = copy_of(simulated_root, tmp_path)
     first, again = compared(world, 7), compared(world, 7)
     assert (first.rows, first.compared) == (again.rows, again.compared)

@@ -303,7 +303,7 @@ def test_a_driver_without_executors_says_what_it_waits_for(tmp_path: Path) -> No
 
 
 def spark_with(known: int) -> Any:
-    """A session of a cluster that knows so many block managers, the driver's among them."""
+    """A session of a cluster that knows a number of block managers, the driver's among them."""
     scala = SimpleNamespace(getExecutorMemoryStatus=lambda: SimpleNamespace(size=lambda: known))
     return SimpleNamespace(
         sparkContext=SimpleNamespace(master="spark://master:7077", _jsc=SimpleNamespace(sc=lambda: scala))

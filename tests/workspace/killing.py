@@ -16,7 +16,7 @@ def ends_at(hit: int, act: Callable[[], object], log: Path, *, of_requests: str 
     """Do something in a copy of this process that dies by SIGKILL at its `hit`-th fail-point.
 
     `of_requests` counts requests that have changed something instead, whose path ends so. Returns the point's name, or
-    the path; None where it was done before so many.
+    the path; None where it was done with fewer.
     """
     log.write_text("", "utf-8")
     child = os.fork()

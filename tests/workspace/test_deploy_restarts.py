@@ -39,7 +39,7 @@ ROOT = "/Workspace/Applications/turnout/waves"
 
 @dataclass
 class Driven:
-    """Groups of a store, of which each runs again after so many looks; it keeps the requests in their order."""
+    """Groups of a store, of which each runs again after a number of looks; it keeps the requests in their order."""
 
     looks: int = 2
     controllers: list[str | None] = field(default_factory=lambda: ["old"])  # at each look; the last one stays

@@ -33,7 +33,7 @@ class Limits:
     """From the start until the driver reports."""
 
     starts_at_once: int
-    """So many may be starting at the same time."""
+    """The most that may be starting at the same time."""
 
 
 class Backend(Protocol):

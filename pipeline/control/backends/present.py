@@ -40,7 +40,7 @@ class Present:
 
     @property
     def reference(self) -> str:
-        """By what the `local` backend finds it."""
+        """How the `local` backend finds it."""
         return reference_of(self.process)
 
     def __str__(self) -> str:

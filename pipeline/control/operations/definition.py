@@ -68,7 +68,7 @@ class StepDefinition:
 
     name: str
     act: Act
-    seconds: float  # it may wait so long before a person is asked, without a `patience`
+    seconds: float  # its longest wait before a person is asked, without a `patience`
     verifies: bool = False  # it only looks whether what was done has its effect
     looks: bool = False  # it changes nothing and reads by `ControlContext.read`
     reports: bool = False  # its last message stands in the outcome

@@ -348,6 +348,6 @@ def _wait(
     if waited <= step.limit(context, operation):
         end_step(context.engine, operation, number, "running", progress.message)
         return operation
-    message = f"{progress.message} It was waited for {waited:.0f} s."
+    message = f"{progress.message} Timed out after {waited:.0f} s."
     end_step(context.engine, operation, number, "failed", message)
     return change(context.engine, operation, OperationState.NEEDS_HUMAN, message)

@@ -28,7 +28,7 @@ _PLACES: Final[Mapping[OperationKind, str]] = {
     OperationKind.RESTART: "groups:RESTART",
     OperationKind.ISOLATE: "isolation:ISOLATE",
 }
-"""In the order in which a person is offered them: the gentlest first."""
+"""All definitions in the order in which pages offer them: the least disruptive first."""
 
 
 @cache

@@ -25,7 +25,7 @@ from pipeline.store.operations import Intent, Operation, open_by_target, submit,
 from pipeline.store.reports import keep_waiting
 
 _log = logging.getLogger("turnout")
-_WATCHED_SECONDS: Final = 60.0  # so long nobody is judged after the store was away: drivers must beat again first
+_WATCHED_SECONDS: Final = 60.0  # after an outage of the store in which drivers must beat again before they are judged
 _GAP_SECONDS: Final = 30.0  # between two looks, after which watching begins again
 _MAX_MOVES: Final = 20  # of one dead group: its games may come free of other operations one after the other
 
@@ -72,7 +72,7 @@ class Facts:
 def dead(
     look: Conditions, minutes: float, watched_since: float = 0.0, before: Mapping[str, Dead] = _NOBODY
 ) -> list[Dead]:
-    """Return the groups that should run, have had no driver for so many minutes, and cannot be started from here.
+    """Return the groups that should run, have had no driver for `minutes`, and cannot be started from here.
 
     There are none in a mass failure. A start that is only tried changes nothing: who was dead `before` is, and nobody
     becomes so in it. Where the clock was set back since a group lived, it lived when the watch began.

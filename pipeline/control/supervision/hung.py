@@ -21,7 +21,7 @@ _KINDS = frozenset({"ingest", "group", "maintenance"})
 
 
 def find(facts: DriverFacts, watched_since: float, max_silent: float) -> list[Driver]:
-    """Return those that may hang: they have not said that they end, and are silent for so long while we watched."""
+    """Return drivers that may hang: not ending in order, and silent for `max_silent` seconds while we watched."""
     return [
         driver
         for driver in facts.drivers.values()

@@ -19,7 +19,7 @@ from pipeline.store.processes.runs import RELEASED, Run
 
 _FIRST_PAUSE: Final = 5.0  # seconds before the first new start; doubled with each death in a row
 _LONGEST_PAUSE: Final = 300.0
-_HEALTHY_SECONDS: Final = 600.0  # a run that lived so long is no death in a row
+_HEALTHY_SECONDS: Final = 600.0  # a run that lived longer ends a row of deaths
 _UNSEEN_SECONDS: Final = 30.0  # a start whose process nobody knows is given up then
 _PROBE_SECONDS: Final = 30.0  # between two tries in a mass failure
 

@@ -59,7 +59,7 @@ class Known:
     """The fields of one numbering in a level."""
 
     slots: Mapping[FieldId, tuple[Slot, ...]] = field(default_factory=lambda: _EMPTY)  # in the order of arrival
-    """By the field's identity: the id that it had first, and where another field has that one, id and column."""
+    """Slots by the field's identity: the id that it had first, and where another field has that one, id and column."""
     ids: Mapping[FieldId, FieldId] = field(default_factory=lambda: _EMPTY)  # the identity of its last field
     names: Mapping[str, FieldId] = field(default_factory=lambda: _EMPTY)  # the identity of its last field
     pairs: Mapping[tuple[FieldId, str], FieldId] = field(default_factory=lambda: _EMPTY)  # of id and name

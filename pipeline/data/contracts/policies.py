@@ -58,7 +58,7 @@ def parse_policies(words: Iterable[str]) -> Policies:
 
 
 def landing(policies: Policies, kept_out: Iterable[str] = ()) -> Policies | None:
-    """Return policies by which rows land that these send to quarantine; None where they send none there.
+    """Return policies that would land the rows that these quarantine; None where these quarantine none.
 
     `kept_out` are further kinds of change to let in: those for which a registry's schema waits for a person.
     """

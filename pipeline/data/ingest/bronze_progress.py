@@ -21,7 +21,7 @@ from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.location import Location
 
 PLAN: Final = "sparkOffsets"
-"""In the info of a batch's commit: Spark's file of the batch's planned offsets."""
+"""Key in a batch's commit info: Spark's file of the batch's planned offsets."""
 
 FOREIGN: Final = "delta:"
 """Begins the names that files of a landing table elsewhere have in bronze; the table's id follows."""

@@ -38,7 +38,7 @@ class Sketch:
 
     names: Mapping[str, NameCount]
     rows: int  # of all names, exact
-    floor: int  # a name outside of `names` had at most so many rows
+    floor: int  # the most rows that a name outside of `names` had
     registers: bytes
 
     @property

@@ -24,7 +24,7 @@ _HOUR: Final = 3600.0
 # Of all games; the rest stays free for names that an operator registered, listed or approved.
 _PREFIX_SHARE: Final = 0.5
 _INVISIBLE: Final = {"Cc", "Cf", "Zs"}  # controls, formats such as a zero-width joiner, blanks
-_SAVE_SECONDS: Final = 10.0  # between two writes of the sketch; a crash loses at most so much of it
+_SAVE_SECONDS: Final = 10.0  # between two writes of the sketch: the most that a crash loses of it
 
 
 class OnboardingRules:

@@ -32,7 +32,7 @@ COMMIT: Final = -1
 ADOPT: Final = "Run `turnout ingest adopt`: it goes on behind the last record that bronze and the source both have."
 
 Last = Mapping[str, Mapping[int, LastRecord]]
-"""By the description of a source and by partition, the last record in bronze."""
+"""The last record in bronze, by description of a source and by partition."""
 
 _COMPARED: Final = 20  # records of bronze, backwards, until the source has one of them
 _ALL: Final = OwnRows(0)

@@ -21,7 +21,7 @@ from pipeline.settings.tree import Settings
 from pipeline.store.writers import number_of_definition
 
 DEFAULT: Final = 0
-"""In place of a number: turnout's own wrapper with turnout's own ids, whose rows have none."""
+"""Stands for turnout's own wrapper with turnout's own ids, whose rows have no profile number."""
 
 
 def configured(settings: Settings, source: Source | None = None) -> SourceProfile | None:

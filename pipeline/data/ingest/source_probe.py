@@ -22,7 +22,7 @@ MOST: Final = 100
 """Records that are read."""
 
 _NAMED: Final = 5  # schema ids that are listed, the most frequent first
-_WORTH: Final = 20  # one record in so many counts, fewer are bad records
+_WORTH: Final = 20  # a kind of record counts from one in this number on; rarer ones are bad records
 _MOST_JSON_BYTES: Final = 1_000_000
 _PLAIN: Final = re.compile(r"[!-~]{1,249}")  # header names that a line of TOML can hold as they are
 

@@ -82,7 +82,7 @@ def _decoded(path: Location, columns: pa.Schema, files: Sequence[TableFile]) -> 
 def sorted_by_game(
     path: Location, columns: pa.Schema, files: Sequence[TableFile], file_bytes: int, query: str = IN_ORDER
 ) -> list[DataFile]:
-    """Write the rows of files in order of (game_key, seq, pos) as files of about so many bytes, each a range of games.
+    """Write the rows of files in order of (game_key, seq, pos) as files of about `file_bytes`, each a range of games.
 
     A game larger than a file continues in the next one, but rows of one (game, seq) stay together (law L2). The query
     selects from `rows`, the files' rows, in that order.

@@ -32,7 +32,7 @@ from pipeline.lake.storage.location import Location
 from pipeline.settings.tree import Maintenance, Paths, Settings
 from pipeline.store.games import Game
 
-_QUIET_READER_SECONDS: Final = 3600.0  # a reader that holds bronze back for so long is reported
+_QUIET_READER_SECONDS: Final = 3600.0  # a reader that holds bronze back for longer is reported
 
 Merge = Callable[[TableReport], None]
 Said = Callable[[], Sequence[Reader]]

@@ -28,7 +28,7 @@ from pipeline.lake.delta.opening import open_table
 from pipeline.lake.storage.location import Location
 
 _BEGINS: Final = "turnoutBegins"
-"""In the info of a commit that restarts a log."""
+"""Key in the info of a commit that restarts a log."""
 
 _KINDS: Final = ("protocol", "metaData", "txn", "add")
 

@@ -139,7 +139,7 @@ class Quarantined:
         return int(rows), int(counts)
 
     def rows(self, limit: int, max_bytes: int) -> list[Row]:
-        """Return the newest rows, at most `limit`, each with at most so many bytes of its wrapper."""
+        """Return the newest rows, at most `limit`, each with at most `max_bytes` of its wrapper."""
         rows = self._database.execute(_SHOW, {"limit": limit, "bytes": max_bytes}).fetchall()
         return [_row(dict(zip(_ROW, values, strict=True))) for values in rows]
 

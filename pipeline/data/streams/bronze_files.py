@@ -53,7 +53,7 @@ def files_of(bronze: Location, version: int, app_id: str, low: int, high: int, k
 
 
 def parts_of(files: Sequence[str], part_bytes: int = _PART_BYTES) -> list[list[Piece]]:
-    """Distribute files, in their order, to tasks of about so many bytes; a larger file is cut at its row groups."""
+    """Distribute files, in their order, to tasks of about `part_bytes`; a larger file is cut at its row groups."""
     parts: list[list[Piece]] = []
     room = 0
     for file in files:

@@ -52,7 +52,7 @@ _THREADS: Final = 4  # commits wait for storage, not for processors
 _BUCKET_THREADS: Final = 16  # there each takes three requests, one after the other
 
 _REST_SECONDS = 0.5  # between two checks for streams that are behind
-_ASKING_SECONDS = 120.0  # a bounded run asks registries for so long
+_ASKING_SECONDS = 120.0  # how long a bounded run asks registries
 _LOOK_SECONDS = 10.0  # between two looks into bronze for a profile that no schema set has
 _HEAR_SECONDS = 2.0  # catch-up reads the store no more often; each read costs 10 ms of processor time at 1,000 games
 # As a query's start does on a full disk.

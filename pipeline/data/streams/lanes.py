@@ -95,7 +95,7 @@ def succeeded(decision: StreamControl) -> StreamControl:
 
 
 def is_shared(failed_alike: int, streams: int) -> bool:
-    """Return whether so many failures of one class in one pass have a shared cause, such as full storage."""
+    """Return whether the failures of one class in one pass are enough to have a shared cause, such as full storage."""
     return failed_alike >= _SHARED_STREAMS and failed_alike > _SHARED_SHARE * streams
 
 

@@ -166,7 +166,7 @@ class Roster:
             return sorted(ready, key=lambda stream: stream.complete_through)
 
     def settle(self, failures: Mapping[str, Failure], committed: Iterable[str], carried: int) -> None:
-        """Record the result of a pass or chunk over so many streams, and store the decisions it leads to."""
+        """Record the result of a pass or chunk over `carried` streams, and store the decisions it leads to."""
         now, committed = time.time(), list(committed)
         alike = Counter(failure.kind for failure in failures.values())
         decisions: dict[str, StreamControl] = {}

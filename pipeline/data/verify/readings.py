@@ -32,7 +32,7 @@ _COLUMNS: Final = _PLACE | {"schema_id", "topic", "partition", "offset"}
 
 _AT_ONCE: Final = 16  # tables of a store that are opened
 
-_GENERATIONS_TRIED: Final = 4  # the search for the newest generation ends after so many without a cursor
+_GENERATIONS_TRIED: Final = 4  # generations without a cursor that end the search for the newest one
 
 _SCHEMA: Final = """
 CREATE TYPE side AS ENUM ('bronze', 'table', 'before', 'after'); -- the last two: the readings of quarantine

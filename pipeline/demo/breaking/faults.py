@@ -182,4 +182,4 @@ _ALL: Final = (
 )
 
 FAULTS: Final[Mapping[str, Fault]] = {each.name: each for each in _ALL}
-"""By name, in the order in which the page shows them."""
+"""Faults by name, in the order in which the page shows them."""

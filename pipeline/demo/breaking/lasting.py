@@ -19,7 +19,7 @@ from pipeline.demo.simulator import Event
 from pipeline.store.processes.leases import Process
 
 _log = logging.getLogger("turnout")
-_END_SECONDS: Final = 40.0  # of a thread that sends: Kafka may take so long to confirm
+_END_SECONDS: Final = 40.0  # for a thread that sends to end: the longest that Kafka takes to confirm
 _LOCK_SECONDS: Final = 1.0
 _RUNS_SECONDS: Final = 0.1
 _STANDS_SECONDS: Final = 0.9

@@ -17,7 +17,7 @@ _MICROSECONDS: Final = 1_000_000
 
 
 def batches(game: str, schema_id: int, payload: Callable[[int], bytes], size: int, kind: str) -> Iterator[list[Event]]:
-    """Yield endless lists of so many events of one game; `payload` makes each one's bytes from its number."""
+    """Yield endless lists of `size` events of one game; `payload` makes each one's bytes from its number."""
     run = secrets.token_hex(4)  # so that no event id stands twice
     numbers = itertools.count(1)
     while True:

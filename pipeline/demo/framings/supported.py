@@ -74,7 +74,7 @@ FOREIGN: Final[Mapping[str, ForeignFraming]] = MappingProxyType(
         "glue": ForeignFraming(_glue, _glue_settings, is_startable=False),
     }
 )
-"""By name, as `--framing` says it."""
+"""Framings by the name that `--framing` takes."""
 
 FRAMINGS: Final = (WRAPPER, *FOREIGN)
 

@@ -19,7 +19,7 @@ class WrapperFraming:
         """Do nothing: the schemas have ids already."""
 
     def framed(self, game: str, version: int, sample: Sample, event: Any) -> Framed:
-        """Return an event's bytes and its schema's id; 1 for names that are no games."""
+        """Return an event's bytes and its schema's id; 1 for names that are not games."""
         return Framed(self._ids.get((game, version), 1), b"", sample.encode(event))
 
     def joined(self, framed: Framed) -> bytes:

@@ -13,7 +13,7 @@ from pipeline.demo.samples.sample import Sample
 SAMPLES: Final[Mapping[str, Callable[[str, int, int], Sample]]] = MappingProxyType(
     {"protobuf": ProtobufSample, "avro": AvroSample}
 )
-"""By the name of the format, as `pipeline.data.contracts.formats.supported` has it."""
+"""Samples by the name of their format in `pipeline.data.contracts.formats.supported`."""
 
 
 def check_formats(formats: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from pipeline.health.verdicts.upkeep import duration
 from pipeline.store.database.states import Cause
 
 INCIDENT_ID: Final = "control-store"
-"""Of the incident that readers compute; the one that is kept afterwards has an id of its own."""
+"""Id of the incident that readers compute; the incident that is kept afterwards has an id of its own."""
 
 _RUNBOOK: Final = "turnoutfleetunhealthy"
 _SCOPE: Final = "store"

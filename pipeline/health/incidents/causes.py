@@ -11,10 +11,10 @@ from typing import Final
 from pipeline.store.database.states import Cause
 
 AGREEING_LOOKS: Final = 2
-"""So many looks in a row must agree on another cause before it counts; facts count at once."""
+"""Looks in a row that must agree on another cause before it counts; facts count at once."""
 
 CLEARING_LOOKS: Final = 3
-"""So many looks in a row must find no cause before one ends."""
+"""Looks in a row that must find no cause before one ends."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from listeners.status import Status
 from pipeline.health.verdicts.liveness import Liveness
 
 REFUSED_SECONDS: Final = 300.0
-"""Refused rows are counted over so long: the window of the driver's watch."""
+"""Seconds over which refused rows are counted: the window of the driver's watch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class GroupWindow:
     commit_seconds: float | None = None  # the median of its games
     usual_commit_seconds: float | None = None
     load_share: float | None = None  # of its capacity; None: not limited, or not known
-    still_seconds: float = 0.0  # for so long its driver has passed nothing although bronze had more
+    still_seconds: float = 0.0  # how long its driver has passed nothing although bronze had more
 
     @property
     def is_mostly_troubled(self) -> bool:

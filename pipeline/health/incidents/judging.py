@@ -16,7 +16,7 @@ from pipeline.store.database.states import Cause
 
 SILENT_SECONDS: Final = 120.0
 SILENT_GAPS: Final = 5.0
-"""A source is silent after so long, and so many of the longest gaps between its recent commits, without a row."""
+"""A source is silent after 120 s without a row, and five times the longest gap between its recent commits."""
 
 _Rule = Callable[[GameWindow, GroupWindow | None, Evidence], Finding | None]
 _RULES: Final[tuple[_Rule, ...]] = (

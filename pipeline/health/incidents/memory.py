@@ -25,7 +25,7 @@ _CLIPPED_TIMES: Final = 1.5
 _KNOWN_AFTER_SECONDS: Final = 120.0
 _TREND_POINTS: Final = 128  # of 1,000 games in trouble they take 13 MB
 _POINT_SECONDS: Final = 5.0  # half of it is the least between two points of a trend, but for the newest
-_COMMIT_SECONDS: Final = 300.0  # so long the last commits of a group say how fast its storage is
+_COMMIT_SECONDS: Final = 300.0  # the age to which a group's last commits say how fast its storage is
 
 
 @dataclass(slots=True)

@@ -12,20 +12,20 @@ from typing import Final
 from pipeline.health.incidents.evidence import Point
 
 RECENT_SECONDS: Final = 300.0
-"""The drift is of so long: an older rate says little about the next minutes."""
+"""Seconds of history that the drift is computed over: an older rate says little about the next minutes."""
 
 _LEAST_SECONDS: Final = 60.0
 _BLOCK_SECONDS: Final = 15.0  # falls of neighbouring looks depend on each other, those of blocks hardly
 _LEAST_BLOCKS: Final = 4
-_LOOK_SECONDS: Final = 5.0  # by so much a look is early or late
+_LOOK_SECONDS: Final = 5.0  # the most by which a look is early or late
 _SURE: Final = 1.36  # standard deviations: 80 of 100, as few blocks tell the deviation badly
 _LONGEST_SECONDS: Final = 6 * 3600.0
-_WIDEST: Final = 4.0  # a band whose end is so many times its beginning says nothing
+_WIDEST: Final = 4.0  # a band whose end is a larger multiple of its beginning says nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """In how many seconds a backlog will be level."""
+    """Seconds until a backlog is level."""
 
     seconds: float
     soonest: float
@@ -50,7 +50,7 @@ def look_ahead(trend: Sequence[Point]) -> Outlook | None:
     rate = (recent[0][1] - age) / whole
     if rate <= 0 or whole < _LEAST_SECONDS:
         return None
-    # Of so much a second the fall varies about its drift, whose own error is as if of `whole` seconds.
+    # How much the fall varies about its drift, per second; the drift's own error is that of `whole` seconds.
     variance = sum((fall - rate * seconds) ** 2 / seconds for seconds, fall in steps) / (len(steps) - 1)
     seconds = age / rate
     spread = sqrt(variance * seconds * (1 + seconds / whole) / rate**2 + _LOOK_SECONDS**2) * _SURE

@@ -39,7 +39,7 @@ SCHEMA_CHANGE_SECONDS: Final = 900.0
 """A schema that was registered so shortly before a failure counts as its cause."""
 
 TOGETHER_SECONDS: Final = 60.0
-"""Versions of a game that were registered within so long of its first one are its first schema, as of a migration."""
+"""Seconds after a game's first version within which others count as its first schema, as in a migration."""
 
 _OTHER: Final = "other_type"
 _MOST_OTHER: Final = 500  # characters: it names both types and what can be done

@@ -56,10 +56,10 @@ STILL_SECONDS: Final = 60.0
 """A driver that lives stands still after these seconds without progress while bronze has more."""
 
 GRACE_SECONDS: Final = 120.0
-"""In these seconds after a driver's start its games may be late by what waited for it."""
+"""Seconds after a driver's start in which its games may be late by what waited for it."""
 
 RESTART_SECONDS: Final = 60.0
-"""A driver that ended in order gets so long to be started again, and an operation so long to be done."""
+"""Seconds in which a driver that ended in order may be started again, and an operation may be done."""
 
 CONTROLLER: Final = "(controller)"
 _THEN: Final = "its driver tries again by itself"

@@ -24,7 +24,7 @@ several. What counts is who has no driver, not who died within a minute: a slow 
 """
 
 MOST_DEATHS: Final = 30
-"""After so many deaths within the window the controller starts a driver no more: a person is needed."""
+"""Deaths within the window after which the controller does not start a driver again: a person is needed."""
 
 _MASS_LEAST: Final = 2  # the death of an only group says nothing of what groups share
 _QUIET_SECONDS: Final = 60.0  # a process that is stopped, swapped out or tries again is heard of after that, as a rule
@@ -67,7 +67,7 @@ class Conditions:
 
     now: float
     groups: Mapping[str, GroupCondition]  # by name
-    mass_failure: str | None  # what a person should know where so many have no driver that they share a cause
+    mass_failure: str | None  # a sentence for a person where enough groups lack a driver to share a cause
 
 
 def judge_groups(facts: DriverFacts) -> Conditions:
@@ -105,7 +105,7 @@ def judge_group(facts: DriverFacts, name: str, kind: str = "group") -> GroupCond
 
 
 def is_within(since: float, seconds: float, now: float) -> bool:
-    """Tell whether less than so many seconds have passed since a moment.
+    """Return whether fewer than `seconds` have passed since a moment.
 
     They have passed where it lies further ahead than that: the clock was set back, and nobody waits until it is there.
     """
@@ -152,7 +152,7 @@ def _gone_since(
 
 
 def _mass_failure(groups: Iterable[GroupCondition]) -> str | None:
-    """Say that so many groups have no driver that no group alone is to blame for it; None where that is not so."""
+    """Return a sentence where enough groups lack a driver that the cause is shared; else None."""
     enabled = [each for each in groups if each.desired != "stopped"]
     lost = sorted(each.name for each in enabled if each.is_lost)
     if len(lost) < _MASS_LEAST or len(lost) <= MASS_SHARE * len(enabled):

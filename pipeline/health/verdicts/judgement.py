@@ -133,7 +133,7 @@ class Judgement:
 
     @property
     def controller_absence(self) -> str | None:
-        """That no controller acts, as a clause; None where one does."""
+        """Return a clause that no controller acts; None where one does."""
         state = self.driver("controller", "main")
         return controller_absence(None if state is None else state.liveness)
 

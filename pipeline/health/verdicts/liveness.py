@@ -15,7 +15,7 @@ HEARTBEAT_SECONDS: Final = 5.0
 """The time between two heartbeats by default: the setting metrics.heartbeat_seconds."""
 
 MISSED_HEARTBEATS: Final = 3
-"""After so many missed heartbeats in a row nothing that a driver reported counts any more."""
+"""Missed heartbeats in a row after which nothing that a driver reported counts."""
 
 STORE_REFUSES: Final = "the control store takes no writes"
 
@@ -50,7 +50,7 @@ class ProcessRun:
     died: bool  # it ended without having been asked to
     message: str | None  # how it ended
     is_known: bool = field(default=True, kw_only=True)  # False: it is being started, or its start failed
-    start_seconds: float = field(default=START_LIMIT_SECONDS, kw_only=True)  # its driver may take so long to report
+    start_seconds: float = field(default=START_LIMIT_SECONDS, kw_only=True)  # its driver's limit to report
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class DriverFacts:
 
 
 def heartbeat_limit(every_seconds: float) -> float:
-    """Return after how many seconds without a heartbeat a driver is silent that beats every so many seconds."""
+    """Return after how many seconds without a heartbeat a driver is silent, by its interval in seconds."""
     return max(_LEAST_LIMIT_SECONDS, MISSED_HEARTBEATS * every_seconds)
 
 

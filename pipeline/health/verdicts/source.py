@@ -11,7 +11,7 @@ from pipeline.health.verdicts.liveness import Liveness
 from pipeline.store.rows import CLOCK_BOUND_SECONDS, START_LIMIT_SECONDS, NamedBacklog, SourceReading
 
 SILENT_SOURCE_SECONDS: Final = 300.0
-"""After so long without a bronze commit the headline, and later an alert, says that nothing arrives."""
+"""Seconds without a bronze commit after which the headline, and later an alert, says that nothing arrives."""
 
 _NOTED_SHARE: Final = 0.25  # of what is late, from which on the headline speaks of it
 _SECONDS_UNTIL, _MINUTES_UNTIL = 120.0, 7200.0  # longer times are told in the next unit

@@ -12,7 +12,7 @@ from pipeline.settings.parsing import hours_of
 from pipeline.settings.tree import Maintenance
 from pipeline.store.rows import RoundFacts
 
-_LEAST_SECONDS: Final = 2 * 3600.0  # so long a round may take, however short the time between two is
+_LEAST_SECONDS: Final = 2 * 3600.0  # a round may take this long even where the time between two is shorter
 _INTERVALS: Final = 4
 _HOUR: Final = 3600.0
 
@@ -86,4 +86,4 @@ def duration(seconds: float) -> str:
 
 
 UNKNOWN: Final = UpkeepFacts()
-"""Of an environment that is not asked to have its tables maintained."""
+"""The upkeep of an environment whose tables nobody asked to maintain."""

@@ -77,7 +77,7 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def sliced(batches: Iterable[pa.RecordBatch], max_bytes: int) -> Iterator[pa.Table]:
-    """Yield the rows of the batches, in order, as tables of at most so many bytes; a larger row is one by itself."""
+    """Yield the rows of the batches, in order, as tables of at most `max_bytes`; a larger row is one by itself."""
     held: list[pa.RecordBatch] = []
     room = max_bytes
     for batch in batches:

@@ -351,7 +351,7 @@ class CursorTable:
         with self._lock:
             self.require_own()
             if abs(time.time() - self._seen_at) > _TRUSTED_SECONDS:
-                self.refresh()  # log cleanup may have removed the commits after so old a view
+                self.refresh()  # log cleanup may have removed the commits after an old view
             self._require(expected)
             transactions = {self._app_id: cursor, **(also or {})}
             self._publish(files, note or {}, transactions, expected, "" if target is None else carried(target))

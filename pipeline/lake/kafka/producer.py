@@ -17,7 +17,7 @@ _DELIVERY_SECONDS: Final = 30.0  # how long one message may stay undelivered
 _FLUSH_SECONDS: Final = _DELIVERY_SECONDS + 5.0
 
 NO_OPTIONS: Final[Mapping[str, str]] = MappingProxyType({})
-"""Those of a broker without security."""
+"""Settings of a producer for a broker without security."""
 
 _EXACTLY_ONCE: Final = {
     "enable.idempotence": True,

@@ -21,7 +21,7 @@ from pipeline.lake.storage import cloud
 _ACCOUNT: Final = "fs.azure.account"
 _AUTHORITY: Final = "https://login.microsoftonline.com"
 _EMULATED_KEY: Final = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""Of every emulator's only account, as Microsoft publishes it."""
+"""Key of every emulator's only account, as Microsoft publishes it."""
 
 _Credential = Literal["key", "federated", "secret", "signature", "managed"]
 _FIRST: Final[dict[str, _Credential]] = {

@@ -28,11 +28,11 @@ class Cloud(Protocol):
 
     @property
     def scheme(self) -> str:
-        """Of its URLs, without `://`."""
+        """Schemes of its URLs, without `://`."""
 
     @property
     def jars(self) -> Jars:
-        """Those that Spark needs to read it; also the option of `./turnout setup` that fetches them."""
+        """Name of the jars that Spark needs to read it; also the option of `./turnout setup` that fetches them."""
 
     def client(self, bucket: str) -> Any:
         """Return obstore's client of a bucket."""

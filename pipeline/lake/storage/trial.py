@@ -14,7 +14,7 @@ from typing import Final
 from pipeline.lake.storage.location import Location
 
 _WRITERS: Final = 8
-_CLOCK_SECONDS: Final = 300.0  # leases and the ages of files bear so much
+_CLOCK_SECONDS: Final = 300.0  # the most by which leases and ages of files bear a wrong clock
 _SLOW_SECONDS: Final = 1.0
 _ASKED: Final = 5
 

@@ -70,7 +70,7 @@ class Children:
         return child
 
     def hold(self, name: str, seconds: float) -> None:
-        """Ask a child to end, and wait at most so long; `dead` leaves it out until it is started again."""
+        """Ask a child to end, and wait at most `seconds`; `dead` leaves it out until it is started again."""
         self._children[name].held = True
         self.end(name, seconds)
 
@@ -103,7 +103,7 @@ class Children:
         return "\n".join(text.splitlines()[-lines:])
 
     def end(self, name: str, seconds: float) -> None:
-        """Ask one child to end, and wait at most so long; whether it has ended `stop` sees to."""
+        """Ask one child to end, and wait at most `seconds`; `stop` sees to it that it has ended."""
         process = self._children[name].process
         if process is not None:
             _signal(self._children[name], signal.SIGTERM)

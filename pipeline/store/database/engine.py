@@ -47,7 +47,7 @@ STORE_AWAY: Final = (OperationalError, InterfaceError, NoConnectionFree)
 def open_store(settings: Settings, paths: Paths, *, connections: int = _CONNECTIONS) -> Engine:
     """Open the control store and bring its tables to this version.
 
-    On PostgreSQL this process keeps at most so many `connections`, and twice as many while it needs them.
+    On PostgreSQL this process keeps at most `connections` open, and twice as many while it needs them.
 
     Raises:
         Refused: the store cannot be reached, is not writable, was migrated by a newer turnout, or has a row that does

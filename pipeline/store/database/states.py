@@ -22,7 +22,7 @@ DESIRED: Final[tuple[Desired, ...]] = get_args(Desired)
 
 Priority = Literal["high", "normal", "low"]
 PRIORITIES: Final[tuple[Priority, ...]] = get_args(Priority)
-"""Of a game, and of the games that a group is for."""
+"""Priority of a game, and of the games that a group is for."""
 
 StreamDesired = Literal["running", "paused"]
 FailureClass = Literal["expected", "transient", "poison", "fatal"]
@@ -83,7 +83,7 @@ AccessItemState = Literal["planned", "applied", "observed", "unseen", "failed"]
 """`applied`: the catalog has taken it. `observed`: a read has shown it. `unseen`: reads did not show it in time."""
 
 RequestState = Literal["asked", "approved", "rejected", "withdrawn"]
-"""Of a request that another person decides about: for access, or to register a schema."""
+"""State of a request that another person decides about: for access, or to register a schema."""
 
 AuditPhase = Literal["begun", "ended"]
 

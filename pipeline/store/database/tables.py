@@ -96,7 +96,7 @@ group_runs = store_table(  # processes that the controller has started: drivers 
     Column("exit_message", Text),  # how it ended
     Column("active_games", Text),  # JSON: the games it was at work on when it died; null: nobody knows
     Column("kind", String(16), nullable=False, server_default="group"),  # group | maintenance, whose name is main
-    Column("start_seconds", Float, nullable=False, server_default="120"),  # its driver may take so long to report
+    Column("start_seconds", Float, nullable=False, server_default="120"),  # its driver's limit to report
     Column("backend", String(16), nullable=False, server_default="local"),  # what starts it
     Column("token", String(32), nullable=False, server_default=""),  # its own, in whatever store: ids may come again
     allowed={"died": _FLAG, "kind": get_args(RunKind), "backend": BACKENDS},

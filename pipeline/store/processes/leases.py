@@ -236,7 +236,7 @@ class Lease:
         return None if row is None else Holding(Process(*row[:4]), *row[4:])
 
     def runs(self, margin_seconds: float = 0.0) -> ColumnElement[bool]:
-        """Return the SQL condition that this lease is not taken and runs for so much longer."""
+        """Return the SQL condition that this lease is not taken and runs for `margin_seconds` longer."""
         return exists().where(self._mine, leases.c.expires_at > store_now() + margin_seconds)
 
     @property

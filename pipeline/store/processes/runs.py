@@ -17,7 +17,7 @@ RELEASED: Final = "turnout does not run it: the group has no backend"
 
 
 DEATHS_COUNT_SECONDS: Final = 1800.0
-"""So long a death speaks against the games that were in hand."""
+"""Seconds for which a death counts against the games that its driver was at work on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ from pipeline.telemetry.bridge.polled import Polled, Reading
 CONTROL_STORE: Final = "control_store"
 
 WAIT_SECONDS: Final = 5.0
-"""So long a scrape waits for a reading; it has ten by default."""
+"""Seconds that a scrape waits for a reading, of the ten that Prometheus gives it by default."""
 
 _EVERY_SECONDS: Final = 10.0  # between two readings at least, as drivers are silent after fifteen
 _LANES: Final = frozenset(Lane)
@@ -92,7 +92,7 @@ class Bridge(Collector):
         yield from bridge_families(self.known(time.time()))
 
     def refresh(self, wait_seconds: float = WAIT_SECONDS) -> None:
-        """Read what is due; waits so long at most, all together, for places that hang."""
+        """Read what is due; wait at most `wait_seconds`, all together, for places that hang."""
         until = time.monotonic() + wait_seconds
         for place in self._places:
             place.want()

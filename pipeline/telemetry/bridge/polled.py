@@ -55,7 +55,7 @@ class Polled(Generic[_T]):
                 self._changed.notify_all()
 
     def wait(self, seconds: float) -> None:
-        """Wait for the reading that is under way, if one is, for at most so long."""
+        """Wait at most `seconds` for the reading that is under way, if one is."""
         with self._changed:
             self._changed.wait_for(lambda: not self._is_wanted, max(0.0, seconds))
 

@@ -87,14 +87,14 @@ def test_calm_is_told_from_the_last_incident_or_from_the_series() -> None:
 
 
 def test_a_slot_without_reports_is_hatched_and_never_green() -> None:
-    """Slots in which nobody reported, and those that nobody has reported yet, are not known."""
+    """Slots in which no driver reported, and those that are not reported yet, are not known."""
     hour = series([game_key("a")])
     hour.status[:, 10] = -1
     late = replace(hour, since=hour.since - 180)
     made = strip.slots(late, fleet([Game("a")]), NOW)
     assert [each.known for each in made[-4:]] == [True, False, False, True], "a minute may be written a minute late"
     assert len(made) == strip.SLOTS
-    assert not next(each for each in made if "nobody reported" in each.title).known
+    assert not next(each for each in made if "no driver reported" in each.title).known
 
 
 def test_one_failing_game_of_many_and_a_silent_one_are_seen() -> None:
@@ -165,7 +165,7 @@ def test_alerts_that_are_not_known_are_not_zero() -> None:
 
 
 def test_rates_are_those_of_the_last_minute_and_gaps_stay_gaps() -> None:
-    """Events and rows are rates per second, with the usual of the hour; where nobody reported the line is broken."""
+    """Events and rows are rates per second, with the usual of the hour; where no driver reported the line is broken."""
     hour = series([game_key("a")])
     hour.status[:, 5], hour.rows[:, 5], hour.commits[:, 5] = -1, 0, 0
     hour.events[5] = np.nan

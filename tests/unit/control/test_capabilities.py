@@ -118,7 +118,7 @@ def test_what_it_touches_and_how_long_it_takes_is_told() -> None:
     known = named(replace(WELL, took_seconds={"rebuild": 12.5}), "rebuild")
     assert (known.seconds, known.estimate) == (
         12.5,
-        "Its last rebuild took so long, from the request until its effect was seen.",
+        "As long as its last rebuild, from the request until its effect was seen.",
     )
 
 

@@ -244,7 +244,7 @@ def test_any_engine_can_write_the_tables(tmp_path: Path) -> None:
 
 
 def test_checkpoints_are_written(tmp_path: Path) -> None:
-    """Readers need not replay the whole log: a checkpoint follows every so many commits."""
+    """Readers need not replay the whole log: a checkpoint follows every few commits."""
     tables = MetricsTables(located(tmp_path), "eu-1")
     for number in range(CHECKPOINT_COMMITS):
         tables.add(GroupSample("eu-1", NOW + number, number, 3, 1, 2.5))

@@ -117,7 +117,7 @@ def test_ingest_without_rows_is_zero_and_without_a_driver_unknown() -> None:
 
 RESULTS = st.tuples(
     st.sampled_from("abc"),
-    st.integers(-90, 400),  # committed so many seconds after NOW
+    st.integers(-90, 400),  # seconds from NOW to its commit
     st.integers(0, 50),
     st.integers(0, 5),
     st.lists(st.integers(0, 9), min_size=BUCKETS, max_size=BUCKETS).map(tuple),

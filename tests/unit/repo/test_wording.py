@@ -37,6 +37,15 @@ GRAMMAR: Final = re.compile(
 SUBJECT: Final = re.compile(r"(?:^|[.!;] )(?:[Ww]hat|[Ww]ho)\b(?![^.;!?]*\?)[^.;!?]*[.;!]")
 """A sentence whose subject is a clause, where text is made of sentences."""
 
+RIDDLE: Final = re.compile(
+    r"""\b[Ss]o\ (?:long|many|much|few)\b                            # the number and its unit
+    | \b(?:of|by|from|after|below|above)\ so\b
+    | \A(?:Of|By|In|As|To|For|That|Those)\b                        # a noun first: what the value is
+    | \bwho\ acts\b""",
+    re.VERBOSE,
+)
+"""A docstring names what it is about, with number and unit where it is one."""
+
 CEILINGS: Final = {
     "docs": 0,
     "docs/decisions": 0,
@@ -50,6 +59,7 @@ CEILINGS: Final = {
 """Sentences of each room that still have this grammar. A number may only fall."""
 
 CODE: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+COMMENT: Final = re.compile(r"(?:^|\s)(#\s.*)")
 SPAN: Final = re.compile(r"`[^`\n]*`")
 PART: Final = re.compile(r"\n\s*\n|\n(?=[-*|#] |\d+\. )|^[-*|#]+ ", re.MULTILINE)
 
@@ -68,6 +78,13 @@ def docstrings(path: Path) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, SPAN.sub("", " ".join(node.value.value.split()))
+
+
+def comments(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each comment behind code or on a line of its own."""
+    for line, text in enumerate(path.read_text("utf-8").splitlines(), 1):
+        if found := COMMENT.search(text):
+            yield line, found[1]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -90,6 +107,18 @@ def test_texts_are_plain_english(package: str) -> None:
         for path in sorted((ROOT / package).rglob("*.py"))
         for line, text in texts(path)
         if " " in text and DIALECT.search(text)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("package", [*PACKAGES, "bench"])
+def test_docstrings_are_no_riddles(package: str) -> None:
+    """A constant has its number and unit, a value its noun: nobody guesses what "of so many" is."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {match.group(0)!r}"
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for line, text in [*docstrings(path), *comments(path)]
+        if (match := RIDDLE.search(text))
     ]
     assert found == []
 
@@ -160,6 +189,14 @@ def test_the_grammar_is_seen() -> None:
         assert not SUBJECT.search(text), text
     for text in ("the only one that runs", "it is possible that it fails", "where that is None", "The log says so."):
         assert not GRAMMAR.search(text), text
+
+
+def test_riddles_are_seen() -> None:
+    """The check finds what it is for, and leaves good English alone."""
+    for text in ("Kept for so long.", "Of the page, by name", "Return who acts."):
+        assert RIDDLE.search(text), text
+    for text in ("Seconds that it is kept.", "Ofcom", "The person who acted.", "Also of those"):
+        assert not RIDDLE.search(text), text
 
 
 def test_the_dialect_is_seen() -> None:

@@ -476,7 +476,7 @@ class LeaseMachine(RuleBasedStateMachine):
     def the_store_says_the_same(self) -> None:
         with self.engine.connect() as connection:
             rows = connection.execute(text("select token, expires_at from leases")).all()
-        now = self.clock.now + 0.001  # a day as a number has so many digits
+        now = self.clock.now + 0.001  # a day as a number has these digits
         living = {lease._token: rival for rival, lease in self.leases.items()}
         holders = [living[token] for token, expires_at in rows if expires_at > now and token in living]
         assert holders == self._holders()

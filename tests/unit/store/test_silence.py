@@ -45,7 +45,7 @@ def locked(engine: Engine) -> Iterator[None]:
 
 
 def silent(engine: Engine, **seconds: float) -> None:
-    """Let ingest and groups have beaten last so many seconds ago; a driver of ours each."""
+    """Let ingest and groups have beaten last the given seconds ago; a driver of ours each."""
     for name, ago in seconds.items():
         kind: ProcessKind = "ingest" if name == "main" else "group"
         start_driver(engine, kind, name, None)
@@ -324,7 +324,7 @@ def test_a_start_that_holds_its_lease_is_no_silence(engine: Engine) -> None:
 
 
 def set_state(engine: Engine, kind: ProcessKind, name: str, state: ProcessState, *, lease_ago: float) -> None:
-    """Let a driver have said this last, and its lease have run out so many seconds ago."""
+    """Let a driver have said this last, and its lease have run out the given seconds ago."""
     Lease(engine, kind, name, 15).acquire()
     own = (drivers.c.kind == kind) & (drivers.c.name == name)
     held = (leases.c.kind == kind) & (leases.c.name == name)

@@ -120,7 +120,7 @@ class World:
         return self.add_principal("group", name, name)
 
     def mint(self, principal_id: str, seconds: float | None = None) -> str:
-        """Return a new token of a principal, for so many seconds or for ever."""
+        """Return a new token of a principal, for `seconds` or for ever."""
         token = f"dapi{secrets.token_hex(16)}"
         expires = None if seconds is None else self.now() + seconds
         self.data.tokens[token] = {"principal": principal_id, "expires": expires}

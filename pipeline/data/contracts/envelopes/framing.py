@@ -229,7 +229,7 @@ FRAMINGS: Final[Mapping[str, Framing]] = MappingProxyType(
         "game": ByName("game"),
     }
 )
-"""By name, as `SourceProfile.framing` and the setting `source.framing` say it."""
+"""Framings by the name that `SourceProfile.framing` and the setting `source.framing` use."""
 
 
 def _wrong_prefix(first: int, size: int, known: Mapping[int, int]) -> str:

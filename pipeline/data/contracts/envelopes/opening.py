@@ -25,7 +25,7 @@ ENVELOPES: Final[Mapping[str, Callable[[SourceProfile], Envelope]]] = MappingPro
         "avro": MessageEnvelope,
     }
 )
-"""By name, as `SourceProfile.envelope` and the setting `source.envelope` say it."""
+"""Envelopes by the name that `SourceProfile.envelope` and the setting `source.envelope` use."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,4 +43,4 @@ def _game(records: Records, opened: Opened, argument: str) -> pa.StringArray:  #
 ROUTINGS: Final[Mapping[str, Routing]] = MappingProxyType(
     {"field": _field, "topic": _topic, "key": _key, "header": _header, "game": _game}
 )
-"""By the word before the colon, as `SourceProfile.routing` and the setting `source.routing` say it."""
+"""Routings by the word before the colon in `SourceProfile.routing` and the setting `source.routing`."""

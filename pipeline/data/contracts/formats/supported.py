@@ -19,7 +19,7 @@ from pipeline.data.contracts.model import Message
 from pipeline.data.contracts.schemas import Schema
 
 FORMATS: Final[Mapping[str, PayloadFormat]] = MappingProxyType({"protobuf": ProtobufFormat(), "avro": AvroFormat()})
-"""By name, as `Schema.format` and the setting `format` of a source say it."""
+"""Formats by the name that `Schema.format` and the setting `format` of a source use."""
 
 
 def format_of(name: str) -> PayloadFormat:

@@ -143,7 +143,7 @@ class Conversation:
 
 @contextmanager
 def conversation(url: str, context: ssl.SSLContext | None, seconds: float) -> Iterator[Conversation]:
-    """Hold connections to the registry at this address for one question, which ends after so many seconds."""
+    """Hold connections to the registry at this address for one question, which ends after `seconds`."""
     deadline = time.monotonic() + seconds
     parts = urlsplit(url)
     if context is None and parts.scheme == "https":

@@ -117,4 +117,4 @@ def _folder(registry: RegistrySettings, message: str | None) -> SchemaResolver:
 
 
 KINDS: Final[Mapping[str, _Maker]] = MappingProxyType({"confluent": _confluent, "glue": _glue, "folder": _folder})
-"""By `registries.NAME.kind`; each takes the settings and the message of payloads that name none."""
+"""Makers of registries by `registries.NAME.kind`; each takes the settings and the message of payloads without one."""

@@ -202,7 +202,7 @@ class SourceKind(Protocol):
         """Return the times of files; None where each row has its own."""
 
     def sample(self, most: int) -> Sequence[SampledRecord]:
-        """Return up to so many of the newest records, and change nothing.
+        """Return up to `most` of the newest records, and change nothing.
 
         Raises `Refused` where there is no such source, `Transient` where it does not answer.
         """

@@ -30,7 +30,7 @@ from pipeline.lake.kafka.connection import client_options, translate
 from pipeline.settings.source import Source
 
 OVERFLOW: Final = "ArithmeticException: long overflow"
-"""In Spark's failure where a record has such a time."""
+"""A text in Spark's failure if a record has such a time."""
 
 _SILENCE_SECONDS: Final = 60.0
 _CHUNK_BYTES: Final = 8 << 20

@@ -17,7 +17,7 @@ _SECONDS: Final = 10.0  # for all partitions together
 
 
 def sample_topic(source: Source, most: int) -> list[SampledRecord]:
-    """Return up to so many of the newest records, about as many of each partition.
+    """Return up to `most` of the newest records, about as many of each partition.
 
     Raises:
         Refused: there is no such topic, or an option of security has no counterpart.

@@ -24,7 +24,7 @@ from pipeline.data.streams.needs import Need, is_open, lowest
 from pipeline.lake.delta.bronze import whole
 
 CLOSED: Final = -1
-"""In place of a schema's id: the row is refused, or waits."""
+"""Stands for a schema's id if the row is refused, or waits."""
 
 _TURNOUT: Final = ""  # in place of a registry: the ids are turnout's own
 

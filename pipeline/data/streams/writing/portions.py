@@ -12,7 +12,7 @@ from pipeline.data.contracts.schemas import Schema
 
 
 def portions(rows: Rows, sizes: Rows, schema: Schema, most_bytes: int) -> Iterator[Rows]:
-    """Yield rows, in order, in portions whose values take at most so many bytes; a row that may take more is alone.
+    """Yield rows, in order, in portions whose values take at most `most_bytes`; a row that may take more is alone.
 
     Args:
         rows: some rows.

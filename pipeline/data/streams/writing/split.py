@@ -57,7 +57,7 @@ OWN_COLUMNS: Final = pa.schema(
 REPORT: Final = "report string, rejects binary"
 _WRITES: Final = 8  # files of one task that are on their way to a store
 _DETAIL_LIMIT: Final = 500
-_MOST_GROWTH: Final = 4  # decoded values that are held may be so many times larger than a slice
+_MOST_GROWTH: Final = 4  # the most that held decoded values may take, as a multiple of a slice
 
 Place: TypeAlias = tuple[int, int]
 """A row of bronze: its seq and pos."""

@@ -24,10 +24,10 @@ TYPICAL_CORES: Final = 8_000 / 300 * ROW_CORE_SECONDS + 0.2 * COMMIT_CORE_SECOND
 """The load of a game when no load is known: one of the 300 of the sustained run."""
 
 WORK_OFF_SECONDS: Final = 600.0
-"""A stream that is behind counts as catching up within so long, with at most twice its rows."""
+"""Seconds in which a stream that is behind counts as catching up, with at most twice its rows."""
 
 COMPARED_CORES: Final = 2.0
-"""A group without a capacity is never full; it compares as one of so many cores, as `local[2]` has."""
+"""A group without a capacity is never full; it compares as one of two cores, as `local[2]` has."""
 
 MAX_GAMES: Final = 1_000
 """The default of the setting `placement.max_games_per_group`."""
@@ -95,7 +95,7 @@ class GroupLoad:
         return self.share_with(0.0)
 
     def share_with(self, cores: float) -> float:
-        """Return its load share with so many cores more, or fewer; 1.0 without capacity."""
+        """Return its load share with `cores` of load added, or removed where negative; 1.0 without capacity."""
         capacity = COMPARED_CORES if self.capacity_cores is None else self.capacity_cores
         return max(self.cores + cores, 0.0) / capacity if capacity > 0 else 1.0
 
@@ -109,11 +109,11 @@ class GroupLoad:
         return self.games > max_games or (self.headroom is not None and self.headroom < -_EXACT)
 
     def has_room(self, cores: float, max_games: int, games: int = 1) -> bool:
-        """Return whether it has room for so much more."""
+        """Return whether it has room for `cores` and `games` more."""
         return not self.plus(cores, games).is_over(max_games)
 
     def plus(self, cores: float, games: int = 1) -> "GroupLoad":
-        """Return it with so much more load; games may be negative, with their cores."""
+        """Return it with `cores` and `games` added; both may be negative."""
         return replace(self, cores=self.cores + cores, games=self.games + games)
 
 

@@ -100,7 +100,7 @@ def leaving(loads: Loads, leavers: Mapping[str, Container[str]]) -> Placed:
 
 
 def rebalance(loads: Loads, max_moves: int = MAX_REBALANCING_MOVES, fixed: Container[str] = ()) -> Placed:
-    """Return at most so many moves that each reduce the highest load share, or balance it.
+    """Return at most `max_moves` moves that each reduce the highest load share, or balance it.
 
     Only running groups with living drivers take part, and no games in `fixed`. No game leaves a group of its priority
     for one of another.

@@ -46,7 +46,7 @@ class Wheel:
 
     path: Path
     version: str
-    """Of the project, with the first 12 hex digits of the content's SHA-256 behind a `+`."""
+    """Version of the project, with the first 12 hex digits of the content's SHA-256 behind a `+`."""
     sha256: str
 
 

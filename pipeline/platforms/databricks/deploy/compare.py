@@ -11,7 +11,7 @@ from typing import Any, Final
 from pipeline.platforms.databricks.deploy.secrets import hide
 
 _KEYS: Final = ("task_key", "job_cluster_key", "name", "key", "principal")
-"""By what elements of lists are the same thing, whatever their order."""
+"""Keys by which elements of lists are the same thing, in any order."""
 
 _ABSENT: Final = "(absent)"
 

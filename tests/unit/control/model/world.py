@@ -60,10 +60,10 @@ class Broken(BaseException):
 class Fate:
     """What befalls a process that runs now."""
 
-    statements: int | None = None  # it is killed before the one after so many
-    transactions: int | None = None  # it stands still before the one after so many
+    statements: int | None = None  # it is killed before the next one after these
+    transactions: int | None = None  # it stands still before the next one after these
     meanwhile: Callable[[], None] | None = None  # what others do then; None: it is killed there
-    after: tuple[str, int] | None = None  # or before the one after a statement like this, when it had so many of them
+    after: tuple[str, int] | None = None  # or before the one after a statement like this, at its count
 
 
 UNHURT = Fate()

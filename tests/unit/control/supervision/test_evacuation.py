@@ -123,7 +123,7 @@ def planned(
     taken: Mapping[str, Operation] = MappingProxyType({}),
     found: Sequence[Dead] = (BROKEN,),
 ) -> list[EvacuationPlan]:
-    """Return the evacuations of a dead group with three games of 0.1 cores, beside one that has so much room."""
+    """Return the evacuations of a dead group with three games of 0.1 cores, beside the groups of `loads`."""
     there = {key: GameAssignment(key, key, "a", 4, None, 9, None, None, None, None, None) for key in ("g1", "g2", "g3")}
     games = ((key, "a", Load(0.1 / 12e-6, 0.0, 0.0)) for key in there)
     groups = [GroupLoad("a", "running", alive=False, silence="gone"), GroupLoad("b", "running", True, None, capacity)]

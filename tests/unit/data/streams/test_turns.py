@@ -44,7 +44,7 @@ def turns(
 
 
 def nearly_level(most: int, count: int) -> Callable[[int], dict[str, int]]:
-    """Let so many games that lack one seq, and as many that lack a chunk, come before each chunk."""
+    """Let a number of games that lack one seq, and as many that lack a chunk, come before each chunk."""
     return lambda step: {f"n{step}.{number}.{lacks}": HEAD - lacks for number in range(count) for lacks in (1, most)}
 
 

@@ -382,7 +382,7 @@ def test_the_newest_evidence_of_the_same_cause_counts_at_once() -> None:
 
 
 def right(cause: Cause, runs: int) -> tuple[int, list[str]]:
-    """Return how often the cause was found in so many seeded runs, and which were wrong."""
+    """Return how often the cause was found in a number of seeded runs, and which were wrong."""
     wrong = []
     for number in range(runs):
         fault = FAULTS[cause][number % len(FAULTS[cause])]

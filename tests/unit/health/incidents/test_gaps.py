@@ -10,7 +10,7 @@ def newest_first(*commits: tuple[float, int] | Commit) -> list[Commit]:
 
 
 def bursts(number: int, every: float, waited: float | None) -> list[Commit]:
-    """Return commits of a source that comes now and then: one with many rows, then few; so long the rows had waited."""
+    """Return commits of a source that comes now and then: one with many rows, then few; and how long they waited."""
     sizes = (20_000, 800, 300, 200, 100)
     starts = [(burst * every + 5.0 * place, rows) for burst in range(number) for place, rows in enumerate(sizes)]
     return [Commit(at, rows, None if waited is None else at - waited) for at, rows in starts]

@@ -61,14 +61,14 @@ class Cursor:
             self.at[found] = self.end[found]
 
     def allows(self, rows: int) -> bool:
-        """Return whether one more step over so few payloads pays; a few thin steps always do."""
+        """Return whether one more step over `rows` payloads pays; a few thin steps always do."""
         if rows >= _THIN:
             return True
         self._thin_steps -= 1
         return self._thin_steps >= 0
 
     def skip(self, rows: Some, sizes: Rows | int) -> tuple[Rows, Rows]:
-        """Move behind so many bytes; return where they start and end, which is the same where they are doubtful."""
+        """Move behind `sizes` bytes; return where they start and end, which is the same where they are doubtful."""
         starts = self.at[rows]
         ends = starts + sizes
         over = (ends > self.end[rows]) | (ends < starts)
@@ -85,7 +85,7 @@ class Cursor:
             self.at[rows] = to
 
     def varint(self, rows: Some, most: int = 10) -> Rows:
-        """Read zigzag numbers of at most so many bytes; 5 for an int, whose range is checked as well."""
+        """Read zigzag numbers of at most `most` bytes; 5 for an int, whose range is checked as well."""
         at = self.at[rows]
         first = self.data[at]
         over = at >= self.end[rows]
@@ -122,7 +122,7 @@ class Cursor:
         over[longer] = True
 
     def sized(self, rows: Some) -> tuple[Rows, Rows]:
-        """Read a length and move behind so many bytes; return where they start and end."""
+        """Read a length and move behind that many bytes; return where they start and end."""
         sizes = self.varint(rows)
         return self.skip(rows, np.where(sizes < 0, np.iinfo(np.int64).max // 2, sizes))
 

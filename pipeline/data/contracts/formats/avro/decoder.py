@@ -1,7 +1,7 @@
 """Decodes Avro payloads of one schema into columns of Delta's types; bad ones become refusals, never exceptions.
 
-Most payloads are read together (`readers`). Those that fail there, or have so many more items than the others that
-this would be slow, are decided alone by the scalar decoder.
+Most payloads are read together (`readers`). Those that fail there, or are slow there because they have many more
+items than the others, are decided alone by the scalar decoder.
 """
 
 from collections.abc import Iterator

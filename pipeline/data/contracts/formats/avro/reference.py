@@ -123,7 +123,7 @@ class _Value:
     convert: _Convert
     weightless: bool = False  # a value has no bytes
     long: tuple[_Convert, _Convert] | None = None
-    """Of decimals that may have more digits than their column: to its value and to the text beside it, one is None."""
+    """Converters for a decimal that may have more digits than its column: value and text beside it, one is None."""
 
 
 @dataclass(slots=True)

@@ -72,7 +72,7 @@ class StrictBytes(BinaryDecoder):
         return bool(byte)
 
     def read_bytes(self) -> bytes:
-        """Read a length and so many bytes."""
+        """Read a length and that many bytes."""
         size = self._number(64)
         if size < 0:
             raise malformed("a negative length")

@@ -62,7 +62,7 @@ class _Payload:
         self.weightless = 0  # items without bytes so far
 
     def varint(self, most: int) -> int:
-        """Read a zigzag number of at most so many bytes."""
+        """Read a zigzag number of at most `most` bytes."""
         data, at = self.data, self.at
         if at >= len(data):
             raise Malformed("the payload ends too early")
@@ -88,7 +88,7 @@ class _Payload:
         return number
 
     def take(self, size: int) -> bytes:
-        """Read so many bytes."""
+        """Read `size` bytes."""
         end = self.at + size
         if size < 0:
             raise Malformed(f"a length is negative: {size}")
@@ -303,7 +303,7 @@ def _union(of: Union, *, beside: bool) -> _Read:
 
 
 def _blocks(payload: _Payload, read: Callable[[int], None]) -> None:
-    """Read the blocks of an array or map; `read` reads so many items."""
+    """Read the blocks of an array or map; `read` reads a given number of items."""
     while (count := payload.varint(10)) != 0:
         end = None
         if count < 0:

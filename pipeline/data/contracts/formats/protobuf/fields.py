@@ -46,7 +46,7 @@ _MISREADS: Final[Mapping[str, frozenset[str]]] = {
     "sfixed32": frozenset({"fixed32"}),
     "sfixed64": frozenset({"fixed64"}),
 }
-"""By kind the integers of which some bytes are another value when they are read as this kind."""
+"""Integer kinds, by the kind that reads some of their bytes as another value."""
 
 
 def kind_of(each: FieldDescriptor, column: pa.DataType | None) -> Kind:

@@ -12,7 +12,7 @@ from pipeline.platforms.databricks.workspace.client import Workspace
 _WHO: Final = ("user_name", "group_name", "service_principal_name")
 _OWNER: Final = "IS_OWNER"
 ANY_PERSON: Final = "*"
-"""For `maker`, where the workspace does not show who made a thing: several people may have, one after the other."""
+"""Value of `maker` where the workspace does not show who made a thing: several people may have, one after the other."""
 
 
 def read_permissions(workspace: Workspace, thing: str, maker: str = "") -> list[dict[str, str]]:

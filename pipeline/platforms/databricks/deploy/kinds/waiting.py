@@ -17,7 +17,7 @@ def wait_until(look: Callable[[], T | None], seconds: float, said: str) -> T:
     """Look again and again, ever more seldom, until something is seen; return it.
 
     Raises:
-        Transient: with `said`, where nothing was seen for so many seconds.
+        Transient: with `said`, where nothing was seen for `seconds`.
     """
     deadline, pause = time.monotonic() + seconds, _FIRST_SECONDS
     while (seen := look()) is None:

@@ -36,7 +36,7 @@ class Sample:
     same: bytes  # another definition with the same meaning
     other: bytes  # one with another meaning
     payloads: tuple[bytes, ...]  # good ones, each with another value
-    filled: Callable[[int], bytes]  # a good payload with a text of so many characters
+    filled: Callable[[int], bytes]  # a good payload with a text of this number of characters
     broken: tuple[bytes, ...]  # bytes that are no payload, beside all that are cut
 
 

@@ -39,7 +39,7 @@ def refused_of(world: World, contents: list[bytes]) -> list[int]:
 
 
 def attack(name: str, inputs: int, *, same: bool) -> Counter[str]:
-    """Decode so many damaged payloads and return how many were refused, by the way in which they were damaged."""
+    """Decode `inputs` damaged payloads and return how many were refused, by the way in which they were damaged."""
     refused: Counter[str] = Counter()
 
     @given(st.integers(0, 2**32))

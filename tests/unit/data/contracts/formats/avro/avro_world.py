@@ -217,7 +217,7 @@ class Chance:
 
 
 def varint(number: int, least: int = 1) -> bytes:
-    """Return a zigzag number in at least so many bytes."""
+    """Return a zigzag number in at least `least` bytes."""
     rest = (number << 1) ^ (number >> 63 if number >= 0 else -1)
     parts = bytearray()
     while rest > 0x7F or len(parts) + 1 < least:

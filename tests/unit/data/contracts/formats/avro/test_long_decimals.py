@@ -31,7 +31,7 @@ MOST = 10**38 - 1
 
 
 def number(value: int, size: int = 0) -> bytes:
-    """Return the bytes of a decimal, in at least so many."""
+    """Return the bytes of a decimal, padded to a least number."""
     least = (value.bit_length() + 8) // 8
     return varint(max(least, size)) + value.to_bytes(max(least, size), "big", signed=True)
 
