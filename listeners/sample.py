@@ -88,23 +88,26 @@ class PassResult:
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """The observed state of one stream, judged by the group's watchdog."""
+    """The observed state of one stream, judged by the group's watchdog; None is unknown, times are Unix seconds.
+
+    The control store keeps each field as a column of its table `streams`, and readers get them all back.
+    """
 
     game_key: str
     group: str
-    lane: Lane
-    status: str  # a Status; another word is a newer version's
+    lane: str  # a Lane; another word is a newer version's
+    status: str  # a Status, likewise
     status_since: float
     cursor_seq: int
-    last_commit_at: float | None
-    backlog_age_seconds: float | None  # None is unknown, never 0
+    last_commit_at: float | None  # None: it made none yet
+    backlog_age_seconds: float | None
     rows_per_second: float | None
     latency_p95_seconds: float | None  # of the last five minutes, as all latencies here; None without rows
-    rows_total: int
-    rejects_total: int
+    rows_total: int  # landed since the driver started
+    rejects_total: int  # refused since the driver started
     last_error: str | None
     updated_at: float
-    bytes_per_second: float | None = None  # of files in its table; None is unknown, never 0
+    bytes_per_second: float | None = None  # of files in its table
     commits_per_second: float | None = None
     waits_for: str | None = None  # "waits for schema …": what its next rows lack; None: nothing
     refused: Mapping[str, int] = field(default_factory=dict)  # rows of the last five minutes by reason
@@ -116,7 +119,7 @@ class StreamState:
     queue_seconds: float | None = None  # this and the next three: the segments, means over rows
     process_seconds: float | None = None
     commit_seconds: float | None = None
-    upstream_seconds: float | None = None
+    upstream_seconds: float | None = None  # None also where no event time is known
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from typing import Any
 import click
 from sqlalchemy import Engine
 
+from listeners.sample import StreamState
 from pipeline.base.terminal import say, say_json
 from pipeline.cli import incidents
 from pipeline.cli.context import CommandContext
 from pipeline.health.facts.fleet import Fleet, GameRow, read_fleet
 from pipeline.health.verdicts.judgement import DriverState, Judgement
-from pipeline.health.verdicts.reported import ReportedStream
 from pipeline.settings.tree import Settings
 
 
@@ -101,7 +101,7 @@ def describe(judgement: Judgement) -> dict[str, Any]:
     }
 
 
-def _latency(live: ReportedStream | None) -> dict[str, Any]:
+def _latency(live: StreamState | None) -> dict[str, Any]:
     """Return a game's latencies and where they come from; they are those of a stream whose report counts."""
     shares = ("p50", "p95", "p99", "p99_last_minute")
     segments = ("upstream", "queue", "process", "commit")

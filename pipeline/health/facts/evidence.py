@@ -1,12 +1,11 @@
 """Reads from the control store the evidence of causes, beside the judged fleet: one look, cheap for 1,000 games."""
 
-import json
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, func, select
 
-from listeners.sample import Lane
+from listeners.sample import Lane, StreamState
 from pipeline.base.texts import join_limited
 from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.evidence import (
@@ -22,7 +21,6 @@ from pipeline.health.incidents.evidence import (
 from pipeline.health.incidents.gaps import Commit, longest_gap
 from pipeline.health.verdicts.condition import MOST_DEATHS
 from pipeline.health.verdicts.placement.capacity import Load
-from pipeline.health.verdicts.reported import ReportedStream
 from pipeline.store.database.states import OPEN, OperationState
 from pipeline.store.database.tables import (
     bronze_commits,
@@ -34,7 +32,6 @@ from pipeline.store.database.tables import (
     registrations,
     schemas,
     stream_control,
-    streams,
 )
 from pipeline.store.rows import Driver
 from pipeline.store.schema_needs import count_needs, read_states
@@ -48,11 +45,10 @@ _KEYS_PER_QUERY: Final = 500  # databases limit the parameters of a statement
 def read_evidence(engine: Engine, fleet: Fleet, objective_seconds: float) -> Look:
     """Return one look at the fleet that was judged just now; never writes."""
     with engine.connect() as connection:
-        measured = _measured(connection)
         decided = _decisions(connection)
         needs = _needs(connection)
         targets = _operations(connection)
-        asked = [row.game_key for row in fleet.rows if _may_be_schema(row, measured.get(row.game_key, {}), decided)]
+        asked = [row.game_key for row in fleet.rows if _may_be_schema(row, decided)]
         newest = _newest_schemas(connection, asked)
         retired = set(connection.scalars(select(games.c.game_key).where(games.c.retired_at.is_not(None))))
         limits = {row.name: row for row in connection.execute(select(groups.c.name, groups.c.capacity_cores))}
@@ -61,7 +57,7 @@ def read_evidence(engine: Engine, fleet: Fleet, objective_seconds: float) -> Loo
     for row in fleet.rows:
         key = row.game_key
         seen[key] = _game(
-            row, measured.get(key, {}), decided.get(key), needs.get(key), newest.get(key), targets.get(f"game:{key}"),
+            row, decided.get(key), needs.get(key), newest.get(key), targets.get(f"game:{key}"),
             retired=key in retired,
         )  # fmt: skip
     conditions = fleet.judgement.conditions
@@ -79,13 +75,14 @@ def read_evidence(engine: Engine, fleet: Fleet, objective_seconds: float) -> Loo
     )
 
 
-def _may_be_schema(row: GameRow, measured: Mapping[str, Any], decided: Mapping[str, Mapping[str, Any]]) -> bool:
+def _may_be_schema(row: GameRow, decided: Mapping[str, Mapping[str, Any]]) -> bool:
     """Return whether a schema may be the cause: its stream fails, or rows are refused."""
-    return bool(row.in_trouble or measured.get("refused") or decided.get(row.game_key, {}).get("failure_class"))
+    is_refused = row.reported is not None and row.reported.refused
+    return bool(row.in_trouble or is_refused or decided.get(row.game_key, {}).get("failure_class"))
 
 
 def _game(
-    row: GameRow, measured: Mapping[str, Any], decision: Mapping[str, Any] | None, need: Need | None,
+    row: GameRow, decision: Mapping[str, Any] | None, need: Need | None,
     schema: NewestSchema | None, operation: OpenOperation | None, *, retired: bool,
 ) -> GameSeen:  # fmt: skip
     live, verdict = row.live, row.verdict
@@ -101,10 +98,10 @@ def _game(
         waits_for_ingest=verdict.waits_for_ingest, retired=retired,
         backlog_seconds=row.lag_seconds if verdict.waits_for_ingest or live is None else live.backlog_age_seconds,
         rows_per_second=None if live is None else live.rows_per_second,
-        cores=None if live is None else measured.get("cores"),
-        commit_seconds=None if live is None else measured.get("commit_mean_seconds"),
-        refused={} if live is None else measured.get("refused") or {},
-        landed=None if live is None else measured.get("landed"),
+        cores=None if live is None else _cores(live),
+        commit_seconds=None if live is None else live.commit_mean_seconds,
+        refused={} if live is None else live.refused,
+        landed=None if live is None else live.landed,
         segments=_segments(live),
         last_error=None if live is None else live.last_error, waits_for=verdict.waits_for, need=need, failure=failure,
         paused_by=(decision["requested_by"] or "somebody") if is_paused and decision is not None else None,
@@ -113,7 +110,13 @@ def _game(
     )  # fmt: skip
 
 
-def _segments(live: ReportedStream | None) -> dict[str, float]:
+def _cores(live: StreamState) -> float | None:
+    """Return what a stream costs while it is in its group's pass."""
+    load = Load(live.rows_per_second, live.bytes_per_second, live.commits_per_second)
+    return load.cores if live.lane == Lane.RUN else None
+
+
+def _segments(live: StreamState | None) -> dict[str, float]:
     """Return the segments of a stream's latency that are known."""
     if live is None:
         return {}
@@ -137,29 +140,6 @@ def _group(fleet: Fleet, name: str, row: Any, operation: OpenOperation | None) -
 
 def _frontier(driver: Driver | None) -> int | None:
     return None if driver is None else driver.frontier_seq
-
-
-def _measured(connection: Connection) -> dict[str, dict[str, Any]]:
-    """Return what drivers measured of each stream beside what the fleet has."""
-    columns = (
-        "game_key",
-        "lane",
-        "rows_per_second",
-        "bytes_per_second",
-        "commits_per_second",
-        "commit_mean_seconds",
-        "landed",
-    )
-    found = {}
-    for row in connection.execute(select(*(streams.c[name] for name in columns), streams.c.refused)):
-        load = Load(row.rows_per_second, row.bytes_per_second, row.commits_per_second)
-        found[row.game_key] = {
-            "cores": load.cores if row.lane == Lane.RUN else None,
-            "commit_mean_seconds": row.commit_mean_seconds,
-            "landed": row.landed,
-            "refused": json.loads(row.refused) if row.refused else {},
-        }
-    return found
 
 
 def _decisions(connection: Connection) -> dict[str, Mapping[str, Any]]:

@@ -6,6 +6,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine, RowMapping, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from listeners.sample import StreamState
 from pipeline.health.facts.liveness import drivers_in
 from pipeline.health.verdicts.judgement import (
     DriverState,
@@ -15,7 +16,7 @@ from pipeline.health.verdicts.judgement import (
     judge_fleet,
 )
 from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS
-from pipeline.health.verdicts.reported import AssignedGame, ReportedStream
+from pipeline.health.verdicts.reported import AssignedGame
 from pipeline.health.verdicts.silence import is_silent
 from pipeline.health.verdicts.upkeep import UNKNOWN, UpkeepFacts, limit_seconds
 from pipeline.settings.tree import Maintenance
@@ -27,6 +28,7 @@ from pipeline.store.database.tables import (
     streams,
 )
 from pipeline.store.operations import read_open
+from pipeline.store.processes.drivers import REPORTED, reported_in
 from pipeline.store.reports import backlog_in, ingested_since, newest_rounds
 from pipeline.store.rows import Driver
 from pipeline.store.sources import newest_clock
@@ -48,7 +50,7 @@ class GameRow:
     generation: int
     last_seq: int
     discovered_at: float
-    reported: ReportedStream | None
+    reported: StreamState | None
     verdict: StreamVerdict
     lag_seconds: float | None = None  # age of the oldest row that its table may lack, wherever it waits
 
@@ -63,7 +65,7 @@ class GameRow:
         return self.in_trouble and not self.verdict.waits_for_ingest and not self.verdict.is_unheard
 
     @property
-    def live(self) -> ReportedStream | None:
+    def live(self) -> StreamState | None:
         """What was reported, if it still describes the present: rates and latency come only from here."""
         verdict = self.verdict
         return self.reported if verdict.reason is None or verdict.waits_for_ingest else None
@@ -131,9 +133,8 @@ def read_fleet(
 
 def _read(connection: Connection, now: float | None, heartbeat_seconds: float, maintenance: Maintenance) -> Fleet:
     known = drivers_in(connection, heartbeat_seconds, now)
-    columns = (column.label(f"reported_{column.name}") for column in streams.c)
     joined = games.outerjoin(streams, streams.c.game_key == games.c.game_key)
-    rows = connection.execute(select(games, *columns).select_from(joined)).mappings().all()
+    rows = connection.execute(select(games, *REPORTED).select_from(joined)).mappings().all()
     waiting, stuck = _open_operations(connection)
     newest = connection.execute(
         select(bronze_commits.c.seq, bronze_commits.c.committed_at).order_by(bronze_commits.c.seq.desc()).limit(1)
@@ -186,8 +187,7 @@ def _worst_first(row: GameRow) -> tuple[int, float, str]:
 
 
 def _assigned(row: RowMapping) -> AssignedGame:
-    reported = _reported(row) if row["reported_game_key"] is not None else None
-    return AssignedGame(row["game_key"], row["group_name"], reported, row["retired_at"])
+    return AssignedGame(row["game_key"], row["group_name"], reported_in(row), row["retired_at"])
 
 
 def _game(row: RowMapping, game: AssignedGame, judgement: Judgement) -> GameRow:
@@ -203,29 +203,3 @@ def _game(row: RowMapping, game: AssignedGame, judgement: Judgement) -> GameRow:
     )
     live = shown.live
     return shown if live is None else replace(shown, lag_seconds=judgement.source.lag(live.backlog_age_seconds))
-
-
-def _reported(row: RowMapping) -> ReportedStream:
-    return ReportedStream(
-        group=row["reported_group_name"],
-        lane=row["reported_lane"],
-        status=row["reported_status"],
-        status_since=row["reported_status_since"],
-        cursor_seq=row["reported_cursor_seq"],
-        last_commit_at=row["reported_last_commit_at"],
-        backlog_age_seconds=row["reported_backlog_age_seconds"],
-        rows_per_second=row["reported_rows_per_second"],
-        latency_p95_seconds=row["reported_latency_p95_seconds"],
-        rows_total=row["reported_rows_total"],
-        rejects_total=row["reported_rejects_total"],
-        last_error=row["reported_last_error"],
-        updated_at=row["reported_updated_at"],
-        waits_for=row["reported_waits_for"],
-        latency_p50_seconds=row["reported_latency_p50_seconds"],
-        latency_p99_seconds=row["reported_latency_p99_seconds"],
-        latency_p99_last_minute_seconds=row["reported_latency_p99_last_minute_seconds"],
-        queue_seconds=row["reported_queue_seconds"],
-        process_seconds=row["reported_process_seconds"],
-        commit_seconds=row["reported_commit_seconds"],
-        upstream_seconds=row["reported_upstream_seconds"],
-    )

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Literal, get_args
 
+from listeners.sample import StreamState
 from listeners.status import STATUSES, Status
 from pipeline.base.texts import join_limited
 from pipeline.health.verdicts.condition import Conditions, GroupCondition, judge_group, judge_groups
 from pipeline.health.verdicts.liveness import DriverFacts, Liveness, controller_absence, heartbeat_limit
-from pipeline.health.verdicts.reported import AssignedGame, GroupIntent, ReportedStream
+from pipeline.health.verdicts.reported import AssignedGame, GroupIntent
 from pipeline.health.verdicts.silence import Silence, find_silence
 from pipeline.health.verdicts.source import NOT_KNOWN, SourceState, judge_source, source_notes
 from pipeline.health.verdicts.upkeep import UNKNOWN, UpkeepFacts
@@ -240,7 +241,7 @@ def _is_excused(driver: DriverState, facts: FleetFacts) -> bool:
 
 
 def _judge_report(
-    condition: GroupCondition, reported: ReportedStream, driver: Driver | None, facts: FleetFacts
+    condition: GroupCondition, reported: StreamState, driver: Driver | None, facts: FleetFacts
 ) -> StreamVerdict | None:
     """Return why a living driver's report of a stream does not count, None where it does."""
     now, liveness, group = facts.now, condition.liveness, condition.name
@@ -266,7 +267,7 @@ def _judge_report(
     return None
 
 
-def _is_failing_word(condition: GroupCondition, reported: ReportedStream, facts: FleetFacts) -> bool:
+def _is_failing_word(condition: GroupCondition, reported: StreamState, facts: FleetFacts) -> bool:
     """Tell whether a driver whose query just failed, and which tries again, said so of its streams: that is known."""
     driver = facts.drivers.get(("group", condition.name))
     if condition.liveness.state != "failed" or condition.liveness.is_over or driver is None:
@@ -276,7 +277,7 @@ def _is_failing_word(condition: GroupCondition, reported: ReportedStream, facts:
     return reported.group == condition.name and is_new and is_fresh and reported.status in _OF_FAILED
 
 
-def _is_normal_start(condition: GroupCondition, reported: ReportedStream, now: float) -> bool:
+def _is_normal_start(condition: GroupCondition, reported: StreamState, now: float) -> bool:
     """Tell whether a driver that has not reported a stream yet is in a start that needs nobody.
 
     It began a moment ago; and the run before reported the stream until then, or nothing died under the controller. A

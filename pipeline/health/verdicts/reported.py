@@ -2,32 +2,7 @@
 
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class ReportedStream:
-    """What a group's driver last reported of a stream; None is unknown, times are Unix seconds."""
-
-    group: str
-    lane: str
-    status: str
-    status_since: float
-    cursor_seq: int
-    last_commit_at: float | None
-    backlog_age_seconds: float | None
-    rows_per_second: float | None
-    latency_p95_seconds: float | None
-    rows_total: int
-    rejects_total: int
-    last_error: str | None
-    updated_at: float
-    waits_for: str | None = None  # "waits for schema …": what its next rows lack
-    latency_p50_seconds: float | None = None  # of the last five minutes, as all latencies here without a span
-    latency_p99_seconds: float | None = None
-    latency_p99_last_minute_seconds: float | None = None
-    queue_seconds: float | None = None  # this and the next three: the segments of latency, means over rows
-    process_seconds: float | None = None
-    commit_seconds: float | None = None
-    upstream_seconds: float | None = None
+from listeners.sample import StreamState
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +11,7 @@ class AssignedGame:
 
     game_key: str
     group: str | None
-    reported: ReportedStream | None
+    reported: StreamState | None
     retired_at: float | None = None
 
 

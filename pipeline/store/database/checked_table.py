@@ -4,9 +4,9 @@ SQLite checks types in strict tables only, which know no lengths and one kind of
 function of SQLite tells.
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, Final
+from collections.abc import Collection, Mapping
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, Final, get_args, get_type_hints
 
 from sqlalchemy import (
     REAL,
@@ -31,6 +31,7 @@ MAX_NUMBER: Final = 1e18
 
 metadata = MetaData()
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_BY_TYPE: Final[Mapping[type, type[TypeEngine[Any]]]] = {float: Float, int: BigInteger, str: Text}
 _ON_SQLITE: Final[Mapping[type, TypeEngine[Any]]] = {String: Text(), BigInteger: Integer(), Float: REAL()}
 
 
@@ -54,6 +55,21 @@ def _on_sqlite(element: _JsonIs, *_arguments: Any, **_options: Any) -> str:
 @compiles(_JsonIs, "postgresql")
 def _on_postgresql(element: _JsonIs, *_arguments: Any, **_options: Any) -> str:
     return f"json_typeof(CAST({element.column} AS json)) = '{element.kind}'"
+
+
+def columns_of(record: type, besides: Collection[str] = ()) -> list[Column[Any]]:
+    """Return a column for each field of a dataclass of numbers and texts, `besides` those that the table spells itself.
+
+    A column takes null where its field takes None. A field with any other type is JSON in a text, null where empty.
+    """
+    columns = []
+    for name, hint in get_type_hints(record).items():
+        if name not in besides:
+            kinds = set(get_args(hint)) if isinstance(hint, UnionType) else {hint}
+            (kind,) = kinds - {NoneType}
+            is_null = NoneType in kinds or kind not in _BY_TYPE
+            columns.append(Column(name, _BY_TYPE.get(kind, Text)(), nullable=is_null))
+    return columns
 
 
 def store_table(

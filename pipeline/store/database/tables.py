@@ -4,9 +4,9 @@ from typing import Final, get_args
 
 from sqlalchemy import BigInteger, Column, Float, ForeignKey, Integer, LargeBinary, String, Text, UniqueConstraint
 
-from listeners.sample import Lane
+from listeners.sample import Lane, StreamState
 from listeners.status import STATUSES
-from pipeline.store.database.checked_table import store_table
+from pipeline.store.database.checked_table import columns_of, store_table
 from pipeline.store.database.states import (
     BACKENDS,
     PRIORITIES,
@@ -143,35 +143,13 @@ leases = store_table(  # which process should be each driver; its times are of t
     allowed={"kind": get_args(ProcessKind), "pid": _PID, "epoch": "> 0"},
 )
 
-streams = store_table(  # observed state of each stream, written by the driver that carries it
+streams = store_table(  # the `StreamState` of each stream, written by the driver that carries it
     "streams",
     Column("game_key", String(64), primary_key=True),
     Column("group_name", String(40), nullable=False),
     Column("lane", String(16), nullable=False),
     Column("status", String(16), nullable=False),
-    Column("status_since", Float, nullable=False),
-    Column("cursor_seq", BigInteger, nullable=False),
-    Column("last_commit_at", Float),  # null before the first commit
-    Column("backlog_age_seconds", Float),  # null when unknown
-    Column("rows_per_second", Float),  # null when unknown
-    Column("latency_p95_seconds", Float),  # null when nothing was committed in the window
-    Column("rows_total", BigInteger, nullable=False),  # landed since the driver started
-    Column("rejects_total", BigInteger, nullable=False),  # refused since the driver started
-    Column("last_error", Text),
-    Column("updated_at", Float, nullable=False),
-    Column("bytes_per_second", Float),  # of files in its table; null when unknown
-    Column("commits_per_second", Float),  # null when unknown
-    Column("waits_for", Text),  # "waits for schema …": what its next rows lack; null: nothing
-    Column("refused", Text),  # JSON: rows of the last five minutes by reason; null: none
-    Column("landed", BigInteger),  # rows of the last five minutes in its table; null when unknown
-    Column("commit_mean_seconds", Float),  # the mean of its commits in the last minute; null: it made none
-    Column("latency_p50_seconds", Float),  # this and the next six: null without rows in the window
-    Column("latency_p99_seconds", Float),
-    Column("latency_p99_last_minute_seconds", Float),
-    Column("queue_seconds", Float),  # this and the next three: where latency comes from, means over rows
-    Column("process_seconds", Float),
-    Column("commit_seconds", Float),
-    Column("upstream_seconds", Float),  # null also where no event time is known
+    *columns_of(StreamState, besides={"game_key", "group", "lane", "status"}),
     allowed={
         "lane": tuple(Lane),
         "status": STATUSES,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Engine, case, delete, exists, func, select, update
+from sqlalchemy import ColumnElement, Engine, RowMapping, case, delete, exists, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from listeners.sample import StreamState
@@ -24,6 +24,10 @@ from pipeline.store.rows import CLOCK_BOUND_SECONDS, BronzeCommit, Driver
 _COMMITS_KEPT = 5_000
 _rows: Final[dict[tuple[str, str], dict[str, Any]]] = {}  # what this process has said at its start, by kind and name
 _STATE = {"group_name" if each.name == "group" else each.name: each.name for each in fields(StreamState)}
+_LABELS: Final = {field: f"reported_{field}" for field in _STATE.values()}
+
+REPORTED: Final = tuple(streams.c[name].label(_LABELS[field]) for name, field in _STATE.items())
+"""The columns of `streams` in a query beside other tables, from which `reported_in` makes a state."""
 
 
 def start_driver(
@@ -141,6 +145,15 @@ def write_streams(engine: Engine, states: Sequence[StreamState]) -> None:
         _replace(engine, states[0].group, rows)
     except IntegrityError:  # two groups reported one stream at the same moment, as after a move: write again
         _replace(engine, states[0].group, rows)
+
+
+def reported_in(row: RowMapping) -> StreamState | None:
+    """Return the state that a row with the columns `REPORTED` has, None where no driver ever reported the stream."""
+    if row[_LABELS["game_key"]] is None:
+        return None
+    said = {field: row[label] for field, label in _LABELS.items()}
+    said["refused"] = json.loads(said["refused"]) if said["refused"] else {}
+    return StreamState(**said)
 
 
 def _replace(engine: Engine, group: str, rows: list[dict[str, Any]]) -> None:

@@ -200,13 +200,8 @@ def _place(folder: Location, table: MetricsTable) -> Place:
 def _state(row: GameRow) -> StreamState | None:
     """Return a stream's report where it still describes the present; None where it does not."""
     said = row.live
-    if said is None or said.status not in STATUSES or said.lane not in _LANES:
-        return None
-    return StreamState(
-        row.game_key, said.group, Lane(said.lane), said.status, said.status_since, said.cursor_seq,
-        said.last_commit_at, said.backlog_age_seconds, said.rows_per_second, said.latency_p95_seconds,
-        said.rows_total, said.rejects_total, said.last_error, said.updated_at,
-    )  # fmt: skip
+    is_known = said is not None and said.status in STATUSES and said.lane in _LANES
+    return said if is_known else None
 
 
 def _exists(group: str, last: Fleet | None) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from app.fleet.signals import Signals
-from listeners.sample import LATENCY_EDGES_SECONDS
+from listeners.sample import LATENCY_EDGES_SECONDS, StreamState
 from listeners.series import Series
 from listeners.status import Status
 from pipeline.base.names import game_key
@@ -15,7 +15,7 @@ from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.causes import Action, Finding
 from pipeline.health.incidents.incidents import Incident
 from pipeline.health.verdicts.judgement import FleetFacts, judge_fleet
-from pipeline.health.verdicts.reported import AssignedGame, ReportedStream
+from pipeline.health.verdicts.reported import AssignedGame
 from pipeline.store.database.states import Cause
 from pipeline.store.rows import Driver, SourceReading
 
@@ -118,6 +118,7 @@ def _assigned(game: Game) -> AssignedGame:
     if game.reported is None or game.group is None:
         return AssignedGame(key, game.group, None)
     said: dict[str, Any] = {
+        "game_key": key,
         "group": game.group,
         "lane": "RUN",
         "status": game.status,
@@ -133,4 +134,4 @@ def _assigned(game: Game) -> AssignedGame:
         "last_error": None,
         "updated_at": NOW - 2,
     }
-    return AssignedGame(key, game.group, ReportedStream(**{**said, **game.reported}))
+    return AssignedGame(key, game.group, StreamState(**{**said, **game.reported}))

@@ -4,9 +4,12 @@ import json
 import os
 import socket
 import time
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from click.testing import CliRunner
@@ -22,6 +25,7 @@ from pipeline.health.facts.fleet import Fleet, read_fleet
 from pipeline.health.verdicts.judgement import StreamVerdict
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database import tables
+from pipeline.store.database.checked_table import columns_of
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState
 from pipeline.store.operations import Intent, change, list_operations, submit
@@ -137,6 +141,35 @@ def test_an_unreadable_store_is_refused_in_one_sentence(tmp_path: Path) -> None:
         read_schemas(engine, "x")
 
 
+def test_each_number_that_a_driver_reports_reaches_readers(engine: Engine) -> None:
+    """A field of `StreamState` is a column of its table and comes back as it was written: no other place spells it."""
+    seen = full_state()
+    row = {"game_key": seen.game_key, "game": "x", "last_seq": 0, "discovered_at": 0.0}
+    with engine.begin() as connection:
+        connection.execute(insert(tables.games).values(row))
+    write_streams(engine, [seen])
+    reported = read_fleet(engine).rows[0].reported
+    assert reported is not None
+    assert replace(reported, updated_at=seen.updated_at) == seen
+
+
+def test_a_column_is_made_of_each_field() -> None:
+    """A number that is added to a state has its column at once: null where it may be None, JSON where it is a map."""
+
+    @dataclass
+    class Grown:
+        spelled: str
+        amount: int
+        seconds: float | None
+        word: str | None = None
+        counts: Mapping[str, int] = field(default_factory=dict)
+
+    made = [(each.name, str(each.type), each.nullable) for each in columns_of(Grown, besides={"spelled"})]
+    assert made == [
+        ("amount", "BIGINT", False), ("seconds", "FLOAT", True), ("word", "TEXT", True), ("counts", "TEXT", True),
+    ]  # fmt: skip
+
+
 # -------------------------------------------------------------------------------- what counts at once, what does not
 
 
@@ -153,6 +186,15 @@ def verdict(fleet: Fleet) -> StreamVerdict:
 
 def state_of(key: str, status: str = "RUNNING") -> StreamState:
     return StreamState(key, "a", Lane.RUN, status, 0.0, 1, None, 0.0, None, None, 0, 0, None, 0.0)
+
+
+def full_state() -> StreamState:
+    """Return a state in which each field has a value of its own, whichever fields there are."""
+    said: dict[str, Any] = {"lane": Lane.RUN, "status": Status.LAGGING, "refused": {"bad": 3}}
+    for number, (name, hint) in enumerate(get_type_hints(StreamState).items(), start=1):
+        (kind,) = {*(get_args(hint) if isinstance(hint, UnionType) else [hint])} - {NoneType}
+        said[name] = said.get(name) or (f"{name} {number}" if kind is str else kind(number))
+    return StreamState(**said)
 
 
 def hold(store: Engine, process: Process) -> None:

@@ -4,20 +4,21 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
+from listeners.sample import StreamState
 from pipeline.health.verdicts.judgement import (
     FleetFacts,
     Judgement,
     judge_fleet,
 )
 from pipeline.health.verdicts.liveness import HeldLease, ProcessRun
-from pipeline.health.verdicts.reported import AssignedGame, GroupIntent, ReportedStream
+from pipeline.health.verdicts.reported import AssignedGame, GroupIntent
 from pipeline.store.rows import Driver, SourceReading
 
 NOW = 1_800_000_000.0
 INGEST = Driver("ingest", "main", "host", 7, NOW - 600, NOW - 2, "running", None, 9)
 DRIVER = Driver("group", "a", "host", 1, NOW - 600, NOW - 2, "running", None, 9, run_id=1)
 CONTROLLER = Driver("controller", "main", "host", 5, NOW - 600, NOW - 2, "running", None, None)
-REPORTED = ReportedStream("a", "RUN", "RUNNING", NOW - 500, 9, NOW - 2, 1.0, 5.0, 2.0, 100, 0, None, NOW - 2)
+REPORTED = StreamState("g", "a", "RUN", "RUNNING", NOW - 500, 9, NOW - 2, 1.0, 5.0, 2.0, 100, 0, None, NOW - 2)
 LEASE = HeldLease(DRIVER.process, NOW - 600, NOW + 20)
 RUN = ProcessRun(1, NOW - 610, None, died=False, message=None)
 LEVEL = SourceReading(NOW - 2, 0.0, 0.0, 0, 60.0)
@@ -32,7 +33,7 @@ class Given:
     lease: HeldLease | None = LEASE
     run: ProcessRun | None = RUN
     intent: GroupIntent | None = SUPERVISED
-    reported: ReportedStream | None = REPORTED
+    reported: StreamState | None = REPORTED
     controller: Driver | None = CONTROLLER
     games: int = 1
     waiting: int = 0

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from app.components.header import judgement_line
 from listeners.prometheus import Exposition
+from listeners.sample import StreamState
 from listeners.status import STATUSES
 from pipeline.cli.status import describe
 from pipeline.health.verdicts.judgement import (
@@ -19,7 +20,7 @@ from pipeline.health.verdicts.judgement import (
     judge_fleet,
 )
 from pipeline.health.verdicts.liveness import HeldLease, ProcessRun
-from pipeline.health.verdicts.reported import AssignedGame, GroupIntent, ReportedStream
+from pipeline.health.verdicts.reported import AssignedGame, GroupIntent
 from pipeline.store.rows import CLOCK_BOUND_SECONDS, Driver, SourceReading
 from tests.unit.health.verdicts.judgement_world import (
     BY_HAND,
@@ -226,7 +227,7 @@ def test_a_group_that_was_stopped_on_purpose_is_no_problem() -> None:
     ],
 )
 def test_a_word_counts_only_from_a_living_driver(
-    expected: str, group: str | None, reported: ReportedStream | None, driver: Driver | None
+    expected: str, group: str | None, reported: StreamState | None, driver: Driver | None
 ) -> None:
     """A stream's status is its driver's own word only while that driver is alive and carries it; else it is unknown."""
     drivers = {("ingest", "main"): INGEST, **({("group", "a"): driver} if driver is not None else {})}
@@ -274,7 +275,7 @@ def fleets(draw: st.DrawFn) -> FleetFacts:
     held = {key: draw(leases) for key in named} if "lease" in hit else {}
     started = {name: draw(runs) for name in "ab"} if "run" in hit else {}
     wanted = {name: draw(intents) for name in "ab"} if "intent" in hit else {"a": SUPERVISED, "b": BY_HAND}
-    carried: list[tuple[str | None, ReportedStream | None, float | None]] = [("a", REPORTED, None)]
+    carried: list[tuple[str | None, StreamState | None, float | None]] = [("a", REPORTED, None)]
     if "games" in hit:
         retired = st.sampled_from([None, NOW - 9])
         carried = draw(st.lists(st.tuples(st.sampled_from(["a", "b", None]), reports, retired)))
