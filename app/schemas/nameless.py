@@ -120,7 +120,7 @@ def _draw_next(names: tuple[Waiting, ...]) -> None:
         )
         with st.popover("How names become games", type="tertiary", key="nameless_help"):
             st.text(
-                "By a registered schema, an allowed name or prefix (settings onboarding.names, onboarding.prefixes), "
+                "By a registered schema, an onboarding rule (`turnout games rules`), "
                 "or an approval. It counts from ingest's next micro-batch on; earlier rows stay in quarantine until a "
                 "replay."
             )

@@ -10,9 +10,9 @@ from grants.formats import exchange_sql, exchange_terraform, policy
 from grants.formats.exchange_terraform import Direct
 from grants.formats.expiry import spelled_until
 from grants.formats.rows import Row, in_order, quoted
-from grants.formats.yaml_nodes import MAX_BYTES
 from grants.model import EVERYONE, Securable, folded
 from pipeline.base.errors import Refused
+from pipeline.base.yaml_nodes import MAX_BYTES
 
 __all__ = ["FORMATS", "Format", "Row", "render_rows", "render_yaml"]
 

@@ -10,10 +10,10 @@ from base64 import b32encode
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 
-from grants.formats.problems import shown
 from grants.formats.rows import Row, comment, in_order, quoted, uses
 from grants.model import SELECT, Securable, folded
 from pipeline.base.errors import Refused
+from pipeline.base.problems import shown
 
 Direct = Mapping[Securable, Mapping[str, frozenset[str]]]
 """Securable → principal → privileges, as `grants.model.Observed` has them."""

@@ -4,8 +4,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from grants.formats.problems import shown
 from pipeline.base.errors import Refused
+from pipeline.base.problems import shown
 
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d(?::\d\d)?) ?(Z|z|[+-]\d\d:\d\d)?", re.ASCII)

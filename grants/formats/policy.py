@@ -11,13 +11,13 @@ from typing import Final, NamedTuple, get_args
 
 import yaml
 
-from grants.formats import yaml_nodes
 from grants.formats.expiry import parse_until, spelled_until
-from grants.formats.problems import Problems, shown
-from grants.formats.yaml_nodes import line_of
 from grants.model import EVERYONE, PrincipalKind, folded
+from pipeline.base import yaml_nodes
 from pipeline.base.errors import Refused
+from pipeline.base.problems import Problems, shown
 from pipeline.base.texts import join_limited
+from pipeline.base.yaml_nodes import line_of
 
 VERSION: Final = 1
 MAX_DAYS: Final = 90

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from grants.formats.expiry import spelled_until
-from grants.formats.problems import shown
 from grants.model import USE_CATALOG, USE_SCHEMA, PrincipalKind, Securable, folded
 from pipeline.base.errors import Refused
+from pipeline.base.problems import shown
 
 MARK: Final = "turnout:"
 """Begins a comment that holds the terms of the statement below it."""

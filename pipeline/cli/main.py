@@ -121,6 +121,13 @@ _COMMANDS: Final = (
         LazyCommand("priority", "pipeline.cli.groups:priority"),
         LazyCommand("retire", "pipeline.cli.repairs:retire"),
         LazyCommand("restore", "pipeline.cli.repairs:restore"),
+        group(
+            "rules",
+            "Onboarding rules: which names become games by themselves, and what such games get.",
+            LazyCommand("plan", "pipeline.cli.game_rules:plan_rules"),
+            LazyCommand("apply", "pipeline.cli.game_rules:apply_rules"),
+            LazyCommand("list", "pipeline.cli.game_rules:list_rules"),
+        ),
     ),
     group(
         "ingest",

@@ -87,8 +87,8 @@ def simulate(
 ) -> None:  # fmt: skip
     """Write simulated events to the landing table or the Kafka topic.
 
-    Registers the sample schemas first, or lets the serializers register them in a registry, whose games it approves.
-    May run beside ingest.
+    Registers the sample schemas first, or lets the serializers register them in a registry, with an onboarding rule
+    for their games. May run beside ingest.
     """
     from pipeline.control.backends.present import noted
     from pipeline.demo.framings.supported import RegistryAddress

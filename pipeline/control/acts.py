@@ -21,6 +21,7 @@ class DirectAct(StrEnum):
 
     APPROVE_GAME = "approve a game", Role.OPERATOR
     REJECT_GAME = "reject a game", Role.OPERATOR
+    CHANGE_RULES = "apply onboarding rules", Role.MOVER, True
     REGISTER_SCHEMA = "register a schema", Role.OPERATOR
     APPROVE_SCHEMA = "approve a schema", Role.OPERATOR
     REJECT_SCHEMA = "reject a schema", Role.OPERATOR, True

@@ -16,7 +16,6 @@ from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused, Transient
 from pipeline.base.private_files import PUBLIC, write_file
 from pipeline.data.contracts.registry import LocalRegistry, Registration
-from pipeline.data.ingest.pending import approve
 from pipeline.demo.framings.supported import NO_REGISTRY, WRAPPER, RegistryAddress, foreign_framing
 from pipeline.demo.producer import write_kafka, write_landing
 from pipeline.demo.samples.supported import payload_schema
@@ -25,10 +24,12 @@ from pipeline.lake.kafka.producer import ensure_topic
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
 from pipeline.settings.source import Source, reads_several
-from pipeline.settings.tree import Onboarding, Paths, Settings
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.onboarding import onboarded_names
+from pipeline.store.onboarding_rules import OnboardingRule, apply, read_rules
 
 PARTITIONS = 4  # of a topic the simulator creates
+_RULE = "simulate"  # the onboarding rule of games whose schemas come from a registry
 _BATCH_EVENTS = 5_000  # in one landing commit at full speed
 _BATCHES_PER_SECOND = 2  # at a given rate
 
@@ -65,7 +66,7 @@ def simulate(
     game_writings(plan)  # refuses an impossible plan before anything is registered
     foreign = foreign_framing(plan.framings, replace(registry, topic=source.topic))
     simulator = Simulator(plan, register_samples(engine, plan, paths.bronze), foreign)
-    onboard_others(engine, settings.onboarding, plan)
+    allow_others(engine, plan)
     size = _BATCH_EVENTS if rate is None else max(1, round(rate / _BATCHES_PER_SECOND))
     batches = simulator.batches(size)
     failed = send(source, paths, batches, rate, plan.events, stop)
@@ -119,16 +120,19 @@ def register_samples(
     return {pair: each.schema_id for pair, each in zip(pairs, registered, strict=True)}
 
 
-def onboard_others(engine: Engine, limits: Onboarding, plan: SimulationPlan) -> None:
-    """Make games of those whose schemas come from a registry: ingest refuses rows of names that are not games.
+def allow_others(engine: Engine, plan: SimulationPlan) -> None:
+    """Apply a rule for the games whose schemas come from a registry: ingest refuses rows of names that are not games.
 
     Raises:
-        Refused: there are too many games.
+        Refused: another person has applied rules at the same moment.
     """
-    known = set(onboarded_names(engine).values())
-    for game, writing in game_writings(plan).items():
-        if writing.framing != WRAPPER and game not in known:
-            approve(engine, limits, game, current_user(), "turnout simulate")
+    rules, actor = read_rules(engine), current_user()
+    others = [each for each in rules.rules if each.name != _RULE]
+    taken = {*onboarded_names(engine).values(), *(name for each in others for name in each.names)}
+    foreign = [game for game, writing in game_writings(plan).items() if writing.framing != WRAPPER]
+    own = rules.by_name.get(_RULE, OnboardingRule(_RULE, changed_by=actor))
+    if new := [game for game in foreign if game not in taken and game not in own.names]:
+        apply(engine, [*others, replace(own, names=(*own.names, *new))], rules.number, actor, "turnout simulate")
 
 
 def _next_sequence(state: Path) -> dict[str, int]:

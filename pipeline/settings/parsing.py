@@ -49,11 +49,25 @@ def may_be_secret(name: str, kind: Any, raw: Any) -> bool:
     return holds_values or _SECRET.search(name) is not None
 
 
+_RULE: Final = "is no setting any more. Remove it, and write a rule: `turnout games rules apply FILE`, see steering.md"
+_REMOVED: Final[Mapping[str, str]] = {
+    "onboarding.names": _RULE,
+    "onboarding.prefixes": _RULE,
+    "onboarding.max_new_per_prefix_per_hour": _RULE,
+}
+"""What became of settings that people may still have, by name."""
+
+
 def unknown_names(given: Collection[str], known: Collection[str], prefix: str) -> list[str]:
     """Return a problem for each name that no setting has, with the nearest one; `prefix` is its table."""
     listed = ", ".join(sorted(known))
     wrong = sorted(set(given) - set(known))
-    return [f"{prefix}{name}: no such setting.{meant(name, known)} Known here are {listed}" for name in wrong]
+    return [
+        f"{prefix}{name}: {_REMOVED[prefix + name]}"
+        if prefix + name in _REMOVED
+        else f"{prefix}{name}: no such setting.{meant(name, known)} Known here are {listed}"
+        for name in wrong
+    ]
 
 
 def shape(raw: Any) -> str:

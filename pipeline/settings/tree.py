@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pipeline.base.errors import Refused, StorageError
-from pipeline.base.names import MAX_NAME_BYTES, Backend, is_game_name, is_securable_part
+from pipeline.base.names import Backend, is_securable_part
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import is_url, located
 from pipeline.settings.access import Access
@@ -65,30 +65,19 @@ class Ingest:
 
 @dataclass(frozen=True, slots=True)
 class Onboarding:
-    """Which names become games besides those that a person registers or approves.
+    """Limits of the names that become games.
 
-    Ingest refuses the rows of all other names as `unknown_game`.
+    A person registers or approves them, or writes a rule for them: see steering.md. Ingest refuses rows of all
+    other names as `unknown_game`.
     """
 
-    names: tuple[str, ...] = ()
-    """Exact names that are games from the next micro-batch on, such as `["Chess", "Go"]`. Without a schema the game's
-    rows go to quarantine as `unknown_schema`. A name stays a game after you remove it from this list."""
-
-    prefixes: tuple[str, ...] = ()
-    """Prefixes of names that become games when they arrive, such as `["studio-a/"]`. The busiest name of a
-    micro-batch goes first; a name that looks like another game's never becomes one. The rows that introduced a
-    name stay in quarantine."""
-
     max_games: Annotated[int, Range(1, 100_000)] = 2_000
-    """Most games. Prefixes create at most half of them, which leaves room for registered, listed and approved
+    """Most games. Prefixes of rules create at most half of them, which leaves room for registered, listed and approved
     names during a flood."""
 
     max_pending: Annotated[int, Range(1, 10_000)] = 1_000
     """Most unknown names that `turnout games pending` lists one by one. turnout only estimates the number of the
     rest."""
-
-    max_new_per_prefix_per_hour: Annotated[int, Range(0, 10_000)] = 10
-    """Most games that one prefix creates within an hour. Further names wait for the next hour or an approval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +296,8 @@ class Roles:
     operation's kind also decides who may resume, close and cancel it."""
 
     movers: tuple[str, ...] = ()
-    """They may do what operators may, and also move and retire games, and start, stop, create and change groups."""
+    """They may do what operators may, and also move and retire games, apply onboarding rules, and start, stop, create
+    and change groups."""
 
     access_admins: tuple[str, ...] = ()
     """They may grant and revoke access to games' tables, decide about requests, and add users to the embedded catalog.
@@ -565,12 +555,6 @@ def _check(settings: Settings) -> list[str]:
                 problems.append(f"{section}.{leaf}: expected a value from {limits}, got {number(value)}")
     if not settings.environment.replace("-", "").replace("_", "").isalnum():
         problems.append(f"environment: expected letters, digits, '-' and '_', got {quoted(settings.environment)}")
-    problems += [
-        f"onboarding.{leaf}: expected 1 to {MAX_NAME_BYTES} bytes without NUL, got {quoted(text)}"
-        for leaf in ("names", "prefixes")
-        for text in getattr(settings.onboarding, leaf)
-        if not is_game_name(text)
-    ]
     if settings.access.sql_grants and not settings.access.warehouse:
         problems.append("access.warehouse: expected the id of a SQL warehouse where access.sql_grants is true, got ''")
     if settings.demux.writer == "spark" and not settings.store.leases:

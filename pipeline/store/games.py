@@ -16,6 +16,7 @@ from pipeline.store import audit
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import games, groups, leases, registrations, schemas
 from pipeline.store.onboarding import onboarded_names
+from pipeline.store.onboarding_rules import rules_of_games
 from pipeline.store.processes.leases import MARGIN, Lease, store_now
 
 
@@ -78,7 +79,7 @@ def record_seen(engine: Engine, seen: Mapping[str, str], seq: int, place: Place)
         return
     try:
         with writing(engine) as connection:
-            connection.execute(games.insert(), [_row(key, name, seq) for key, name in new.items()])
+            connection.execute(games.insert(), _rows(connection, new, seq))
     except IntegrityError:  # another process discovered some of them at the same moment
         for key, name in new.items():
             record_one(engine, key, name, seq)
@@ -280,14 +281,20 @@ def record_one(engine: Engine, key: str, name: str, seq: int) -> None:
     """Note one game, new or not."""
     try:
         with writing(engine) as connection:
-            connection.execute(games.insert().values(_row(key, name, seq)))
+            connection.execute(games.insert(), _rows(connection, {key: name}, seq))
     except IntegrityError:
         with writing(engine) as connection:
             connection.execute(update(games).where(games.c.game_key == key).values(last_seq=seq))
 
 
-def _row(key: str, name: str, seq: int) -> dict[str, str | int | float]:
-    return {"game_key": key, "game": name, "epoch": 1, "generation": 1, "last_seq": seq, "discovered_at": time.time()}
+def _rows(connection: Connection, new: Mapping[str, str], seq: int) -> list[dict[str, str | int | float]]:
+    """Return new games (key → name) as rows; each begins with the priority of its onboarding rule."""
+    rules, now = rules_of_games(connection, new.keys()), time.time()
+    return [
+        {"game_key": key, "game": name, "epoch": 1, "generation": 1, "last_seq": seq, "discovered_at": now,
+         "priority": rules[key].priority if key in rules else "normal"}
+        for key, name in new.items()
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ class OnboardingCandidate:
     prefix: str | None = None
     actor: str | None = None
     reason: str | None = None
+    rule: str | None = None  # the onboarding rule that the name matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def approve(engine: Engine, candidate: OnboardingCandidate, now: float | None = 
 def onboarded(engine: Engine, above: int = 0) -> list[Onboarded]:
     """Return the onboardings with a number greater than `above`, in their order."""
     table = onboardings
-    columns = (table.c.game_key, table.c.game, table.c.how, table.c.prefix, table.c.actor, table.c.reason)
+    columns = (table.c.game_key, table.c.game, table.c.how, table.c.prefix, table.c.actor, table.c.reason, table.c.rule)
     query = select(table.c.onboarding_id, table.c.onboarded_at, *columns).where(table.c.onboarding_id > above)
     with engine.connect() as connection:
         rows = connection.execute(query.order_by(table.c.onboarding_id)).all()

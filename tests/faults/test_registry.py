@@ -33,6 +33,7 @@ from pipeline.store.writers import read_writers
 from tests.faults import figures
 from tests.faults.driver_world import Drivers, Place, wait_for
 from tests.faults.faults import Faults
+from tests.onboarding_world import give_rules, rule
 from tests.registry_proxy import RegistryProxy, lying, proxied
 
 KILLS = int(os.environ.get("PROOF_REGISTRY_KILLS", "6"))
@@ -49,12 +50,13 @@ class FramedPlace(Place):
         self.env.mkdir()
         (self.env / "turnout.toml").write_text(
             "[ingest]\ntrigger_seconds = 1\n[demux]\ntrigger_seconds = 1\n"
-            '[maintenance]\nbackend = "none"\n[onboarding]\nnames = ["laps", "cars"]\n'
+            '[maintenance]\nbackend = "none"\n'
             '[source]\nenvelope = "none"\nrouting = "key"\nframing = "confluent"\nregistry = "main"\n'
             f'[registries.main]\nkind = "confluent"\nurl = "{url}"\ntimeout_seconds = 2\n'
         )
         self.settings, self.paths = load(self.env, {})
         self.engine = open_store(self.settings, self.paths)
+        give_rules(self.engine, rule("laps", "cars"))
         self.sent: dict[str, list[int]] = {"laps": [], "cars": []}
         count: Any = SimpleNamespace(count=lambda: sum(map(len, self.sent.values())))
         self.log = count

@@ -34,9 +34,9 @@ from pipeline.demo.broker import Broker
 from pipeline.demo.registry import Registry
 from pipeline.health.facts.placing import placing
 from pipeline.settings.registries import RegistrySettings
-from pipeline.settings.tree import Onboarding
 from pipeline.store.games import generations, register_group
 from tests.kafka.topic_world import TopicWorld, topic_world
+from tests.onboarding_world import give_rules, rule
 from tests.registry_proxy import RegistryProxy, proxied
 
 Serializer: TypeAlias = Callable[..., bytes | None]
@@ -150,8 +150,8 @@ def framed(
         world.settings,
         source=source,
         registries={"main": RegistrySettings(url=registry[1])},
-        onboarding=Onboarding(names=games),
     )
+    give_rules(world.engine, rule(*games))
     yield world
     world.engine.dispose()
 

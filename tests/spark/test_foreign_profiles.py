@@ -20,10 +20,10 @@ from pipeline.data.verify.values import Wanted
 from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.bronze import FRAMED
 from pipeline.settings.registries import RegistrySettings
-from pipeline.settings.tree import Onboarding
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import profiles
 from pipeline.store.games import generations, register_group
+from tests.onboarding_world import give_rules, rule
 
 LAPS = game_key("laps")
 LAP = b'{"type":"record","name":"Lap","namespace":"acme","fields":[{"name":"n","type":"int"}]}'
@@ -69,8 +69,8 @@ def test_framed_records_follow_turnouts_own_in_one_environment(world: Any, tmp_p
     (folder / "7.avsc").write_bytes(LAP)
     source = replace(world.settings.source, envelope="none", routing="key", framing="confluent", registry="main")
     registries = {"main": RegistrySettings(kind="folder", folder=str(folder))}
-    onboarding = Onboarding(names=("laps",))
-    world.settings = replace(world.settings, source=source, registries=registries, onboarding=onboarding)
+    give_rules(world.engine, rule("laps"))
+    world.settings = replace(world.settings, source=source, registries=registries)
     land(world, lap(1), b"\xff", lap(2))
     world.ingest()
     with writing(world.engine) as connection:

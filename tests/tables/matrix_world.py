@@ -42,10 +42,11 @@ from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
 from pipeline.settings.registries import RegistrySettings, split_key
 from pipeline.settings.source import source_problems
-from pipeline.settings.tree import Demux, Onboarding, Paths, PlacementSettings, Settings, load
+from pipeline.settings.tree import Demux, Paths, PlacementSettings, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import generations, register_group
 from protos.turnout.v1.wrapper_pb2 import Wrapper
+from tests.onboarding_world import give_rules, rule
 from tests.tables.ingest_world import Rows as LocalRows
 from tests.tables.matrix_cases import BENDING, Case, Change, Way
 from tests.tables.matrix_schemas import Folder, Shelf, Written
@@ -199,11 +200,11 @@ class Matrix:
         self._schemas = LocalRegistry(self.engine)
         self.settings = replace(
             self.settings,
-            onboarding=Onboarding(names=tuple(each.name for each in self.games)),
             placement=PlacementSettings(max_games_per_group=10_000),
             demux=Demux(catchup_seqs=10_000),
         )
         register_group(self.engine, "a", placing(10_000))
+        give_rules(self.engine, rule(*(each.name for each in self.games)))
 
     # ------------------------------------------------------------------------------------------------------- before
 

@@ -5,7 +5,7 @@ in every later schema set.
 """
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Final
@@ -30,6 +30,7 @@ from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema
 from pipeline.data.contracts.stored_registrations import REGISTERED, placement_values, take_up
 from pipeline.data.contracts.stored_schemas import read_ages, read_ids, read_schemas, write_schema
 from pipeline.store.database.tables import placements, registrations
+from pipeline.store.onboarding_rules import rules_for
 from pipeline.store.writers import latest_number
 
 _SHOWN_REASONS: Final = 10
@@ -111,7 +112,7 @@ class RegistrationBatch:
         """Read the store's content for these registrations; `ids` are those of new schemas."""
         self._connection = connection
         self._new_ids = ids or NewIds(connection, None)
-        self._registrations = registrations
+        self.registrations = _by_rules(connection, registrations)
         self._now = time.time()
         keys = {checked.key for checked in registrations}
         only = next(iter(keys)) if len(keys) == 1 else None
@@ -262,7 +263,7 @@ class RegistrationBatch:
         Raises:
             Refused: a change is refused, or a plan is not the one that was shown.
         """
-        return [self._write(checked) for checked in self._registrations]
+        return [self._write(checked) for checked in self.registrations]
 
     def require_possible(self, checked: CheckedRegistration) -> RegistrationPlan:
         """Return what a registration would do now, where it can be done.
@@ -338,6 +339,21 @@ def unattended(
     mark = fingerprint(schema.format, schema.message, schema.definition)
     given = (schema.format, schema.message, schema.definition, mark)
     return CheckedRegistration(game, key, *given, policies, actor=actor, registry=registry, unattended=True)
+
+
+def _by_rules(connection: Connection, registrations: Sequence[CheckedRegistration]) -> list[CheckedRegistration]:
+    """Return registrations with the policies of their games' onboarding rules, where nobody has chosen others.
+
+    A person's choice goes before the rule's, and the rule's before the one of a registry.
+    """
+    rules = rules_for(connection, {checked.key: checked.game for checked in registrations})
+    ruled = []
+    for checked in registrations:
+        rule = rules.get(checked.key)
+        own, given = dict(rule.policies) if rule is not None else {}, dict(checked.policies.chosen)
+        chosen = {**given, **own} if checked.unattended else {**own, **given}
+        ruled.append(replace(checked, policies=Policies(tuple(sorted(chosen.items())))) if own else checked)
+    return ruled
 
 
 def _check_game(game: str) -> None:

@@ -70,7 +70,7 @@ class LocalRegistry:
         """
         registrations = ready([registration])
         with self._planning(registrations) as batch:
-            return batch.plan(registrations[0])
+            return batch.plan(batch.registrations[0])
 
     def require_possible(self, registration: Registration) -> RegistrationPlan:
         """Return what a registration would do now, where it can be done; writes nothing.
@@ -80,7 +80,7 @@ class LocalRegistry:
         """
         registrations = ready([registration])
         with self._planning(registrations) as batch:
-            return batch.require_possible(registrations[0])
+            return batch.require_possible(batch.registrations[0])
 
     @contextmanager
     def _planning(self, registrations: list[CheckedRegistration]) -> Iterator[RegistrationBatch]:

@@ -58,6 +58,7 @@ class IngestJob:
     quarantine: Location
     bronze_files: int
     sources: tuple[SourceJob, ...] = (SourceJob(),)  # of each stream of the query
+    prefixes: tuple[str, ...] = ()  # of onboarding rules, the longest first
     slice_bytes: int = SLICE_BYTES  # a larger micro-batch has several seqs, so that memory holds at most this many rows
 
 
@@ -225,7 +226,7 @@ def _write(bronze: pa.Table, detail: pa.Array, job: IngestJob) -> dict[str, Any]
         "counts": _counts(bronze.column("game_key")),
         "reasons": _counts(rejects.column("refused")),
         "clocks": _counts(pc.fill_null(bronze.column("source_clock"), "unknown")),
-        "unknown": _unknown(rejects, job.onboarding),
+        "unknown": _unknown(rejects, job),
         "oldest_source_at": _seconds(pc.min(bronze.column("source_time"))),
         "last": _last_records(bronze),
     }
@@ -240,8 +241,8 @@ def _last_records(bronze: pa.Table) -> list[list[Any]]:
     return [[topic, number, *record.as_list()] for topic, number, record in records_of(rows)]
 
 
-def _unknown(rejects: pa.Table, limits: Onboarding) -> dict[str, Any] | None:
-    """Return the report on names without a game: a sketch, and the busiest names under each allowed prefix."""
+def _unknown(rejects: pa.Table, job: IngestJob) -> dict[str, Any] | None:
+    """Return the report on names without a game: a sketch, and the busiest names under each prefix of a rule."""
     names = rejects.filter(pc.equal(rejects.column("refused"), _UNKNOWN)).column("game")
     if not len(names):
         return None
@@ -250,12 +251,12 @@ def _unknown(rejects: pa.Table, limits: Onboarding) -> dict[str, Any] | None:
     order = pc.array_sort_indices(rows, "descending")
     taken = pa.array(np.zeros(len(distinct), dtype=bool))
     candidates = {}
-    for prefix in sorted(limits.prefixes, key=len, reverse=True):  # of two matching prefixes the longer one counts
+    for prefix in job.prefixes:  # of two matching prefixes the longer one counts
         fits = pc.and_not(pc.starts_with(distinct, prefix), taken)
         taken = pc.or_(taken, fits)
         candidates[prefix] = distinct.take(order.filter(fits.take(order))[:_CANDIDATES]).to_pylist()
     return {
-        "sketch": sketched(distinct, rows, time.time(), limits.max_pending).dumps(),
+        "sketch": sketched(distinct, rows, time.time(), job.onboarding.max_pending).dumps(),
         "candidates": candidates,
     }
 

@@ -1,4 +1,4 @@
-"""Which names become games: those with a registered schema, an allowed name or prefix, or an operator's approval.
+"""Which names become games: those with a registered schema, an onboarding rule, or an operator's approval.
 
 The ingest query decides before each micro-batch and pins the result. A name without a game costs nothing that grows:
 its rows are refused, and only its place in a bounded sketch is kept.
@@ -8,7 +8,7 @@ import copy
 import logging
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Engine
@@ -17,24 +17,26 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey, game_key
 from pipeline.settings import tree as settings
 from pipeline.store import onboarding as store
+from pipeline.store.database.states import OnboardedBy
 from pipeline.store.onboarding import Onboarded, OnboardingCandidate, RefusedName
+from pipeline.store.onboarding_rules import RuleSet, read_rules
 
 _log = logging.getLogger("turnout")
 _HOUR: Final = 3600.0
-# Of all games; the rest stays free for names that an operator registered, listed or approved.
+# Of all games; the rest stays free for names that an operator registered, named in a rule or approved.
 _PREFIX_SHARE: Final = 0.5
 _INVISIBLE: Final = {"Cc", "Cf", "Zs"}  # controls, formats such as a zero-width joiner, blanks
 _SAVE_SECONDS: Final = 10.0  # between two writes of the sketch: the most that a crash loses of it
 
 
-class OnboardingRules:
-    """The games and the refused names, and the rules for new ones. In memory only."""
+class OnboardingRoll:
+    """The games and the refused names, and what limits new ones. In memory only."""
 
     def __init__(self, games: Iterable[Onboarded] = (), refused: Mapping[str, RefusedName] | None = None) -> None:
         """Begin with the state in the store."""
         self.games: dict[GameKey, str] = {}
         self.refused = dict(refused or {})
-        self._by_prefix: list[tuple[float, str]] = []  # (when, prefix), in order
+        self._by_prefix: list[tuple[float, str | None]] = []  # (when, rule) of each by a prefix, in order
         self._by_form: dict[str, list[str]] = defaultdict(list)
         for each in games:
             self.add(each.candidate, each.onboarded_at)
@@ -44,26 +46,28 @@ class OnboardingRules:
         self.games[candidate.game_key] = candidate.game
         self._by_form[confusable_form(candidate.game)].append(candidate.game)
         if candidate.prefix is not None:
-            self._by_prefix.append((at, candidate.prefix))
+            self._by_prefix.append((at, candidate.rule))
 
     def confusable(self, name: str) -> list[str]:
         """Return the games that an operator may confuse with this name: same letters in another case, form or width."""
         return [game for game in self._by_form.get(confusable_form(name), ()) if game != name]
 
     def plan(
-        self, candidates: Sequence[OnboardingCandidate], limits: settings.Onboarding, now: float
+        self, candidates: Sequence[OnboardingCandidate], limits: settings.Onboarding, rules: RuleSet, now: float
     ) -> list[OnboardingCandidate]:
         """Return the candidates that are granted, in order: each counts towards the limits of those after it."""
         trial = copy.deepcopy(self)
         granted = []
         for candidate in candidates:
-            if candidate.game_key in trial.games or trial.obstacle(candidate, limits, now) is not None:
+            if candidate.game_key in trial.games or trial.obstacle(candidate, limits, rules, now) is not None:
                 continue
             trial.add(candidate, now)
             granted.append(candidate)
         return granted
 
-    def obstacle(self, candidate: OnboardingCandidate, limits: settings.Onboarding, now: float) -> str | None:
+    def obstacle(
+        self, candidate: OnboardingCandidate, limits: settings.Onboarding, rules: RuleSet, now: float
+    ) -> str | None:
         """Return why a name cannot become a game now, as the end of a sentence; None when it can."""
         owner = self.games.get(candidate.game_key)
         if owner is not None and owner != candidate.game:
@@ -73,21 +77,23 @@ class OnboardingRules:
             return f"{refusal.actor} refused it: approve it to undo that"
         if len(self.games) >= limits.max_games:
             return f"there are {len(self.games)} games, the limit of onboarding.max_games: raise it"
-        return (
-            self._obstacle_by_prefix(candidate.prefix, candidate.game, limits, now)
-            if candidate.prefix is not None
-            else None
-        )
+        return None if candidate.prefix is None else self._obstacle_by_prefix(candidate, limits, rules, now)
 
-    def _obstacle_by_prefix(self, prefix: str, name: str, limits: settings.Onboarding, now: float) -> str | None:
+    def _obstacle_by_prefix(
+        self, candidate: OnboardingCandidate, limits: settings.Onboarding, rules: RuleSet, now: float
+    ) -> str | None:
         """Limit automatic onboarding: an hourly rate, a share of all games, and no name that resembles a game."""
-        if lookalikes := self.confusable(name):
+        if lookalikes := self.confusable(candidate.game):
             return f"it looks like {lookalikes[0]!r}: approve it if both are meant"
         if len(self._by_prefix) >= limits.max_games * _PREFIX_SHARE:
             return "games by prefix fill their half of onboarding.max_games: approve it"
+        rule = rules.by_name.get(candidate.rule or "")
+        if rule is None:
+            return "its rule is not in force any more: approve it"
         recent = Counter(each for at, each in self._by_prefix if at > now - _HOUR)
-        if recent[prefix] >= limits.max_new_per_prefix_per_hour:
-            return f"the prefix {prefix!r} has used up onboarding.max_new_per_prefix_per_hour: wait, or approve it"
+        if recent[rule.name] >= rule.max_new_per_hour:
+            used_up = f"has used up its max_new_per_hour of {rule.max_new_per_hour}"
+            return f"the rule {rule.name!r} {used_up}: wait, or approve it"
         return None
 
 
@@ -100,17 +106,18 @@ def confusable_form(name: str) -> str:
     return "".join(letter for letter in folded if unicodedata.category(letter) not in _INVISIBLE)
 
 
-def onboarding_candidate(
-    name: str, limits: settings.Onboarding, registered: Mapping[GameKey, str]
-) -> OnboardingCandidate | None:
-    """Return the right by which a name becomes a game without an operator, None without one."""
-    key = game_key(name)
-    if registered.get(key) == name:
-        return OnboardingCandidate(key, name, "schema")
-    if name in limits.names:
-        return OnboardingCandidate(key, name, "name")
-    fitting = [prefix for prefix in limits.prefixes if name.startswith(prefix)]
-    return OnboardingCandidate(key, name, "prefix", max(fitting, key=len)) if fitting else None
+def onboarding_candidate(name: str, rules: RuleSet, registered: Collection[str] = ()) -> OnboardingCandidate | None:
+    """Return the right by which a name becomes a game without an operator, None without one.
+
+    `registered` are names with a schema.
+    """
+    key, match = game_key(name), rules.match(name)
+    if name in registered:
+        return OnboardingCandidate(key, name, "schema", rule=None if match is None else match.rule.name)
+    if match is None:
+        return None
+    how: OnboardedBy = "name" if match.prefix is None else "prefix"
+    return OnboardingCandidate(key, name, how, match.prefix, rule=match.rule.name)
 
 
 class Onboarding:
@@ -122,7 +129,8 @@ class Onboarding:
 
         self._engine, self._limits = engine, limits
         self._history: list[Onboarded] = []
-        self._roll = OnboardingRules()
+        self._roll = OnboardingRoll()
+        self._rules = read_rules(engine)
         self._known: tuple[int, Mapping[str, GameKey]] = (0, {})
         self._registration = 0  # registrations up to this id are processed
         self._warned: set[tuple[str, str]] = set()  # of names an operator registered or allowed, so it cannot grow long
@@ -133,15 +141,20 @@ class Onboarding:
             self._sketch = name_sketch.EMPTY
         self._saved, self._saved_at = self._sketch, 0.0
 
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """The prefixes of the rules, the longest first."""
+        return self._rules.prefixes
+
     def admit(self, now: float) -> int:
         """Onboard the names that need no approval; return the number of the last game.
 
-        These are names with a registered schema and allowed names, even before their first row.
+        These are names with a registered schema and exact names of rules, even before their first row.
         """
+        self._rules = read_rules(self._engine)
         last, registered = store.registered_above(self._engine, self._registration)
-        candidates = [OnboardingCandidate(key, name, "schema") for key, name in registered]
-        candidates += [OnboardingCandidate(game_key(name), name, "name") for name in self._limits.names]
-        self._onboard(candidates, now)
+        new = dict.fromkeys(name for _, name in registered)
+        self._onboard(dict.fromkeys([*new, *self._rules.names]), now, new)
         self._registration = last
         return self._history[-1].number if self._history else 0
 
@@ -167,7 +180,7 @@ class Onboarding:
     def note(self, unknown: Mapping[str, Any] | None, now: float) -> None:
         """Process a micro-batch's report on names without a game.
 
-        Names under an allowed prefix become games, the busiest first, within the limits; their rows are routed from the
+        Names under a rule's prefix become games, the busiest first, within the limits; their rows are routed from the
         next micro-batch on.
         """
         if unknown is None:
@@ -175,12 +188,7 @@ class Onboarding:
         from pipeline.data.ingest import name_sketch
 
         by_prefix: Mapping[str, Sequence[str]] = unknown["candidates"]
-        candidates = [
-            OnboardingCandidate(game_key(name), name, "prefix", prefix)
-            for prefix in by_prefix
-            for name in by_prefix[prefix]
-        ]
-        self._onboard(candidates, now)
+        self._onboard([name for prefix in by_prefix for name in by_prefix[prefix]], now)
         came = name_sketch.loads(unknown["sketch"])
         together = name_sketch.merged(self._sketch, came, self._limits.max_pending)
         self._sketch = together.without([*self._roll.games.values(), *store.refusals(self._engine)])
@@ -194,20 +202,20 @@ class Onboarding:
             store.write_sketch(self._engine, self._sketch.dumps())
             self._saved = self._sketch
 
-    def _onboard(self, candidates: Sequence[OnboardingCandidate], now: float) -> None:
+    def _onboard(self, names: Iterable[str], now: float, registered: Collection[str] = ()) -> None:
         self._read()
-        candidates = [
-            candidate for candidate in candidates if self._roll.games.get(candidate.game_key) != candidate.game
-        ]
+        new = [name for name in names if self._roll.games.get(game_key(name)) != name]
+        found = (onboarding_candidate(name, self._rules, registered) for name in new)
+        candidates = [candidate for candidate in found if candidate is not None]
         if not candidates:
             return
         self._roll.refused = store.refusals(self._engine)
-        granted = self._roll.plan(candidates, self._limits, now)
+        granted = self._roll.plan(candidates, self._limits, self._rules, now)
         store.onboard(self._engine, granted, now)
         self._read()
         for candidate in candidates:
             if candidate.how != "prefix" and self._roll.games.get(candidate.game_key) != candidate.game:
-                self._warn(candidate.game, self._roll.obstacle(candidate, self._limits, now))
+                self._warn(candidate.game, self._roll.obstacle(candidate, self._limits, self._rules, now))
 
     def _warn(self, name: str, obstacle: str | None) -> None:
         if obstacle is not None and (name, obstacle) not in self._warned:

@@ -13,11 +13,12 @@ from sqlalchemy import Engine
 from pipeline.base.errors import Refused
 from pipeline.base.names import MAX_NAME_BYTES, GameKey, game_key, is_game_name, plain
 from pipeline.base.texts import first_lines, in_utc
-from pipeline.data.ingest.onboarding import OnboardingRules, confusable_form, onboarding_candidate
+from pipeline.data.ingest.onboarding import OnboardingRoll, confusable_form, onboarding_candidate
 from pipeline.settings import tree as settings
 from pipeline.store import onboarding as store
 from pipeline.store.games import known_groups, known_priorities
 from pipeline.store.onboarding import Onboarded, OnboardingCandidate, RefusedName
+from pipeline.store.onboarding_rules import RuleSet, read_rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Game:
     by: str | None  # who approved it
     reason: str | None
     priority: str
+    rule: str | None  # the onboarding rule that its name matched when it became a game
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class Waiting:
     last_seen: float
     why: str
     looks_like: tuple[str, ...]  # games and other waiting names that an operator may confuse with it
+    rule: str | None  # the onboarding rule that its name matches
+    comes: bool  # its next rows make it a game
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +66,25 @@ class Pending:
 def games(engine: Engine) -> list[Game]:
     """Return every game in the order of its onboarding."""
     onboarded = store.onboarded(engine)
-    roll, groups, priorities = OnboardingRules(onboarded), known_groups(engine), known_priorities(engine)
+    roll, groups, priorities = OnboardingRoll(onboarded), known_groups(engine), known_priorities(engine)
     return [
         _game(each, roll, groups.get(each.candidate.game_key), priorities.get(each.candidate.game_key, "normal"))
         for each in onboarded
     ]
 
 
-def pending(engine: Engine, limits: settings.Onboarding, now: float | None = None) -> Pending:
-    """Return the waiting names, each with its reason."""
+def pending(
+    engine: Engine, limits: settings.Onboarding, now: float | None = None, rules: RuleSet | None = None
+) -> Pending:
+    """Return the waiting names, each with its reason; by rules that would be applied, where they are given."""
     from pipeline.data.ingest import name_sketch
 
+    rules = rules or read_rules(engine)
     sketch = name_sketch.loads(store.read_sketch(engine))
     refused = store.refusals(engine)
-    roll = OnboardingRules(store.onboarded(engine), refused)
+    roll = OnboardingRoll(store.onboarded(engine), refused)
     _, registered = store.registered_above(engine, 0)
-    by_key = dict(reversed(registered))  # the first name of a key owns it
+    owners = {*dict(reversed(registered)).values()}  # the first name of a key owns it
     waiting = sketch.without([*roll.games.values(), *refused]).names
     alike: dict[str, list[str]] = {}
     for name in waiting:
@@ -86,8 +93,11 @@ def pending(engine: Engine, limits: settings.Onboarding, now: float | None = Non
     rows = []
     for name, seen in waiting.items():
         lookalikes = roll.confusable(name) + [other for other in alike[confusable_form(name)] if other != name]
-        why = _why(name, onboarding_candidate(name, limits, by_key), roll, limits, moment)
-        rows.append(Waiting(game_key(name), name, *seen, why, tuple(lookalikes)))
+        candidate = onboarding_candidate(name, rules, owners)
+        obstacle = _obstacle(name, candidate, roll, limits, rules, moment)
+        rule = None if (match := rules.match(name)) is None else match.rule.name
+        why = obstacle or "it becomes a game with its next rows"
+        rows.append(Waiting(game_key(name), name, *seen, why, tuple(lookalikes), rule, obstacle is None))
     rows.sort(key=lambda row: (row.error - row.rows, row.first_seen, row.game))
     newest = sorted(refused.values(), key=lambda each: -each.refused_at)
     return Pending(tuple(rows), sketch.distinct, sketch.rows, tuple(newest))
@@ -111,11 +121,13 @@ def approve(
         Refused: it cannot name a game, is one already, its key is another game's, or there are too many games.
     """
     moment = time.time() if now is None else now
-    candidate = OnboardingCandidate(_checked(name), name, "approval", None, actor, reason)
-    roll = OnboardingRules(store.onboarded(engine))
+    rules = read_rules(engine)
+    rule = None if (match := rules.match(name)) is None else match.rule.name
+    candidate = OnboardingCandidate(_checked(name), name, "approval", None, actor, reason, rule)
+    roll = OnboardingRoll(store.onboarded(engine))
     if roll.games.get(candidate.game_key) == name:
         raise Refused(f"{name!r} is already a game; see `turnout games list`.")
-    obstacle = roll.obstacle(candidate, limits, moment)
+    obstacle = roll.obstacle(candidate, limits, rules, moment)
     if obstacle is not None:
         raise Refused(f"{name!r} cannot become a game: {obstacle}.")
     if not store.approve(engine, candidate, moment):
@@ -164,7 +176,7 @@ def pending_for_json(seen: Pending, limit: int) -> dict[str, Any]:
     return {**asdict(seen), "names": [asdict(each) for each in seen.names[:limit]]}
 
 
-def _game(each: Onboarded, roll: OnboardingRules, group: str | None, priority: str = "normal") -> Game:
+def _game(each: Onboarded, roll: OnboardingRoll, group: str | None, priority: str = "normal") -> Game:
     candidate = each.candidate
     lookalikes = tuple(roll.confusable(candidate.game))
     return Game(
@@ -177,17 +189,23 @@ def _game(each: Onboarded, roll: OnboardingRules, group: str | None, priority: s
         candidate.actor,
         candidate.reason,
         priority,
+        candidate.rule,
     )
 
 
-def _why(
-    name: str, candidate: OnboardingCandidate | None, roll: OnboardingRules, limits: settings.Onboarding, now: float
-) -> str:
-    """Return why a name is not a game."""
+def _obstacle(
+    name: str,
+    candidate: OnboardingCandidate | None,
+    roll: OnboardingRoll,
+    limits: settings.Onboarding,
+    rules: RuleSet,
+    now: float,
+) -> str | None:
+    """Return why a name is not a game; None: its next rows make it one."""
     if candidate is None:
-        obstacle = roll.obstacle(OnboardingCandidate(game_key(name), name, "approval"), limits, now)
-        return obstacle or "no registered schema, allowed name or prefix: approve or refuse it"
-    return roll.obstacle(candidate, limits, now) or "it becomes a game with its next rows"
+        obstacle = roll.obstacle(OnboardingCandidate(game_key(name), name, "approval"), limits, rules, now)
+        return obstacle or "no registered schema and no rule: approve or refuse it"
+    return roll.obstacle(candidate, limits, rules, now)
 
 
 def _checked(name: str) -> GameKey:

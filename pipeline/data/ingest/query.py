@@ -269,6 +269,7 @@ class Ingest:
             last_seqs=self._last_seqs,
             known=self._onboarding.known(games),
             onboarding=self._settings.onboarding,
+            prefixes=self._onboarding.prefixes,
             bronze=self._paths.bronze,
             quarantine=self._paths.quarantine,
             bronze_files=self._settings.ingest.bronze_files,

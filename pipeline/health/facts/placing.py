@@ -7,6 +7,7 @@ from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS
 from pipeline.health.verdicts.placement.capacity import MAX_GAMES, choose, placed_sooner
 from pipeline.settings.tree import Settings
 from pipeline.store.games import Place, Take
+from pipeline.store.onboarding_rules import rules_of_games
 
 
 def placing_by(settings: Settings) -> Place:
@@ -17,14 +18,21 @@ def placing_by(settings: Settings) -> Place:
 def placing(max_games: int = MAX_GAMES, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> Place:
     """Return what gives each game that waits the group that `capacity.choose` names, high priority first.
 
-    The numbers are settings: placement.max_games_per_group and metrics.heartbeat_seconds.
+    A game goes to the group of its onboarding rule while that group takes games and its driver is not dead. The
+    numbers are settings: placement.max_games_per_group and metrics.heartbeat_seconds.
     """
 
     def place(connection: Connection, take: Take) -> None:
         loads = loads_in(connection, None, max_games, heartbeat_seconds)
         rooms = dict(loads.groups)
-        for game in sorted((each for each in loads.games if each.group is None), key=placed_sooner):
-            target = choose(game.cores, game.load.priority, rooms.values(), max_games)
+        waiting = sorted((each for each in loads.games if each.group is None), key=placed_sooner)
+        rules = rules_of_games(connection, [each.game_key for each in waiting])
+        for game in waiting:
+            ruled = rules[game.game_key].group if game.game_key in rules else None
+            first = [each for each in rooms.values() if each.name == ruled and each.alive is not False]
+            target = choose(game.cores, game.load.priority, first, max_games) or choose(
+                game.cores, game.load.priority, rooms.values(), max_games
+            )
             if target is not None and take(game.game_key, target.name):
                 rooms[target.name] = target.plus(game.cores)
 

@@ -223,9 +223,21 @@ onboardings = (
         Column("prefix", Text),  # the allowed prefix; null unless `how` is prefix
         Column("actor", String(255)),  # who approved it; null unless `how` is approval
         Column("reason", Text),  # why it was approved
+        Column("rule", Text),  # the onboarding rule that its name matched then; null: none did
         Column("onboarded_at", Float, nullable=False),
         allowed={"how": get_args(OnboardedBy)},
     )
+)
+
+onboarding_rules = store_table(  # all rules of each application of a file; append-only, the newest row counts
+    "onboarding_rules",
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("rules", Text, nullable=False),  # JSON, see `pipeline/store/onboarding_rules.py`
+    Column("actor", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("applied_at", Float, nullable=False),
+    allowed={"number": "> 0"},
+    json={"rules": "array"},
 )
 
 refused_names = store_table(  # names that must not become games until an operator approves them

@@ -270,7 +270,7 @@ def test_games_as_json_are_read_by_every_parser(
 ) -> None:
     """`games list --json` and `games pending --json` have no bare infinities, as JSON has none."""
     open_store(*load(tmp_path, {}))
-    endless = pending.Game("k", "n", "name", math.inf, None, (), None, None, "normal")
+    endless = pending.Game("k", "n", "name", math.inf, None, (), None, None, "normal", None)
     monkeypatch.setattr(pending, "games", lambda _: [endless])
     monkeypatch.setattr(pending, "pending_for_json", lambda *_: {"names": [{"first_seen": -math.inf}]})
     for words in (("games", "list"), ("games", "pending")):

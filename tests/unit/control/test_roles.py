@@ -34,7 +34,7 @@ REPAIRS = {
 }  # fmt: skip
 STEERS = {
     "move", "start", "stop", "retire", "restore", "isolate", "create a group", "change a group", "remove a group",
-    "set a priority", "stop the environment",
+    "set a priority", "stop the environment", "apply onboarding rules",
 }  # fmt: skip
 ACCESS = {"access", "decide about a request", "ignore drift", "stop ignoring drift", "add a user"}
 

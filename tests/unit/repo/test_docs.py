@@ -98,7 +98,8 @@ def test_command_lines_can_be_typed(path: Path) -> None:
         words = shlex.split(line.partition("#")[0])
         if words[0] in {"setup", "test", "test-faults", "test-soak"}:  # the launcher's own
             continue
-        name = next((each for each in (f"turnout {words[0]}", f"turnout {' '.join(words[:2])}") if each in known), None)
+        named = (f"turnout {' '.join(words[:count])}" for count in (1, 2, 3))
+        name = next((each for each in named if each in known), None)
         assert name is not None, line
         assert {word for word in words if word.startswith("--")} <= options(known[name]) | {"--help"}, line
 

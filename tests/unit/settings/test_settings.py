@@ -177,7 +177,7 @@ def test_a_value_beyond_all_measure_is_one_sentence(text: str, expected: str, tm
     with pytest.raises(Refused, match=expected):
         load(tmp_path, {})
     with pytest.raises(Refused, match="expected a list of texts"):
-        load(tmp_path / "other", {"TURNOUT_ONBOARDING__NAMES": "[" * 3000})
+        load(tmp_path / "other", {"TURNOUT_ROLES__OPERATORS": "[" * 3000})
 
 
 def test_a_folder_in_the_place_of_the_file_is_one_sentence(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_no_password_of_an_environments_address_is_in_a_refusal(url: str) -> Non
     ]
 
 
-@pytest.mark.parametrize("name", ["SPARK__CONF", "SOURCE__KAFKA_OPTIONS", "ACCESS__IDENTITIES", "ONBOARDING__PREFIXES"])
+@pytest.mark.parametrize("name", ["SPARK__CONF", "SOURCE__KAFKA_OPTIONS", "ACCESS__IDENTITIES", "ROLES__OPERATORS"])
 def test_a_text_where_many_belong_is_not_shown(name: str, tmp_path: Path) -> None:
     """Somebody who writes a whole table into one variable writes its secrets there, too."""
     with pytest.raises(Refused, match=r"got a text \(not shown\)") as refused:

@@ -21,11 +21,12 @@ from pipeline.settings.tree import load
 from pipeline.store import onboarding as store
 from pipeline.store.database.engine import open_store
 from protos.turnout.v1.wrapper_pb2 import Wrapper
+from tests.onboarding_world import give_rules, rule
 
 NOW = 1_800_000_000.0
 
 
-def _task(tmp_path: Path, names: Sequence[str], limits: Limits, known: dict[str, GameKey], seq: int = 1) -> Any:
+def _task(tmp_path: Path, names: Sequence[str], known: dict[str, GameKey], prefixes: tuple[str, ...], seq: int) -> Any:
     """Land one row of each name, as an executor does, and return the report."""
     values = [Wrapper(game=name, schema_id=1, payload=b"x").SerializeToString() for name in names]
     count = len(values)
@@ -43,7 +44,8 @@ def _task(tmp_path: Path, names: Sequence[str], limits: Limits, known: dict[str,
         seq=seq,
         last_seqs={"malformed_wrapper": seq - 1},
         known=known,
-        onboarding=limits,
+        onboarding=Limits(),
+        prefixes=prefixes,
         bronze=located(tmp_path / "bronze"),
         quarantine=located(tmp_path / "quarantine"),
         bronze_files=2,
@@ -59,14 +61,16 @@ def _resident_bytes() -> int:
 
 def require_names_cost_next_to_nothing(tmp_path: Path, batches: int) -> None:
     """Let fifty thousand names come in each batch; `tests/soak` has a million in all."""
-    limits = Limits(prefixes=("name 7",))
+    limits = Limits()
     engine = open_store(*load(tmp_path / "env", {}))
+    give_rules(engine, rule(prefixes=("name 7",)))
     ingest = Onboarding(engine, limits)
     last_seqs: dict[str, int] = {}
     resident, longest = 0, 0
     for seq in range(1, batches + 1):
         names = [f"name {number * 2_654_435_761 % 2**40:x}" for number in range(seq * 50_000, (seq + 1) * 50_000)]
-        report = _task(tmp_path, names, limits, dict(ingest.known(ingest.admit(NOW + seq))), seq)
+        known = dict(ingest.known(ingest.admit(NOW + seq)))
+        report = _task(tmp_path, names, known, ingest.prefixes, seq)
         shutil.rmtree(tmp_path / "bronze")
         shutil.rmtree(tmp_path / "quarantine")
         last_seqs.update(dict.fromkeys(report["counts"], seq))

@@ -12,7 +12,6 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.data.ingest import name_sketch
 from pipeline.data.ingest.name_sketch import EMPTY, merged, sketched
-from pipeline.settings.tree import Onboarding as Limits
 from tests.unit.data.ingest.sketch_laws import NOW, _task, require_names_cost_next_to_nothing
 
 _BATCHES = st.lists(st.dictionaries(st.sampled_from("abcdefghij"), st.integers(1, 9), min_size=1), max_size=8)
@@ -64,7 +63,7 @@ def test_a_busy_name_is_found_in_a_flood() -> None:
 def test_a_task_tells_names_under_a_prefix_busiest_first(tmp_path: Path) -> None:
     """The longest prefix that fits gets the name, and a name that is a game or fits none is no candidate."""
     names = ["p1", "pp1", "pp2", "pp2", "other", "pgame", "p2", "p2", "p1", "p1"]
-    report = _task(tmp_path, names, Limits(prefixes=("p", "pp")), {"pgame": game_key("pgame")})
+    report = _task(tmp_path, names, {"pgame": game_key("pgame")}, ("pp", "p"), 1)
     assert report["unknown"]["candidates"] == {"pp": ["pp2", "pp1"], "p": ["p1", "p2"]}
     assert {"malformed_wrapper": 9, game_key("pgame"): 1} == report["counts"]
     assert {game_key("pgame"): "pgame"} == report["routed"]

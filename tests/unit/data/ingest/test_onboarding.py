@@ -19,13 +19,15 @@ from pipeline.base.names import game_key
 from pipeline.cli.main import cli
 from pipeline.data.ingest import pending
 from pipeline.data.ingest.name_sketch import sketched
-from pipeline.data.ingest.onboarding import Onboarding, OnboardingRules, confusable_form, onboarding_candidate
+from pipeline.data.ingest.onboarding import Onboarding, OnboardingRoll, confusable_form, onboarding_candidate
 from pipeline.settings.tree import Onboarding as Limits
 from pipeline.settings.tree import load
 from pipeline.store import onboarding as store
 from pipeline.store.database.states import OnboardedBy
 from pipeline.store.database.tables import registrations, schemas
 from pipeline.store.onboarding import Onboarded, OnboardingCandidate, RefusedName
+from pipeline.store.onboarding_rules import RuleSet
+from tests.onboarding_world import give_rules, rule, rule_set
 
 NOW = 1_800_000_000.0
 LIMITS = Limits()
@@ -49,7 +51,13 @@ def _register(engine: Engine, *names: str, keys: Sequence[str] = ()) -> None:
 
 
 def _candidate(name: str, how: OnboardedBy = "schema", prefix: str | None = None) -> OnboardingCandidate:
-    return OnboardingCandidate(game_key(name), name, how, prefix)
+    """Return a candidate; one by a prefix has a rule of that name."""
+    return OnboardingCandidate(game_key(name), name, how, prefix, rule=prefix)
+
+
+def _by_prefixes(*prefixes: str, hourly: int = 10) -> RuleSet:
+    """Return a rule for each prefix, of that name."""
+    return rule_set(*(rule(name=each, prefixes=(each,), max_new_per_hour=hourly) for each in prefixes))
 
 
 def _reported(rows: dict[str, int], limits: Limits = LIMITS, **candidates: list[str]) -> dict[str, Any]:
@@ -85,47 +93,44 @@ def test_names_that_people_confuse_are_flagged_and_stay_apart(one: str, other: s
     """Case twins, NFC and NFD, full width and invisible marks: two games, two keys, and a person is told (C4)."""
     assert game_key(one) != game_key(other)
     assert alike is (confusable_form(one) == confusable_form(other))
-    roll = OnboardingRules([Onboarded(1, _candidate(one), NOW)])
+    roll = OnboardingRoll([Onboarded(1, _candidate(one), NOW)])
     assert ([one] if alike else []) == roll.confusable(other)
     assert roll.confusable(one) == []
-    assert [_candidate(other)] == roll.plan([_candidate(other)], LIMITS, NOW)  # who registers it means it
+    assert [_candidate(other)] == roll.plan([_candidate(other)], LIMITS, RuleSet(), NOW)  # who registers it means it
     by_prefix = _candidate(other, "prefix", other[0])
-    assert ([] if alike else [by_prefix]) == roll.plan([by_prefix], LIMITS, NOW)
+    assert ([] if alike else [by_prefix]) == roll.plan([by_prefix], LIMITS, _by_prefixes(other[0]), NOW)
 
 
 @pytest.mark.parametrize(
-    ("candidate", "limits", "expected"),
+    ("candidate", "limits", "hourly", "expected"),
     [
-        (_candidate("new"), LIMITS, None),
-        (_candidate("old"), LIMITS, None),
-        (_candidate("spam"), LIMITS, "ann refused it"),
-        (_candidate("spam", "name"), LIMITS, "ann refused it"),
-        (_candidate("spam", "approval"), LIMITS, None),
-        (OnboardingCandidate(game_key("old"), "twin of old", "approval"), LIMITS, "belongs to the game 'old'"),
-        (_candidate("new", "approval"), replace(LIMITS, max_games=3), "there are 3 games"),
-        (_candidate("p 3", "prefix", "p"), replace(LIMITS, max_new_per_prefix_per_hour=3), None),
-        (
-            _candidate("p 3", "prefix", "p"),
-            replace(LIMITS, max_new_per_prefix_per_hour=1),
-            "has used up onboarding.max_new_per_prefix_per_hour",
-        ),
-        (_candidate("q 1", "prefix", "q"), replace(LIMITS, max_new_per_prefix_per_hour=1), None),
-        (_candidate("p 3", "prefix", "p"), replace(LIMITS, max_games=4), "fill their half"),
-        (_candidate("new"), replace(LIMITS, max_games=4), None),
-        (_candidate("P 1", "prefix", "P"), LIMITS, "it looks like 'p 1'"),
+        (_candidate("new"), LIMITS, 10, None),
+        (_candidate("old"), LIMITS, 10, None),
+        (_candidate("spam"), LIMITS, 10, "ann refused it"),
+        (_candidate("spam", "name"), LIMITS, 10, "ann refused it"),
+        (_candidate("spam", "approval"), LIMITS, 10, None),
+        (OnboardingCandidate(game_key("old"), "twin of old", "approval"), LIMITS, 10, "belongs to the game 'old'"),
+        (_candidate("new", "approval"), replace(LIMITS, max_games=3), 10, "there are 3 games"),
+        (_candidate("p 3", "prefix", "p"), LIMITS, 3, None),
+        (_candidate("p 3", "prefix", "p"), LIMITS, 1, "the rule 'p' has used up its max_new_per_hour of 1"),
+        (_candidate("q 1", "prefix", "q"), LIMITS, 1, None),
+        (_candidate("r 1", "prefix", "r"), LIMITS, 10, "its rule is not in force any more"),
+        (_candidate("p 3", "prefix", "p"), replace(LIMITS, max_games=4), 10, "fill their half"),
+        (_candidate("new"), replace(LIMITS, max_games=4), 10, None),
+        (_candidate("P 1", "prefix", "P"), LIMITS, 10, "it looks like 'p 1'"),
     ],
 )
 def test_why_a_name_does_not_become_a_game(
-    candidate: OnboardingCandidate, limits: Limits, expected: str | None
+    candidate: OnboardingCandidate, limits: Limits, hourly: int, expected: str | None
 ) -> None:
-    """Each limit has its own sentence; a registered schema meets neither the hour's nor the prefixes' limit."""
+    """Each limit has its own sentence; a registered schema meets neither a rule's nor the prefixes' limit."""
     earlier = [_candidate("old"), _candidate("p 1", "prefix", "p"), _candidate("p 2", "prefix", "p")]
     ages = [NOW - 9_000, NOW - 3_601, NOW - 3_599]
     games = [
         Onboarded(number, candidate, at) for number, (candidate, at) in enumerate(zip(earlier, ages, strict=True), 1)
     ]
-    roll = OnboardingRules(games, {"spam": RefusedName("spam", "ann", None, NOW)})
-    reported = roll.obstacle(candidate, limits, NOW)
+    roll = OnboardingRoll(games, {"spam": RefusedName("spam", "ann", None, NOW)})
+    reported = roll.obstacle(candidate, limits, _by_prefixes("p", "P", "q", hourly=hourly), NOW)
     assert (expected is None) == (reported is None)
     assert (expected or "") in (reported or "")
 
@@ -147,9 +152,9 @@ def test_a_plan_keeps_every_limit_and_once_done_is_empty(
     candidates: list[OnboardingCandidate], most: int, hourly: int
 ) -> None:
     """No plan makes too many games, nor one key twice; after it was applied, planning again gives nothing."""
-    limits = Limits(max_games=most, max_new_per_prefix_per_hour=hourly)
-    roll = OnboardingRules()
-    granted = roll.plan(candidates, limits, NOW)
+    limits, rules = Limits(max_games=most), _by_prefixes("p", "q", hourly=hourly)
+    roll = OnboardingRoll()
+    granted = roll.plan(candidates, limits, rules, NOW)
     assert not roll.games
     assert len(granted) <= most
     assert len({candidate.game_key for candidate in granted}) == len(granted)
@@ -158,24 +163,27 @@ def test_a_plan_keeps_every_limit_and_once_done_is_empty(
     assert by_prefix.total() <= (most + 1) // 2
     for candidate in granted:
         roll.add(candidate, NOW)
-    assert roll.plan(candidates, limits, NOW) == []
+    assert roll.plan(candidates, limits, rules, NOW) == []
 
 
 # ---------------------------------------------------------------------------------------------------------- the driver
 
 
 def test_registered_and_allowed_names_are_games_at_once(engine: Engine) -> None:
-    """A schema or a name in the settings needs nobody's look: the next micro-batch knows the game."""
+    """A schema or a name in a rule needs nobody's look: the next micro-batch knows the game, without a restart."""
     _register(engine, "racer")
-    ingest = Onboarding(engine, replace(LIMITS, names=("puzzle", "racer")))
+    ingest = Onboarding(engine, LIMITS)
+    give_rules(engine, rule("puzzle", "racer"))
     assert {"racer": game_key("racer"), "puzzle": game_key("puzzle")} == ingest.known(ingest.admit(NOW))
     _register(engine, "late")
     assert {"racer", "puzzle", "late"} == set(ingest.known(ingest.admit(NOW)))
-    assert [(each.candidate.game, each.candidate.how) for each in store.onboarded(engine)] == [
-        ("racer", "schema"),
-        ("puzzle", "name"),
-        ("late", "schema"),
+    assert [(each.candidate.game, each.candidate.how, each.candidate.rule) for each in store.onboarded(engine)] == [
+        ("racer", "schema", "test"),
+        ("puzzle", "name", "test"),
+        ("late", "schema", None),
     ]
+    give_rules(engine)
+    assert {"racer", "puzzle", "late"} == set(ingest.known(ingest.admit(NOW))), "a game stays one"
 
 
 def test_a_number_stands_for_the_same_games_for_ever(engine: Engine) -> None:
@@ -201,7 +209,8 @@ def test_an_older_store_is_refused(engine: Engine) -> None:
 @pytest.mark.proves("G86")
 def test_a_registered_game_is_not_starved_by_a_flood(engine: Engine) -> None:
     """Names that flood an allowed prefix take neither the hour of another prefix nor the place of a registered game."""
-    limits = Limits(prefixes=("bad/", "good/"), max_games=8, max_new_per_prefix_per_hour=3)
+    limits = Limits(max_games=8)
+    give_rules(engine, *_by_prefixes("bad/", "good/", hourly=3).rules)
     ingest = Onboarding(engine, limits)
     for hour in range(5):
         flood = [f"bad/{hour} {number}" for number in range(50)]
@@ -219,7 +228,8 @@ def test_a_name_that_was_refused_waits_for_an_approval(engine: Engine) -> None:
     """A refusal outranks schema, name and prefix; approving the name undoes it, with the approver recorded."""
     pending.reject(engine, "spam", "ann", "no such game", NOW)
     _register(engine, "spam")
-    limits = Limits(names=("spam",), prefixes=("sp",))
+    limits = LIMITS
+    give_rules(engine, rule("spam", prefixes=("sp",)))
     ingest = Onboarding(engine, limits)
     ingest.note(_reported({"spam": 5, "span": 2}, limits, sp=["spam"]), NOW)
     assert ingest.known(ingest.admit(NOW)) == {}
@@ -240,7 +250,8 @@ def test_a_key_never_belongs_to_two_names(engine: Engine) -> None:
     key = game_key("second")
     store.onboard(engine, [OnboardingCandidate(key, "first", "schema")], NOW)
     _register(engine, "second", keys=[key])
-    limits = Limits(names=("second",), prefixes=("sec",))
+    limits = LIMITS
+    give_rules(engine, rule("second", prefixes=("sec",)))
     ingest = Onboarding(engine, limits)
     ingest.note(_reported({"second": 3}, limits, sec=["second"]), NOW)
     assert {"first": key} == ingest.known(ingest.admit(NOW))
@@ -265,16 +276,16 @@ def test_slugs_that_clash_are_kept_apart_by_the_hash() -> None:
 def test_what_waits_is_told_with_its_reason(engine: Engine) -> None:
     """The busiest come first, each with why it waits and what it may be taken for; names are printed escaped."""
     _register(engine, "Chess")
-    limits = Limits(prefixes=("studio/",), max_new_per_prefix_per_hour=0)
+    limits = LIMITS
+    give_rules(engine, rule(prefixes=("studio/",), max_new_per_hour=0))
     ingest = Onboarding(engine, limits)
     ingest.admit(NOW)
     ingest.note(_reported({"chess": 3, "studio/x": 7, "evil\n\u202eemag": 5, "Chess": 1}, limits), NOW)
     seen = pending.pending(engine, limits, NOW)
     assert [each.game for each in seen.names] == ["studio/x", "evil\n\u202eemag", "chess"]
     assert [
-        next(word for word in ("max_new_per_prefix_per_hour", "no registered schema") if word in each.why)
-        for each in seen.names
-    ] == ["max_new_per_prefix_per_hour", "no registered schema", "no registered schema"]
+        next(word for word in ("max_new_per_hour", "no registered schema") if word in each.why) for each in seen.names
+    ] == ["max_new_per_hour", "no registered schema", "no registered schema"]
     assert seen.names[2].looks_like == ("Chess",)
     assert (seen.distinct, seen.rows) == (4, 16)
     text = pending.render_pending(seen, 2)
@@ -318,25 +329,19 @@ def test_a_game_is_neither_approved_again_nor_refused(engine: Engine) -> None:
 )
 def test_the_strongest_right_counts(name: str, expected: tuple[str, str | None] | None) -> None:
     """A schema before a name before the longest prefix that fits; nothing else makes a game by itself."""
-    candidate = onboarding_candidate(name, Limits(names=("n", "r"), prefixes=("p", "pp", "n")), {game_key("r"): "r"})
+    rules = rule_set(rule("n", "r", prefixes=("p",)), rule(name="other", prefixes=("pp", "n")))
+    candidate = onboarding_candidate(name, rules, {"r"})
     assert expected == (None if candidate is None else (candidate.how, candidate.prefix))
 
 
-def test_lists_of_names_are_read_from_file_and_environment(tmp_path: Path) -> None:
-    """A name may hold commas and quotes, so a list is written as TOML writes it, in both places."""
-    (tmp_path / "turnout.toml").write_text('[onboarding]\nnames = ["a, b", "c"]\nprefixes = ["x/"]\n')
-    read, _ = load(tmp_path, {"TURNOUT_ONBOARDING__PREFIXES": '["y,", "z]"]'})
-    assert (read.onboarding.names, read.onboarding.prefixes) == (("a, b", "c"), ("y,", "z]"))
-
-
-@pytest.mark.parametrize("wrong", ['names = "a"', "names = [1]", 'names = [""]', 'prefixes = [""]', "max_games = 0"])
-def test_wrong_settings_of_onboarding_are_refused(tmp_path: Path, wrong: str) -> None:
-    """An empty prefix would let every name in, so it is refused like any other mistake, by name."""
-    (tmp_path / "turnout.toml").write_text(f"[onboarding]\n{wrong}\n")
-    with pytest.raises(Refused, match=f"onboarding.{wrong.partition(' ')[0]}: expected"):
+@pytest.mark.parametrize("name", ["names", "prefixes", "max_new_per_prefix_per_hour"])
+def test_settings_that_became_rules_say_what_to_do(tmp_path: Path, name: str) -> None:
+    """Somebody's old file is refused with the command that takes its place, and so is a variable."""
+    (tmp_path / "turnout.toml").write_text(f"[onboarding]\n{name} = 1\n")
+    with pytest.raises(Refused, match=f"onboarding.{name}: is no setting any more.*games rules apply FILE"):
         load(tmp_path, {})
-    with pytest.raises(Refused, match=r"onboarding\.names: expected a list of texts"):
-        load(tmp_path / "none", {"TURNOUT_ONBOARDING__NAMES": "a, b"})
+    with pytest.raises(Refused, match=r"onboarding\.names: is no setting any more"):
+        load(tmp_path / "none", {"TURNOUT_ONBOARDING__NAMES": '["a"]'})
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)  # a command ends, and its connections with it

@@ -11,10 +11,10 @@ from grants.formats import exchange_sql, exchange_terraform
 from grants.formats.exchange import FORMATS, Format, Row, render_rows, render_yaml
 from grants.formats.expiry import spelled_until
 from grants.formats.policy import KINDS, cells, parse
-from grants.formats.yaml_nodes import MAX_BYTES
 from grants.model import PrincipalKind, Securable, folded
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
+from pipeline.base.yaml_nodes import MAX_BYTES
 from tests.checkout import ROOT
 
 SCHEMA = Securable(("main", "games"))

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from grants.formats.expiry import parse_until, spelled_until
 from grants.formats.policy import MAX_CELLS, MAX_PATTERNS, Cell, cells, check_until, parse
-from grants.formats.yaml_nodes import MAX_BYTES
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
+from pipeline.base.yaml_nodes import MAX_BYTES
 from tests.checkout import ROOT
 
 

@@ -151,8 +151,15 @@ def upgrade() -> None:
         sa.Column("onboarding_id", sa.Integer, primary_key=True),
         sa.Column("game_key", sa.String(64), nullable=False, unique=True), sa.Column("game", sa.Text, nullable=False),
         sa.Column("how", sa.String(16), nullable=False), sa.Column("prefix", sa.Text),
-        sa.Column("actor", sa.String(255)), sa.Column("reason", sa.Text),
+        sa.Column("actor", sa.String(255)), sa.Column("reason", sa.Text), sa.Column("rule", sa.Text),
         sa.Column("onboarded_at", sa.Float, nullable=False), allowed={"how": ("schema", "name", "prefix", "approval")},
+    )  # fmt: skip
+    _table(
+        "onboarding_rules",
+        sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("rules", sa.Text, nullable=False), sa.Column("actor", sa.Text, nullable=False),
+        sa.Column("reason", sa.Text, nullable=False), sa.Column("applied_at", sa.Float, nullable=False),
+        allowed={"number": "> 0"}, json={"rules": "array"},
     )  # fmt: skip
     _table(
         "refused_names",

@@ -9,7 +9,7 @@ from typing import Any, Final
 import yaml
 from yaml.reader import Reader
 
-from grants.formats.problems import Lines, Problems, shown
+from pipeline.base.problems import Lines, Problems, shown
 
 MAX_BYTES: Final = 1_000_000
 _MAX_DEPTH: Final = 10

@@ -1,0 +1,153 @@
+"""The file of onboarding rules: reads it whole or refuses it with every problem and its line, and writes it."""
+
+import re
+from typing import Any, Final, get_args
+
+import yaml
+
+from pipeline.base import yaml_nodes
+from pipeline.base.errors import Refused
+from pipeline.base.names import MAX_NAME_BYTES, is_game_name
+from pipeline.base.problems import Problems, shown
+from pipeline.base.yaml_nodes import line_of
+from pipeline.data.contracts.policies import parse_policies
+from pipeline.store.database.states import Priority
+from pipeline.store.onboarding_rules import MAX_NEW_PER_HOUR, OnboardingRule
+
+VERSION: Final = 1
+_EMPTY: Final = f"The file of rules is empty: it needs at least 'version: {VERSION}' and 'rules: []'."
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+_FIELDS: Final = ("name", "match", "group", "priority", "policies", "readers", "max_new_per_hour")
+_MATCHES: Final = ("names", "prefixes")  # of later versions also owners and formats
+_MOST_PER_HOUR: Final = 10_000
+
+
+def parse(text: str) -> tuple[OnboardingRule, ...]:
+    """Return the rules of a file.
+
+    Raises:
+        Refused: naming everything that is wrong, each with its line.
+    """
+    problems = Problems("the file of rules")
+    root = yaml_nodes.composed(text, problems)
+    problems.refuse()
+    if root is None:
+        raise Refused(_EMPTY)
+    rules = _Reading(problems).rules(root)
+    problems.refuse()
+    return rules
+
+
+def render(rules: tuple[OnboardingRule, ...]) -> str:
+    """Return rules as the text of a file that `parse` reads back."""
+    document = {"version": VERSION, "rules": [tree(rule) for rule in rules]}
+    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
+    return text.removesuffix("\n")
+
+
+def tree(rule: OnboardingRule) -> dict[str, Any]:
+    """Return a rule as its file says it, without what it leaves at the default."""
+    match = {name: list(values) for name in _MATCHES if (values := getattr(rule, name))}
+    fields: dict[str, Any] = {"name": rule.name, "match": match}
+    if rule.group is not None:
+        fields["group"] = rule.group
+    if rule.priority != "normal":
+        fields["priority"] = rule.priority
+    if rule.policies:
+        fields["policies"] = [f"{kind}={policy}" for kind, policy in rule.policies]
+    if rule.readers:
+        fields["readers"] = list(rule.readers)
+    if rule.prefixes and rule.max_new_per_hour != MAX_NEW_PER_HOUR:
+        fields["max_new_per_hour"] = rule.max_new_per_hour
+    return fields
+
+
+class _Reading:
+    """Makes rules of nodes; what does not fit is noted and left out."""
+
+    def __init__(self, problems: Problems) -> None:
+        self._problems = problems
+        self._lines: dict[tuple[str, str], int] = {}  # each name and prefix, and the line it is in
+
+    def rules(self, root: yaml.Node) -> tuple[OnboardingRule, ...]:
+        fields = yaml_nodes.fields(root, "the file of rules", ("version", "rules"), self._problems)
+        version, listed = fields.get("version"), fields.get("rules")
+        if version is None or getattr(version, "value", None) != str(VERSION):
+            self._problems.add(line_of(version or root), f"write version: {VERSION}; this turnout supports no other")
+        if listed is None:
+            self._problems.add(line_of(root), "rules is missing; write rules: [] if no name becomes a game by a rule")
+            return ()
+        if isinstance(listed, yaml.SequenceNode) and not listed.value:
+            return ()
+        return tuple(self._rule(node) for node in yaml_nodes.items(listed, "rules", self._problems))
+
+    def _rule(self, node: yaml.Node) -> OnboardingRule:
+        fields = yaml_nodes.fields(node, "a rule", _FIELDS, self._problems)
+        for name in ("name", "match") if isinstance(node, yaml.MappingNode) else ():
+            if name not in fields:
+                self._problems.add(line_of(node), f"{name} is missing")
+        name = self._text(fields.get("name"), "name") or ""
+        if name and not _NAME.fullmatch(name):
+            rule = "1 to 40 letters, digits, '.', '_' and '-', not starting with a mark"
+            self._problems.add(line_of(fields["name"]), f"{shown(name)} cannot name a rule; use {rule}")
+        elif name:
+            self._once("rule", name, fields["name"])
+        matches = {} if "match" not in fields else yaml_nodes.fields(fields["match"], "match", _MATCHES, self._problems)
+        if "match" in fields and not matches:
+            self._problems.add(line_of(fields["match"]), "match needs names or prefixes")
+        return OnboardingRule(
+            name=name,
+            names=self._names(matches.get("names"), "name"),
+            prefixes=self._names(matches.get("prefixes"), "prefix"),
+            group=self._text(fields.get("group"), "group"),
+            priority=self._priority(fields.get("priority")),
+            policies=self._policies(fields.get("policies")),
+            readers=tuple(dict.fromkeys(self._texts(fields.get("readers"), "readers"))),
+            max_new_per_hour=self._limit(fields.get("max_new_per_hour")),
+        )
+
+    def _names(self, node: yaml.Node | None, what: str) -> tuple[str, ...]:
+        names = []
+        for item in [] if node is None else yaml_nodes.items(node, f"{what}s", self._problems):
+            name = self._text(item, f"a {what}")
+            if name is None:
+                continue
+            if not is_game_name(name):
+                self._problems.add(line_of(item), f"a {what} has 1 to {MAX_NAME_BYTES} bytes without NUL")
+            elif self._once(what, name, item):
+                names.append(name)
+        return tuple(names)
+
+    def _once(self, what: str, text: str, node: yaml.Node) -> bool:
+        """Return whether a text is new, so that one rule at most is for it."""
+        first = self._lines.get((what, text))
+        if first is not None:
+            self._problems.add(line_of(node), f"the {what} {shown(text)} is already in line {first}; keep one")
+            return False
+        self._lines[what, text] = line_of(node)
+        return True
+
+    def _priority(self, node: yaml.Node | None) -> Priority:
+        text, known = self._text(node, "priority"), get_args(Priority)
+        if node is not None and text not in known:
+            self._problems.add(line_of(node), f"priority must be one of {', '.join(known)}")
+        return next((each for each in known if each == text), "normal")
+
+    def _policies(self, node: yaml.Node | None) -> tuple[tuple[str, str], ...]:
+        try:
+            return parse_policies(self._texts(node, "policies")).chosen
+        except Refused as refused:
+            self._problems.add(line_of(node) if node is not None else 1, str(refused))
+            return ()
+
+    def _limit(self, node: yaml.Node | None) -> int:
+        if node is None:
+            return MAX_NEW_PER_HOUR
+        return yaml_nodes.number(node, "max_new_per_hour", _MOST_PER_HOUR, self._problems) or MAX_NEW_PER_HOUR
+
+    def _texts(self, node: yaml.Node | None, what: str) -> list[str]:
+        items = [] if node is None else yaml_nodes.items(node, what, self._problems)
+        return [text for each in items if (text := self._text(each, f"one of {what}")) is not None]
+
+    def _text(self, node: yaml.Node | None, what: str) -> str | None:
+        return None if node is None else yaml_nodes.text(node, what, self._problems)
