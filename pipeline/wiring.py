@@ -29,7 +29,7 @@ from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.data.contracts.given_ids import StoreAge
 from pipeline.data.contracts.registries.resolution import Resolution
 from pipeline.data.ingest.backlog import backlog_watched
-from pipeline.data.ingest.query import Ingest, Landed
+from pipeline.data.ingest.query import BronzeCommit, Ingest
 from pipeline.data.streams.group import Group
 from pipeline.data.streams.lookup import Lookup
 from pipeline.data.streams.outage import tolerate_store_outage
@@ -55,13 +55,13 @@ _LOOP_SECONDS = 0.5
 _RESTARTS = 3  # failures in a row, without any progress, after which the process exits and its starter decides
 _RESTART_SECONDS = 5.0
 _GAP_SECONDS = 30.0  # the longest that a log lacks a commit before its newest; restarts then are not counted
-_MAY_PASS = (Transient, OSError, SQLAlchemyError, DeltaError)  # as on a full disk
+_RETRIABLE = (Transient, OSError, SQLAlchemyError, DeltaError)  # as on a full disk
 _IDLE_TRIGGERS = 3  # triggers without a new bronze commit after which everything there counts as passed
 
 
 @dataclass(frozen=True, slots=True)
-class _Duty:
-    """A driver's work, until a signal to stop or until another process has taken over."""
+class _DriverProcess:
+    """This process as a driver, until a signal to stop or until another process has taken over."""
 
     kind: ProcessKind
     name: str
@@ -80,7 +80,7 @@ class _Duty:
         if self.lease is not None:
             self.lease.check()
 
-    def heed(self) -> None:
+    def stop_if_unwanted(self) -> None:
         """Stop where the controller wants this run to end: a signal reaches processes of its own machine alone."""
         if (
             self.run_id is not None
@@ -109,7 +109,7 @@ def run_ingest(settings: Settings, paths: Paths, *, once: bool) -> int:
         return code
 
 
-def _run_ingest(settings: Settings, paths: Paths, duty: _Duty, spark: SparkSession, *, once: bool) -> int:
+def _run_ingest(settings: Settings, paths: Paths, duty: _DriverProcess, spark: SparkSession, *, once: bool) -> int:
     engine = duty.engine
     telemetry = Telemetry(settings.metrics, paths, "ingest", "main")
     attachment = attach(spark, telemetry.event)
@@ -122,8 +122,8 @@ def _run_ingest(settings: Settings, paths: Paths, duty: _Duty, spark: SparkSessi
             if not once:  # groups ask for what they read, in any case
                 lookup.start()
             stack.enter_context(backlog_watched(settings, paths, engine, lambda: ingest.place))
-            waits, is_away = _waits(engine, paths, spark), partial(_is_away, paths)
-            driver = _Driver(settings, duty, telemetry, attachment, waits=waits, is_away=is_away)
+            waits, storage_is_down = _waits(engine, paths, spark), partial(_storage_is_down, paths)
+            driver = _Driver(settings, duty, telemetry, attachment, waits=waits, storage_is_down=storage_is_down)
             code = driver.supervise(lambda: ingest.start(once=once), lambda: None, lambda: ingest.head_seq, once=once)
             ingest.close()
             return code
@@ -144,7 +144,7 @@ def run_group(settings: Settings, paths: Paths, name: str, *, once: bool, run_id
     if not is_group_name(name):
         raise Refused(f"{name!r} cannot name a cluster group: use 1 to 40 of a-z, 0-9 and '-', not starting with '-'.")
     with _driving(settings, paths, "group", name, run_id) as duty:
-        duty.heed()
+        duty.stop_if_unwanted()
         if duty.stop.is_set():  # its cluster came up after the controller gave it up
             return 0
         register_group(duty.engine, name, placing_by(settings))
@@ -152,7 +152,7 @@ def run_group(settings: Settings, paths: Paths, name: str, *, once: bool, run_id
             return _run_group(settings, paths, duty, spark, once=once)
 
 
-def _run_group(settings: Settings, paths: Paths, duty: _Duty, spark: SparkSession, *, once: bool) -> int:
+def _run_group(settings: Settings, paths: Paths, duty: _DriverProcess, spark: SparkSession, *, once: bool) -> int:
     engine, name = duty.engine, duty.name
     telemetry = Telemetry(settings.metrics, paths, "group", name)
     attachment = attach(spark, telemetry.event)
@@ -177,8 +177,8 @@ def _run_group(settings: Settings, paths: Paths, duty: _Duty, spark: SparkSessio
             group = Group(spark, settings, paths, engine, name, passed, duty.lease, resolution)
             stack.callback(group.stop)
             watchdog = Watchdog(settings, engine, group, telemetry.states)
-            waits, is_away = _waits(engine, paths, spark), partial(_is_away, paths)
-            driver = _Driver(settings, duty, telemetry, attachment, watchdog, waits, group.reads_from, is_away)
+            waits, storage_is_down = _waits(engine, paths, spark), partial(_storage_is_down, paths)
+            driver = _Driver(settings, duty, telemetry, attachment, watchdog, waits, group.reads_from, storage_is_down)
             start = partial(group.start, once=once)
             code = driver.supervise(start, between_passes, lambda: group.frontier_seq, once=once)
             if once and code == 0:
@@ -204,8 +204,8 @@ def _waits(engine: Engine, paths: Paths, spark: SparkSession) -> Callable[[], st
     return waits
 
 
-def _is_away(paths: Paths) -> bool:
-    """Return whether the store of the tables does not serve; of a folder it is not asked."""
+def _storage_is_down(paths: Paths) -> bool:
+    """Return whether the tables' object store does not answer; False for a folder, which is not asked."""
     if not paths.bronze.is_far:
         return False
     try:
@@ -227,16 +227,16 @@ def _resolution(settings: Settings, paths: Paths, engine: Engine) -> Resolution 
 @contextmanager
 def _driving(
     settings: Settings, paths: Paths, kind: ProcessKind, name: str, run_id: int | None = None
-) -> Iterator[_Duty]:
+) -> Iterator[_DriverProcess]:
     engine = open_store(settings, paths, connections=DRIVER_CONNECTIONS)
     stop = stop_on_signals()
     alone = leased(engine, settings.store, kind, name, run_id)
     with alone as lease, noted_without_leases(settings.store, paths, kind, name):
-        yield _Duty(kind, name, engine, stop, lease, run_id, paths.bronze.is_far)
+        yield _DriverProcess(kind, name, engine, stop, lease, run_id, paths.bronze.is_far)
 
 
 @contextmanager
-def _refusal_reported(duty: _Duty) -> Iterator[None]:
+def _refusal_reported(duty: _DriverProcess) -> Iterator[None]:
     """Write a last heartbeat with the reason for this driver's end, unless another driver has taken over."""
     try:
         yield
@@ -264,10 +264,10 @@ class _Idle:
         self._head, self._since = head, now
 
 
-class _Pulse:
-    """Beats for a driver whose main thread waits for storage: it lives, and says what it waits for."""
+class _StorageHeartbeat:
+    """Sends heartbeats for a driver whose main thread waits for storage, with what it waits for."""
 
-    def __init__(self, duty: _Duty, every: float) -> None:
+    def __init__(self, duty: _DriverProcess, every: float) -> None:
         self._duty, self._every = duty, every
         self._waits_for = "for storage to answer" if duty.is_far else "for its disk or its processor"
         self._since: float | None = None
@@ -275,7 +275,7 @@ class _Pulse:
         self._ended = threading.Event()
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._run, name="pulse", daemon=True).start()
+        threading.Thread(target=self._run, name="storage heartbeat", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -306,21 +306,21 @@ class _Driver:
     def __init__(
         self,
         settings: Settings,
-        duty: _Duty,
+        duty: _DriverProcess,
         telemetry: Telemetry,
         attachment: Attachment,
         watchdog: Watchdog | None = None,
         waits: Callable[[], str | None] = lambda: None,
         reads_from: Callable[[], int | None] = lambda: None,
-        is_away: Callable[[], bool] = lambda: False,
+        storage_is_down: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._waits, self._reads_from, self._is_away = waits, reads_from, is_away
+        self._waits, self._reads_from, self._storage_is_down = waits, reads_from, storage_is_down
         self._every, self._maintenance = settings.metrics.heartbeat_seconds, settings.maintenance
         self._duty, self._stop = duty, duty.stop
         self._telemetry, self._attachment, self._watchdog = telemetry, attachment, watchdog
         self._keeper = IncidentKeeper(duty.engine, settings, "ingest") if duty.kind == "ingest" else None
         self._heartbeat_at = 0.0
-        self._pulse = _Pulse(duty, self._every)
+        self._storage_heartbeat = _StorageHeartbeat(duty, self._every)
 
     def supervise(
         self,
@@ -339,7 +339,7 @@ class _Driver:
         Raises:
             LeaseLost: another process has taken over; the running pass has not ended yet.
         """
-        with self._pulse:
+        with self._storage_heartbeat:
             failures, gap_since = 0, None
             while not self._stop.is_set():
                 self._duty.require()
@@ -362,7 +362,7 @@ class _Driver:
                 if self._watchdog:
                     self._watchdog.failed(sentence)
                 self._heartbeat("failed", frontier(), active=False, error=sentence, now=True)
-                if once or (failures > _RESTARTS and not self._is_away()):
+                if once or (failures > _RESTARTS and not self._storage_is_down()):
                     return 1
                 self._stop.wait(_RESTART_SECONDS * min(failures, _RESTARTS))
             self._heartbeat("stopped", frontier(), active=False, now=True)
@@ -378,10 +378,10 @@ class _Driver:
     ) -> str | None:
         """Run the query until its end or the stop event; return its error, None without one."""
         try:
-            with self._pulse.waits(frontier()):
+            with self._storage_heartbeat.waits(frontier()):
                 query = start()
-        except _MAY_PASS as error:
-            return _said(error)
+        except _RETRIABLE as error:
+            return _sentence(error)
         except (Py4JJavaError, PySparkException) as error:  # a failure at the start counts like any other
             return str(error)
         if self._watchdog:
@@ -390,11 +390,11 @@ class _Driver:
             self._heartbeat("running", frontier(), active=True)
             if not once:
                 try:
-                    with self._pulse.waits(frontier()):
+                    with self._storage_heartbeat.waits(frontier()):
                         meanwhile()
-                except _MAY_PASS as error:
+                except _RETRIABLE as error:
                     query.stop()
-                    return _said(error)
+                    return _sentence(error)
         if self._stop.is_set():
             query.stop()
             return None
@@ -415,7 +415,7 @@ class _Driver:
         with tolerate_store_outage("this heartbeat is not recorded"):
             reads_from = self._reads_from()
             heartbeat(self._duty.engine, self._duty.kind, self._duty.name, state, frontier or None, error, reads_from)
-            self._duty.heed()
+            self._duty.stop_if_unwanted()
             if self._watchdog and state != "stopped":
                 self._watchdog.evaluate(active=active)
             if self._duty.kind == "ingest":
@@ -458,7 +458,7 @@ class _Driver:
                 _log.warning("judging causes failed, retrying: %s", error)
 
 
-def _publish_landed(telemetry: Telemetry, landed: Landed) -> None:
+def _publish_landed(telemetry: Telemetry, landed: BronzeCommit) -> None:
     refused = sum(landed.refused.values())
     telemetry.exposition.add_ingest(
         seq=landed.seq,
@@ -470,5 +470,5 @@ def _publish_landed(telemetry: Telemetry, landed: Landed) -> None:
     telemetry.landed(landed.committed_at, landed.rows, refused)
 
 
-def _said(error: Exception) -> str:
+def _sentence(error: Exception) -> str:
     return str(error) if isinstance(error, Transient) else first_line(error)

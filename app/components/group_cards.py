@@ -28,7 +28,7 @@ class Click:
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
+class GroupCourses:
     """What the groups carried over the range on screen; `why` says why nobody knows."""
 
     frame: vega.Frame | None
@@ -37,7 +37,7 @@ class Landed:
     why: str = ""
 
 
-def draw(steering: ControlState, landed: Landed, click: Click) -> None:
+def draw(steering: ControlState, landed: GroupCourses, click: Click) -> None:
     """Draw a card per group, four in a row."""
     names = steering.fleet.groups
     beside = min(_IN_A_ROW, len(names))
@@ -73,7 +73,7 @@ def _fits(loads: Loads, assigned: Mapping[str, str], target: GroupLoad) -> str:
     return " · ".join(each for each in words if each)
 
 
-def _draw_card(steering: ControlState, name: str, click: Click, landed: Landed) -> None:
+def _draw_card(steering: ControlState, name: str, click: Click, landed: GroupCourses) -> None:
     fleet = steering.fleet
     state = fleet.state("group", name)
     word = formatting.UNKNOWN_VALUE if state is None else formatting.driver_text(state.liveness.state)
@@ -90,7 +90,7 @@ def _draw_card(steering: ControlState, name: str, click: Click, landed: Landed) 
         st.button("Steer…", key=f"steer_{name}", type="tertiary", on_click=click.steer, args=(name,))
 
 
-def _draw_course(loads: Loads, landed: Landed, name: str) -> None:
+def _draw_course(loads: Loads, landed: GroupCourses, name: str) -> None:
     """Draw a group's load over time against its limit, or its rows against the most it kept up with."""
     group, seen = loads.groups.get(name), landed.courses.get(name)
     if group is not None:

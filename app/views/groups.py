@@ -79,17 +79,17 @@ def _live(environment: Environment) -> None:
         links.open_page("fleet", {"group": opened})
 
 
-def _landed(environment: Environment, steering: ControlState) -> group_cards.Landed:
+def _landed(environment: Environment, steering: ControlState) -> group_cards.GroupCourses:
     """Return what each group carried over the range on screen; without it the page goes on."""
     fleet, objective = steering.fleet, environment.settings.metrics.latency_objective_seconds
     try:
         seen, operations = series(environment, header.range_seconds()), control_queries.journal(environment).operations
     except Refused as refused:
-        return group_cards.Landed(None, {}, {}, formatting.shown(str(refused), 160))
+        return group_cards.GroupCourses(None, {}, {}, formatting.shown(str(refused), 160))
     mode = tokens.mode_of(st.context.theme.type)
     axis = replace(timeline.frame(seen, time.time(), mode, ()), height=_LOW)
     conditions = fleet.judgement.conditions.groups
-    return group_cards.Landed(
+    return group_cards.GroupCourses(
         axis,
         {
             name: group_load.course(seen, name, objective, group_load.games_came_at(operations, name))
@@ -148,7 +148,7 @@ def _sentence(fleet: Fleet) -> str:
     return f"{some} enabled groups have a live driver" if stopped else f"{some} groups' drivers are alive"
 
 
-def _draw_table(steering: ControlState, landed: group_cards.Landed) -> None:
+def _draw_table(steering: ControlState, landed: group_cards.GroupCourses) -> None:
     st.html(parts.section("All groups", "settings, load and deaths"))
     rows = [_row(steering, landed, name) for name in steering.fleet.groups]
     st.dataframe(
@@ -161,7 +161,7 @@ def _draw_table(steering: ControlState, landed: group_cards.Landed) -> None:
     )
 
 
-def _row(steering: ControlState, landed: group_cards.Landed, name: str) -> dict[str, str | list[str] | list[int]]:
+def _row(steering: ControlState, landed: group_cards.GroupCourses, name: str) -> dict[str, str | list[str] | list[int]]:
     fleet, group = steering.fleet, steering.groups.get(name)
     driver = fleet.driver("group", name)
     return {

@@ -17,7 +17,7 @@ from pipeline.health.facts.placing import placing_by
 from pipeline.settings.tree import Settings
 from pipeline.store import groups
 from pipeline.store.assignments import read_assignments
-from pipeline.store.groups import Group, read_groups, require_possible, require_sense
+from pipeline.store.groups import Group, read_groups, validate, validate_settings
 from pipeline.store.processes.leases import store_time
 
 
@@ -41,9 +41,9 @@ def make(settings: Settings, engine: Engine, group: Group) -> GroupProposal:
     """Plan to make a group.
 
     Raises:
-        Refused: its name or a setting makes no sense, or there is a group of this name.
+        Refused: its name or a setting is invalid, or there is a group of this name.
     """
-    require_possible(group)
+    validate(group)
     if group.name in read_groups(engine):
         raise groups.taken(group.name)
     waiting = sum(each.group is None and each.retired_at is None for each in read_assignments(engine).values())
@@ -62,9 +62,9 @@ def change(settings: Settings, engine: Engine, seen: Group, then: Group) -> Grou
     """Plan a change of a group's settings, from those that the person saw.
 
     Raises:
-        Refused: it makes no sense or is as it was, or another person has changed the group since it was seen.
+        Refused: a setting is invalid, nothing changes, or another person has changed the group since it was seen.
     """
-    require_sense(then)
+    validate_settings(then)
     now, master = read_groups(engine).get(seen.name), settings.spark.master
     if now is None or now.version != seen.version:
         differs = [] if now is None else what_changed(seen, now, master)

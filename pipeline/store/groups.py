@@ -70,7 +70,7 @@ def create(engine: Engine, group: Group, actor: str, reason: str, place: Place) 
     Raises:
         Refused: its name or settings are invalid, or the name is taken.
     """
-    require_possible(group)
+    validate(group)
     try:
         with engine.begin() as connection:
             act = _act(group, actor, "create group", reason, _values(group))
@@ -93,7 +93,7 @@ def overtaken(seen: Group) -> Refused:
     return Refused(f"Group {seen.name} was changed after you opened it. Review it and try again.")
 
 
-def require_possible(group: Group) -> None:
+def validate(group: Group) -> None:
     """Check that a group's name and settings are valid.
 
     Raises:
@@ -103,10 +103,10 @@ def require_possible(group: Group) -> None:
         raise Refused(
             f"{group.name!r} cannot name a cluster group: use 1 to 40 of a-z, 0-9 and '-', not starting with '-'."
         )
-    require_sense(group)
+    validate_settings(group)
 
 
-def require_sense(group: Group) -> None:
+def validate_settings(group: Group) -> None:
     """Check that a group's settings are valid.
 
     Raises:
@@ -129,7 +129,7 @@ def change(engine: Engine, seen: Group, changed: Group, actor: str, reason: str)
     Raises:
         Refused: the settings are invalid, or another writer has changed the group since it was seen.
     """
-    require_sense(changed)
+    validate_settings(changed)
     with engine.begin() as connection:
         audit.lock_log(connection)
         act = _act(seen, actor, "change group", reason, _values(changed))

@@ -374,7 +374,13 @@ class History:
     def _made(self, kind: str, name: str, pid: int) -> Running:
         report = Reporting(self.world.tables, kind)
         duty = SimpleNamespace(
-            engine=self.engine, kind=kind, name=name, stop=None, is_far=False, require=lambda: None, heed=lambda: None
+            engine=self.engine,
+            kind=kind,
+            name=name,
+            stop=None,
+            is_far=False,
+            require=lambda: None,
+            stop_if_unwanted=lambda: None,
         )
         process = Running(kind, name, pid, self.now, report, None, None, None)
         attachment = SimpleNamespace(errors=0)

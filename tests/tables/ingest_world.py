@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.ingest import query
-from pipeline.data.ingest.checkpoint import Landed
+from pipeline.data.ingest.checkpoint import LandedBatches
 from pipeline.data.ingest.query import Ingest
 from pipeline.data.ingest.source_checks import verify_source
 from pipeline.data.ingest.sources.kind import Begin
@@ -142,7 +142,7 @@ def arm(ingest: Ingest, step: str, patch: pytest.MonkeyPatch) -> None:
 
 def start(world: World, ingest: Ingest) -> Begin:
     """Check the source as `Ingest.start` does before it begins to read."""
-    landed = Landed(ingest._bronze.transaction_version(ingest._batch_app), ingest._quarantine.cursor)
+    landed = LandedBatches(ingest._bronze.transaction_version(ingest._batch_app), ingest._quarantine.cursor)
     number, query = ingest._generation, ingest._checkpoint / "query"
     return verify_source(world.settings, world.paths, world.engine, number, ingest._bronze, query, landed)
 

@@ -27,7 +27,7 @@ from pipeline.data import query_log
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.ingest import checkpoint
 from pipeline.data.ingest.bronze_progress import plan_of
-from pipeline.data.ingest.checkpoint import Landed
+from pipeline.data.ingest.checkpoint import LandedBatches
 from pipeline.data.ingest.query import Ingest
 from pipeline.data.maintenance.run import one_round
 from pipeline.data.pins import pin
@@ -208,7 +208,7 @@ class Environment:
         ingest._bronze.settle()
         ingest._quarantine.settle()
         query = ingest._checkpoint / "query"
-        landed = Landed(ingest._bronze.transaction_version(ingest._batch_app), ingest._quarantine.cursor)
+        landed = LandedBatches(ingest._bronze.transaction_version(ingest._batch_app), ingest._quarantine.cursor)
         checkpoint.mend(query, landed, 1, partial(plan_of, ingest._bronze, ingest._batch_app))
         checkpoint.require_bronze(query, landed, ingest._bronze.table_id)
         checkpoint.passed_offset(query, landed)

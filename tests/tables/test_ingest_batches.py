@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pipeline.base.errors import Transient
 from pipeline.data.ingest import query
 from pipeline.data.ingest.bronze_writer import IngestJob
-from pipeline.data.ingest.checkpoint import Landed, require_bronze
+from pipeline.data.ingest.checkpoint import LandedBatches, require_bronze
 from pipeline.data.verify.balance import verify
 from pipeline.health.verdicts.status import PASS_LIMIT_SECONDS
 from pipeline.lake.delta.data_files import write_file
@@ -68,7 +68,7 @@ def test_a_batch_without_rows_is_committed_without_a_seq(template: Path, tmp_pat
     for batch_id, known in enumerate((None, 1, 2)):
         ingest._batch(Rows([]) if batch_id != 1 else rows_of(1, backwards=False), batch_id)  # type: ignore[arg-type]
         assert ingest._bronze.transaction_version(ingest._batch_app) == known
-        require_bronze(ingest._checkpoint / "query", Landed(known, None), ingest._bronze.table_id)
+        require_bronze(ingest._checkpoint / "query", LandedBatches(known, None), ingest._bronze.table_id)
     assert ingest.head_seq == 1
     world.require_exact(1)
 

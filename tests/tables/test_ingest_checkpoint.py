@@ -8,7 +8,7 @@ import pytest
 from pipeline.base.errors import Refused
 from pipeline.data.ingest import checkpoint
 from pipeline.data.ingest.bronze_progress import PLAN, plan_of
-from pipeline.data.ingest.checkpoint import Landed
+from pipeline.data.ingest.checkpoint import LandedBatches
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
@@ -27,7 +27,7 @@ def checkpoint_of(query: Path, planned: int, committed: int) -> Path:
 
 def passed(query: Path, landed_batch: int | None, quarantined: int | None = None) -> int | None:
     """Return the passed offset of partition 0, after mending."""
-    state = Landed(landed_batch, quarantined)
+    state = LandedBatches(landed_batch, quarantined)
     checkpoint.mend(located(query), state)
     offset = checkpoint.passed_offset(located(query), state)
     return None if offset is None else int(offset["t"]["0"])
@@ -72,21 +72,21 @@ def test_bronze_has_every_batch_before_the_last_planned_one(
     checkpoint.keep_bronze(located(query), "id")
     checkpoint_of(query, planned, committed)
     if lacks is None:
-        checkpoint.require_bronze(located(query), Landed(landed_batch, None), "id")
+        checkpoint.require_bronze(located(query), LandedBatches(landed_batch, None), "id")
         return
     with pytest.raises(Refused, match=rf"older copy: .* lacks those from {lacks} on.*turnout ingest adopt"):
-        checkpoint.require_bronze(located(query), Landed(landed_batch, None), "id")
+        checkpoint.require_bronze(located(query), LandedBatches(landed_batch, None), "id")
 
 
 def test_batches_of_an_earlier_version_are_not_missed(tmp_path: Path) -> None:
     """An environment whose last batches had no rows, and so left no trace in bronze, is taken over as it is."""
     query = checkpoint_of(tmp_path / "1" / "query", 3, 3)
-    checkpoint.require_bronze(located(query), Landed(1, None), "id")
+    checkpoint.require_bronze(located(query), LandedBatches(1, None), "id")
     checkpoint.keep_bronze(located(query), "id")
-    checkpoint.require_bronze(located(query), Landed(1, None), "id")
+    checkpoint.require_bronze(located(query), LandedBatches(1, None), "id")
     (query / "commits" / "4").write_text("v1\n{}")
     with pytest.raises(Refused, match="lacks those from 4 on"):
-        checkpoint.require_bronze(located(query), Landed(3, None), "id")
+        checkpoint.require_bronze(located(query), LandedBatches(3, None), "id")
 
 
 def test_a_checkpoint_of_another_bronze_is_refused(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_checkpoint_of_another_bronze_is_refused(tmp_path: Path) -> None:
     query = tmp_path / "1" / "query"
     checkpoint.keep_bronze(located(query), "old")
     with pytest.raises(Refused, match=r"belongs to another bronze: its table id is old, bronze has new"):
-        checkpoint.require_bronze(located(query), Landed(None, None), "new")
+        checkpoint.require_bronze(located(query), LandedBatches(None, None), "new")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_damage_to_what_was_kept_of_bronze_stops_nothing(tmp_path: Path, damage:
     """An unreadable record is written again, with the batches that are done by then."""
     query = checkpoint_of(tmp_path / "1" / "query", 3, 3)
     (query.parent / "bronze.json").write_bytes(damage)
-    checkpoint.require_bronze(located(query), Landed(3, None), "id")
+    checkpoint.require_bronze(located(query), LandedBatches(3, None), "id")
     checkpoint.keep_bronze(located(query), "id")
     assert json.loads((query.parent / "bronze.json").read_text()) == {"table_id": "id", "from_batch": 4}
 
@@ -201,7 +201,7 @@ def test_offsets_of_the_last_batch_in_bronze_are_written_again(
     file.unlink()
     if damage is not None:
         file.write_bytes(damage)
-    state = Landed(3, 3)
+    state = LandedBatches(3, 3)
     checkpoint.mend(located(query), state, 1, {3: kept}.get)
     offset = checkpoint.passed_offset(located(query), state)
     assert offset is not None

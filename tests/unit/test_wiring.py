@@ -21,7 +21,7 @@ from listeners.metrics_schema import INGEST_MINUTE
 from pipeline import wiring
 from pipeline.base.errors import Refused
 from pipeline.base.reasons import missing_commit
-from pipeline.data.ingest.query import Landed
+from pipeline.data.ingest.query import BronzeCommit
 from pipeline.health.verdicts.judgement import PROBLEM_KINDS
 from pipeline.lake.storage import cloud
 from pipeline.platforms.session.spark import waits_for_cores
@@ -33,7 +33,7 @@ from pipeline.store.processes.drivers import bronze_readers, start_driver
 from pipeline.store.processes.runs import begin_run, end_run, submit_stop
 from pipeline.store.reports import write_backlog
 from pipeline.telemetry.driver import Telemetry
-from pipeline.wiring import _Driver, _Duty, _publish_landed, _refusal_reported
+from pipeline.wiring import _Driver, _DriverProcess, _publish_landed, _refusal_reported
 from tests.postgres import Postgres
 from tests.unit.listeners.controller_metrics import CONTROLLER_METRICS
 
@@ -45,7 +45,7 @@ def test_a_driver_that_refuses_to_go_on_says_so_where_the_dashboard_looks(
     """A driver of either kind that ends with a sentence leaves it in the store: it is failed, not silent."""
     engine = open_store(*load(tmp_path, {}))
     start_driver(engine, kind, name, None)
-    duty = _Duty(kind, name, engine, threading.Event(), None)
+    duty = _DriverProcess(kind, name, engine, threading.Event(), None)
     with pytest.raises(Refused, match="another bronze"), _refusal_reported(duty):
         raise Refused("This is another bronze.")
     with engine.connect() as connection:
@@ -112,7 +112,7 @@ def test_d13_a_query_that_fails_at_its_start_is_started_again(
 
     telemetry = Telemetry(settings.metrics, paths, "ingest", "main")
     attached: Any = SimpleNamespace(errors=0)
-    driver = _Driver(settings, _Duty("ingest", "main", engine, stop, None), telemetry, attached)
+    driver = _Driver(settings, _DriverProcess("ingest", "main", engine, stop, None), telemetry, attached)
     assert driver.supervise(start, lambda: None, lambda: 0, once=False) == 0
     telemetry.close()
     engine.dispose()
@@ -132,8 +132,8 @@ def test_ingest_leaves_its_minutes(tmp_path: Path) -> None:
     write_backlog(engine, age_seconds=80.0, peak_seconds=80.0, rows=9, limit_seconds=60.0, reason=None)
     telemetry = Telemetry(settings.metrics, paths, "ingest", "main")
     attached: Any = SimpleNamespace(errors=0)
-    driver = _Driver(settings, _Duty("ingest", "main", engine, CountingStop(), None), telemetry, attached)
-    _publish_landed(telemetry, Landed(1, 50, {"malformed": 2, "unknown_game": 1}, None, time.time(), 0.1, {}))
+    driver = _Driver(settings, _DriverProcess("ingest", "main", engine, CountingStop(), None), telemetry, attached)
+    _publish_landed(telemetry, BronzeCommit(1, 50, {"malformed": 2, "unknown_game": 1}, None, time.time(), 0.1, {}))
     driver._heartbeat("running", 1, active=True, now=True)
     telemetry.close()
     engine.dispose()
@@ -151,7 +151,7 @@ def test_ingest_goes_on_where_the_fleet_cannot_be_judged(tmp_path: Path, caplog:
         connection.execute(text("ALTER TABLE registrations RENAME TO elsewhere"))
     telemetry = Telemetry(settings.metrics, paths, "ingest", "main")
     attached: Any = SimpleNamespace(errors=0)
-    driver = _Driver(settings, _Duty("ingest", "main", engine, CountingStop(), None), telemetry, attached)
+    driver = _Driver(settings, _DriverProcess("ingest", "main", engine, CountingStop(), None), telemetry, attached)
     ended: Any = SimpleNamespace(isActive=False, exception=lambda: None)
     telemetry.exposition.set_controller_metrics(CONTROLLER_METRICS)
     assert driver.supervise(lambda: ended, lambda: None, lambda: 0, once=False) == 0
@@ -171,7 +171,7 @@ def test_nothing_is_exported_of_the_controller_while_the_control_store_is_away(
     start_driver(engine, "ingest", "main", None)
     telemetry = Telemetry(settings.metrics, paths, "ingest", "main")
     attached: Any = SimpleNamespace(errors=0)
-    driver = _Driver(settings, _Duty("ingest", "main", engine, CountingStop(), None), telemetry, attached)
+    driver = _Driver(settings, _DriverProcess("ingest", "main", engine, CountingStop(), None), telemetry, attached)
     driver._heartbeat("running", 1, active=True, now=True)
     assert telemetry.exposition.snapshot().controller_metrics is not None
 
@@ -200,7 +200,7 @@ def test_ingest_judges_causes_only_where_no_controller_runs(
     start_driver(engine, "ingest", "main", None)
     telemetry = Telemetry(settings.metrics, paths, "ingest", "main")
     attached: Any = SimpleNamespace(errors=0)
-    driver = _Driver(settings, _Duty("ingest", "main", engine, CountingStop(), None), telemetry, attached)
+    driver = _Driver(settings, _DriverProcess("ingest", "main", engine, CountingStop(), None), telemetry, attached)
     driver._heartbeat("running", 1, active=True, now=True)
     first = read_last_look(engine)
     assert first is not None
@@ -238,7 +238,7 @@ def test_d13_a_query_whose_failure_stays_is_no_hot_loop(tmp_path: Path) -> None:
 
     telemetry = Telemetry(settings.metrics, paths, "group", "a")
     attached: Any = SimpleNamespace(errors=0)
-    driver = _Driver(settings, _Duty("group", "a", engine, stop, None), telemetry, attached)
+    driver = _Driver(settings, _DriverProcess("group", "a", engine, stop, None), telemetry, attached)
     assert driver.supervise(start, lambda: None, lambda: 0, once=False) == 1
     telemetry.close()
     assert starts == [0, 1, 2, 3]
@@ -258,7 +258,7 @@ def test_a_driver_that_storage_keeps_waiting_beats_and_says_so(tmp_path: Path, w
     start_driver(engine, "group", "a", None)
     stop, answers = threading.Event(), threading.Event()
     telemetry, attached = Telemetry(settings.metrics, paths, "group", "a"), SimpleNamespace(errors=0)
-    driver = _Driver(settings, _Duty("group", "a", engine, stop, None, None, is_far), telemetry, attached)  # type: ignore[arg-type]
+    driver = _Driver(settings, _DriverProcess("group", "a", engine, stop, None, None, is_far), telemetry, attached)  # type: ignore[arg-type]
 
     def start() -> Any:
         answers.wait(60)
@@ -287,7 +287,7 @@ def test_a_driver_without_executors_says_what_it_waits_for(tmp_path: Path) -> No
     engine = open_store(settings, paths)
     start_driver(engine, "group", "a", None)
     telemetry, attached = Telemetry(settings.metrics, paths, "group", "a"), SimpleNamespace(errors=0)
-    duty = _Duty("group", "a", engine, CountingStop(), None)
+    duty = _DriverProcess("group", "a", engine, CountingStop(), None)
     driver = _Driver(settings, duty, telemetry, attached, waits=lambda: waits_for_cores(spark_with(1)))  # type: ignore[arg-type]
     driver._heartbeat("running", 1, active=True, now=True)
     driver._waits = lambda: waits_for_cores(spark_with(2))
@@ -357,7 +357,9 @@ def supervised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Supe
         with engine.connect() as connection:
             return connection.scalar(select(drivers.c.error))
 
-    yield Supervised(_Driver(settings, _Duty("group", "a", engine, stop, None), telemetry, attached), stop, error)
+    yield Supervised(
+        _Driver(settings, _DriverProcess("group", "a", engine, stop, None), telemetry, attached), stop, error
+    )
     telemetry.close()
     engine.dispose()
 
@@ -387,7 +389,7 @@ def test_a_commit_that_stays_missing_ends_the_driver_with_its_number(supervised:
 def test_a_driver_stays_while_the_store_of_its_tables_does_not_serve(supervised: Supervised) -> None:
     """However long a store is away, nobody need start its drivers again; once it serves, failures count as ever."""
     answers = iter([*[True] * 20, False])
-    supervised.driver._is_away = lambda: next(answers)
+    supervised.driver._storage_is_down = lambda: next(answers)
     assert supervised.driver.supervise(lambda: ended("503 SlowDown"), lambda: None, lambda: 0, once=False) == 1
     assert next(answers, None) is None
     assert supervised.stop.waits == [5.0, 10.0, *[15.0] * 21], "no hot loop, and soon back"
@@ -398,7 +400,7 @@ def test_only_a_far_store_is_away(url: str, is_away: bool, tmp_path: Path, monke
     """Of a folder's errors another process may know better, so the driver ends as ever."""
     monkeypatch.setattr(cloud, "RETRY", {"max_retries": 0, "retry_timeout": timedelta(seconds=1)})
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    assert wiring._is_away(Paths(tmp_path, url)) is is_away
+    assert wiring._storage_is_down(Paths(tmp_path, url)) is is_away
 
 
 FULL = [
@@ -457,7 +459,7 @@ def test_a_driver_says_with_its_heartbeats_from_where_it_reads(tmp_path: Path) -
     engine = open_store(settings, paths)
     start_driver(engine, "group", "a", None)
     telemetry, attached = Telemetry(settings.metrics, paths, "group", "a"), SimpleNamespace(errors=0)
-    duty = _Duty("group", "a", engine, CountingStop(), None)
+    duty = _DriverProcess("group", "a", engine, CountingStop(), None)
     versions = iter([7, None, 9])
     driver = _Driver(settings, duty, telemetry, attached, reads_from=lambda: next(versions))  # type: ignore[arg-type]
     said = []
@@ -483,7 +485,7 @@ def test_a_driver_ends_in_order_where_its_run_is_not_wanted(
     stop, asked = threading.Event(), threading.Event()
     telemetry = Telemetry(settings.metrics, paths, "group", "a")
     attached: Any = SimpleNamespace(errors=0)
-    driver = _Driver(settings, _Duty("group", "a", engine, stop, None, run_id), telemetry, attached)
+    driver = _Driver(settings, _DriverProcess("group", "a", engine, stop, None, run_id), telemetry, attached)
 
     def meanwhile() -> None:
         if asked.is_set():

@@ -19,7 +19,7 @@ from pipeline.base.errors import Refused, Transient
 from pipeline.base.names import GameKey
 from pipeline.data.ingest import checkpoint, generation_numbers, identity, parting, restored, source_checks
 from pipeline.data.ingest.batch_attempts import give_up_open, left_behind
-from pipeline.data.ingest.checkpoint import Landed
+from pipeline.data.ingest.checkpoint import LandedBatches
 from pipeline.data.ingest.evidence.marks import LastRecord
 from pipeline.data.ingest.identity import (
     Commits,
@@ -269,7 +269,7 @@ def _checkpointed(source: SourceKind, paths: Paths, number: int) -> Position | N
     """Return the position up to which a generation's checkpoint says the source was read, None when it lacks it."""
     query = paths.ingest / str(number) / "query"
     try:
-        return source.passed(checkpoint.passed_offset(query, Landed(None, None), len(source.members)))
+        return source.passed(checkpoint.passed_offset(query, LandedBatches(None, None), len(source.members)))
     except Refused:
         return None
 

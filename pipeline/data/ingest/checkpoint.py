@@ -24,14 +24,14 @@ _WAY_OUT = "Run `turnout ingest adopt` to continue from the end of bronze."
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
+class LandedBatches:
     """The last batch of this checkpoint in bronze, and in quarantine; None before the first."""
 
     bronze: int | None
     quarantine: int | None
 
 
-def passed_offset(query: Location, landed: Landed, streams: int = 1) -> dict[str, Any] | None:
+def passed_offset(query: Location, landed: LandedBatches, streams: int = 1) -> dict[str, Any] | None:
     """Return the offset, in Spark's form, after the last finished batch; None at the beginning.
 
     `streams` is how many sources of Spark's the query has.
@@ -66,7 +66,7 @@ def passed_offset(query: Location, landed: Landed, streams: int = 1) -> dict[str
     return offsets[passed] if passed >= 0 else None
 
 
-def require_bronze(query: Location, landed: Landed, table_id: str) -> None:
+def require_bronze(query: Location, landed: LandedBatches, table_id: str) -> None:
     """Compare bronze with the checkpoint's record of it: its id, and that it has every batch.
 
     Spark plans a batch when bronze has the one before, so bronze lacks at most the last planned batch.
@@ -169,7 +169,7 @@ def _text(file: Location) -> str | None:
 
 
 def mend(
-    query: Location, landed: Landed, streams: int = 1, plan_of: Callable[[int], str | None] = lambda _: None
+    query: Location, landed: LandedBatches, streams: int = 1, plan_of: Callable[[int], str | None] = lambda _: None
 ) -> None:
     """Repair damage by a crash of the machine or by hand, where that can neither lose nor double rows.
 
@@ -217,7 +217,7 @@ def _restore_offsets(query: Location, batch: int | None, streams: int, plan_of: 
         _log.warning("wrote %s again, which was missing or damaged: bronze keeps what it held", file)
 
 
-def _mend_last_offsets(query: Location, last: int, landed: Landed, streams: int) -> None:
+def _mend_last_offsets(query: Location, last: int, landed: LandedBatches, streams: int) -> None:
     """Rename the last offsets if they are unreadable and their batch has left no trace."""
     file = query / "offsets" / str(last)
     traces = [query / "commits" / str(last)] if (query / "commits" / str(last)).exists() else []

@@ -17,7 +17,7 @@ from pipeline.base import names
 from pipeline.base.errors import Refused
 from pipeline.data.ingest import bronze_progress, checkpoint, identity, parting, restored
 from pipeline.data.ingest.bronze_progress import plan_of
-from pipeline.data.ingest.checkpoint import Landed
+from pipeline.data.ingest.checkpoint import LandedBatches
 from pipeline.data.ingest.evidence.kept import KeptMarks
 from pipeline.data.ingest.evidence.marks import LastRecord, Mark
 from pipeline.data.ingest.identity import Commits, Offsets, Position, SourceObservation, SourceProblem
@@ -50,7 +50,7 @@ def verify_source(
     generation: int,
     bronze: CursorTable,
     query: Location,
-    landed: Landed,
+    landed: LandedBatches,
 ) -> Begin:
     """Check bronze, the source and the checkpoint of a generation, and record the source.
 

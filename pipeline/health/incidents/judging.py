@@ -20,7 +20,7 @@ SILENT_GAPS: Final = 5.0
 
 _Rule = Callable[[GameWindow, GroupWindow | None, Evidence], Finding | None]
 _RULES: Final[tuple[_Rule, ...]] = (
-    shared.wanted, shared.operation, shared.driver, own.registry, own.failing, own.refused,
+    shared.stopped_on_purpose, shared.operation, shared.driver, own.registry, own.failing, own.refused,
 )  # fmt: skip
 
 
@@ -43,9 +43,9 @@ def judge_cause(window: GameWindow, evidence: Evidence, source: Finding | None =
     for rule in _RULES:
         if (found := rule(window, group, evidence)) is not None:
             return found
-    if not seen.in_trouble or shared.recovers(window, group, evidence):
+    if not seen.in_trouble or shared.is_recovering(window, group, evidence):
         return None
-    return shared.late(window, group, evidence)
+    return shared.late_stream(window, group, evidence)
 
 
 def judge_source(evidence: Evidence) -> Finding | None:

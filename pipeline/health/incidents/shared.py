@@ -70,8 +70,8 @@ _BEAT_SECONDS: Final = 15.0  # of a driver that is silent the last heartbeat is 
 # ------------------------------------------------------------------------------------------------ what people have done
 
 
-def wanted(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding | None:
-    """Judge what was stopped on purpose."""
+def stopped_on_purpose(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding | None:
+    """Judge a game that was paused, or whose group was stopped, on purpose."""
     seen = window.seen
     if seen.paused_by is not None and seen.status == Status.PAUSED:
         since = "" if seen.paused_at is None else f" {duration(evidence.now - seen.paused_at)} ago"
@@ -232,8 +232,8 @@ def _failing_query(window: GameWindow, group: GroupWindow, evidence: Evidence) -
     return of_group(Cause.DRIVER_GONE, title, group, evidences, evidence, "turnoutstreamdown", is_fact=True)
 
 
-def recovers(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> bool:
-    """Return whether what waits is worked off, or its driver has just begun."""
+def is_recovering(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> bool:
+    """Return whether its backlog shrinks, or its driver has just started."""
     if window.seen.is_failing:
         return False
     since = None if group is None else group.seen.liveness.since
@@ -241,7 +241,7 @@ def recovers(window: GameWindow, group: GroupWindow | None, evidence: Evidence) 
     return is_young or is_falling(window.trend)
 
 
-def late(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding:
+def late_stream(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding:
     """Judge a stream that is late or stands still though its driver lives and nothing fails."""
     seen = window.seen
     found = None

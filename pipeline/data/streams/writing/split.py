@@ -157,7 +157,7 @@ class _Split:
         routed = self.rows if refused.null_count == len(refused) else self.rows.filter(pc.is_null(refused))
         if self.job.deadly:
             routed = self._without_deadly(routed)
-        decoded: _ByColumns = defaultdict(list)
+        decoded: _RowsByTarget = defaultdict(list)
         if routed.num_rows:
             self._decode(routed, decoded)
         if self.needs:
@@ -182,7 +182,7 @@ class _Split:
             )
             game["links"].append([row["seq"], row["prev_seq"]])
 
-    def _decode(self, routed: pa.Table, decoded: "_ByColumns") -> None:
+    def _decode(self, routed: pa.Table, decoded: "_RowsByTarget") -> None:
         """Decode all rows, part by part; values may be much larger than bronze's, so some are written in between."""
         since, written = time.perf_counter(), self.seconds["write"]
         for part in open_rows(routed, self.job.schema_set):
@@ -193,7 +193,7 @@ class _Split:
             self._decode_part(part, decoded)
         self.seconds["decode"] += time.perf_counter() - since - (self.seconds["write"] - written)
 
-    def _hold_back(self, decoded: "_ByColumns") -> None:
+    def _hold_back(self, decoded: "_RowsByTarget") -> None:
         """Drop the rows of games for which the schema set lacks something: none lands or is refused (law L14)."""
         waiting = pa.array(sorted(self.needs), pa.string())
         self.rejects = [each.filter(pc.invert(pc.is_in(each.column("game_key"), waiting))) for each in self.rejects]
@@ -208,7 +208,7 @@ class _Split:
                 game["error"] = _fault(error)
             game["files"] = []
 
-    def _decode_part(self, part: OpenRows, decoded: "_ByColumns") -> None:
+    def _decode_part(self, part: OpenRows, decoded: "_RowsByTarget") -> None:
         """Decode by schema id, over all games at once, and lay each row out in its game's columns."""
         routed, ids, refusals = part.routed, part.ids, part.refused
         keys = whole(routed.column("game_key")).dictionary_encode()
@@ -240,12 +240,12 @@ class _Split:
                     self._held += payloads.batch.nbytes
                     good = portion[payloads.rows]
                     for target, placement, members in self._by_layout(good, games, names, int(schema_id)):
-                        payload = placed(_take(payloads.batch, members), schema, placement)
+                        payload = placed(_rows_of(payloads.batch, members), schema, placement)
                         payload = pad(payload, pa.schema(list(target)[len(OWN_COLUMNS) :]))
                         rows = pa.array(good[members])
                         columns = [*own.take(rows).columns, *payload.columns]
-                        laid = _Laid(routed.column("game_key").take(rows), pa.table(columns, names=target.names))
-                        decoded[target].append(laid)
+                        keys = routed.column("game_key").take(rows)
+                        decoded[target].append(_PlacedRows(keys, pa.table(columns, names=target.names)))
                     refusals += [(int(portion[index]), reason, detail) for index, reason, detail in payloads.refused]
                     if self._held > self._most_bytes:
                         self._write_all(decoded)
@@ -292,14 +292,14 @@ class _Split:
             for mark, ((_, placement), (target, _)) in enumerate(layouts.items())
         ]
 
-    def _write_all(self, decoded: "_ByColumns") -> None:
+    def _write_all(self, decoded: "_RowsByTarget") -> None:
         started, self._held = time.perf_counter(), 0
         for target in list(decoded):
             self._write(_joined(decoded.pop(target)))
         self.seconds["write"] += time.perf_counter() - started
 
-    def _write(self, laid: "_Laid") -> None:
-        keys, table = whole(laid.keys).dictionary_encode(), laid.rows
+    def _write(self, placed_rows: "_PlacedRows") -> None:
+        keys, table = whole(placed_rows.keys).dictionary_encode(), placed_rows.rows
         games = keys.indices.to_numpy()
         # By number, not by name: sorting compares, and comparing texts is slow.
         order = np.lexsort((table.column("_pos").to_numpy(), table.column("_seq").to_numpy(), games))
@@ -374,24 +374,24 @@ class _Split:
 
 
 @dataclass(frozen=True, slots=True)
-class _Laid:
+class _PlacedRows:
     """Rows in their games' columns. The game is not a column of theirs: a payload field may have any name."""
 
     keys: pa.ChunkedArray  # the game's key of each row
     rows: pa.Table
 
-    def without(self, keys: pa.StringArray) -> "_Laid":
+    def without(self, keys: pa.StringArray) -> "_PlacedRows":
         kept = pc.invert(pc.is_in(self.keys, keys))
-        return _Laid(self.keys.filter(kept), self.rows.filter(kept))
+        return _PlacedRows(self.keys.filter(kept), self.rows.filter(kept))
 
 
-_ByColumns: TypeAlias = dict[pa.Schema, list[_Laid]]
+_RowsByTarget: TypeAlias = dict[pa.Schema, list[_PlacedRows]]
 """Decoded rows by the columns of their games' tables."""
 
 
-def _joined(parts: list[_Laid]) -> _Laid:
+def _joined(parts: list[_PlacedRows]) -> _PlacedRows:
     keys = pa.chunked_array([chunk for part in parts for chunk in part.keys.chunks], pa.string())
-    return _Laid(keys, pa.concat_tables([part.rows for part in parts]))
+    return _PlacedRows(keys, pa.concat_tables([part.rows for part in parts]))
 
 
 def _fault(error: Exception) -> dict[str, str]:
@@ -399,7 +399,7 @@ def _fault(error: Exception) -> dict[str, str]:
     return {"kind": classify(error), "evidence": evidence}
 
 
-def _take(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
+def _rows_of(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
     return batch if rows.size == batch.num_rows else batch.take(pa.array(rows))
 
 
