@@ -78,8 +78,7 @@ def relocate(env_dir: Path, former: Path, reason: str, yes: bool) -> None:
     from grants.catalogs.opening import embedded
 
     context = AccessContext(env_dir)
-    context.permitted_on(proposals.KIND)
-    with context.acting(DirectAct.ADD_USER, (), "relocate tables", former=str(former.absolute()), reason=reason):
+    with context.acting(DirectAct.RELOCATE_TABLES, (), former=str(former.absolute()), reason=reason):
         catalog, schema = embedded(context.settings.access, context.paths), proposals.schema_of(context.settings.access)
         found = moved_tables.find(catalog, schema, context.engine, context.paths, former)
         for each in found.moved:

@@ -41,3 +41,4 @@ class DirectAct(StrEnum):
     UNIGNORE_DRIFT = "stop ignoring drift", Role.ACCESS_ADMIN, True
     BREAK_IT = "break the demo", Role.OPERATOR
     ADD_USER = "add a user", Role.ACCESS_ADMIN
+    RELOCATE_TABLES = "relocate tables", Role.ACCESS_ADMIN, True

@@ -62,7 +62,7 @@ ACTS = {
     "stream accept-gap": (("Go", "--reason", "gone"), "accept a gap"),
     "stop": ((), "stop the environment"),
     "catalog add-user": (("zoe@example.com",), "add a user"),
-    "catalog relocate": (("former", "--reason", "moved"), "access"),
+    "catalog relocate": (("former", "--reason", "moved"), "relocate tables"),
 }
 
 

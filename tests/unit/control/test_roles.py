@@ -36,7 +36,7 @@ STEERS = {
     "move", "start", "stop", "retire", "restore", "isolate", "create a group", "change a group", "remove a group",
     "set a priority", "stop the environment", "apply onboarding rules",
 }  # fmt: skip
-ACCESS = {"access", "decide about a request", "ignore drift", "stop ignoring drift", "add a user"}
+ACCESS = {"access", "decide about a request", "ignore drift", "stop ignoring drift", "add a user", "relocate tables"}
 
 
 def may(had: Roles, actor: str, act: str) -> bool:
