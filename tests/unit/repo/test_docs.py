@@ -208,6 +208,14 @@ def test_the_map_names_every_folder() -> None:
     assert sorted(folders()) == sorted(named)
 
 
+def test_planes_are_in_their_order() -> None:
+    """docs/walk.md has the planes of `pipeline` in the order that import-linter checks."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    (planes,) = [each["layers"] for each in contracts if each["id"] == "planes"]
+    named = [row[0].replace("`", "").replace(", ", " | ") for row in table_rows(entries(page("walk.md"))["Planes"])]
+    assert named == [each.strip("()") for each in planes]
+
+
 @cache
 def functions(path: Path) -> frozenset[str]:
     tree = ast.parse(path.read_text("utf-8"))
@@ -222,7 +230,7 @@ def test_named_files_and_tests_exist(path: Path) -> None:
         assert not function or function in functions(ROOT / file), f"{file}::{function}"
 
 
-@pytest.mark.parametrize("walk", ["The datum's walk", "The click's walk", "The grant's walk"])
+@pytest.mark.parametrize("walk", ["How a record travels", "How a click travels", "How a grant travels"])
 def test_every_step_of_a_walk_has_a_place_and_a_guard(walk: str) -> None:
     """A step of a walk names a module and a test."""
     for step, where, guard in table_rows(entries(page("walk.md"))[walk]):
