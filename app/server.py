@@ -25,7 +25,7 @@ from streamlit.web.bootstrap import load_config_options
 from app.gate import Gate, Identity, LocalUser, platform
 from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
-from pipeline.control.backends.present import goes_on
+from pipeline.control.present import goes_on
 from pipeline.platforms.local.shared import documents
 from pipeline.settings.storage import machine_folder
 from pipeline.settings.tree import Paths, load

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from listeners.families import families
 from listeners.join import Pass
 from listeners.periodic import PeriodicSender
+from listeners.process_kinds import GROUP
 from listeners.sample import Progress, StreamState
 from listeners.status import STATUSES
 from listeners.totals import (
@@ -158,7 +159,7 @@ class Exposition(Collector):
     def sample(self, kind: str, name: str, process: str, at: float) -> ProcessSample:
         """Return what is known at this moment (Unix seconds) beside the games, for the metrics tables."""
         with self._lock:
-            group = self._groups.get(name) if kind == "group" else None
+            group = self._groups.get(name) if kind == GROUP else None
             return ProcessSample(kind, name, process, at, group, self._ingest, dict(self._queries), self._own)
 
     def snapshot(self) -> MetricsSnapshot:

@@ -20,12 +20,13 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from listeners.listener import Attachment, attach
+from listeners.process_kinds import GROUP, INGEST, ONLY
 from listeners.sample import PassResult
 from pipeline.base.errors import Refused, StorageError, Transient, first_line
 from pipeline.base.names import is_group_name
 from pipeline.base.reasons import innermost, missing_commit
-from pipeline.control.backends.present import goes_on, noted_without_leases
 from pipeline.control.incident_keeper import IncidentKeeper
+from pipeline.control.present import goes_on, noted_without_leases
 from pipeline.data.contracts.given_ids import StoreAge
 from pipeline.data.contracts.registries.resolution import Resolution
 from pipeline.data.ingest.backlog import backlog_watched
@@ -43,7 +44,7 @@ from pipeline.platforms.session.driver import driver_session, stop_queries
 from pipeline.platforms.session.spark import waits_for_cores
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import DRIVER_CONNECTIONS, open_store
-from pipeline.store.database.states import ProcessKind, ProcessState
+from pipeline.store.database.states import ProcessState
 from pipeline.store.games import register_group
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, expire_dead, leased
@@ -63,13 +64,14 @@ _IDLE_TRIGGERS = 3  # triggers without a new bronze commit after which everythin
 class _DriverProcess:
     """This process as a driver, until a signal to stop or until another process has taken over."""
 
-    kind: ProcessKind
+    kind: str
     name: str
     engine: Engine
     stop: threading.Event
     lease: Lease | None  # None where leases are turned off
     run_id: int | None = None  # the run that a controller started it for
     is_far: bool = False  # its tables are in a bucket
+    judges_fleet: bool = False  # it exports the judgement of the fleet, for the alerts
 
     def require(self) -> None:
         """Continue only while no other process is known to have taken over.
@@ -98,7 +100,7 @@ def run_ingest(settings: Settings, paths: Paths, *, once: bool) -> int:
         Refused: the source, the store or a setting cannot be used, or another process is the ingest driver.
     """
     with (
-        _driving(settings, paths, "ingest", "main") as duty,
+        _driving(settings, paths, INGEST, ONLY, judges_fleet=True) as duty,
         driver_session(settings, paths, "turnout-ingest", light=once) as spark,
     ):
         code = _run_ingest(settings, paths, duty, spark, once=once)
@@ -111,9 +113,9 @@ def run_ingest(settings: Settings, paths: Paths, *, once: bool) -> int:
 
 def _run_ingest(settings: Settings, paths: Paths, duty: _DriverProcess, spark: SparkSession, *, once: bool) -> int:
     engine = duty.engine
-    telemetry = Telemetry(settings.metrics, paths, "ingest", "main")
+    telemetry = Telemetry(settings.metrics, paths, INGEST, ONLY, has_source=True)
     attachment = attach(spark, telemetry.event)
-    start_driver(engine, "ingest", "main", telemetry.address)
+    start_driver(engine, INGEST, ONLY, telemetry.address)
     try:
         with _refusal_reported(duty), ExitStack() as stack:
             lookup = Lookup(engine, _resolution(settings, paths, engine))
@@ -143,7 +145,7 @@ def run_group(settings: Settings, paths: Paths, name: str, *, once: bool, run_id
     """
     if not is_group_name(name):
         raise Refused(f"{name!r} cannot name a cluster group: use 1 to 40 of a-z, 0-9 and '-', not starting with '-'.")
-    with _driving(settings, paths, "group", name, run_id) as duty:
+    with _driving(settings, paths, GROUP, name, run_id) as duty:
         duty.stop_if_unwanted()
         if duty.stop.is_set():  # its cluster came up after the controller gave it up
             return 0
@@ -154,9 +156,9 @@ def run_group(settings: Settings, paths: Paths, name: str, *, once: bool, run_id
 
 def _run_group(settings: Settings, paths: Paths, duty: _DriverProcess, spark: SparkSession, *, once: bool) -> int:
     engine, name = duty.engine, duty.name
-    telemetry = Telemetry(settings.metrics, paths, "group", name)
+    telemetry = Telemetry(settings.metrics, paths, GROUP, name)
     attachment = attach(spark, telemetry.event)
-    start_driver(engine, "group", name, telemetry.address, duty.run_id)
+    start_driver(engine, GROUP, name, telemetry.address, duty.run_id)
 
     def passed(result: PassResult) -> None:
         watchdog.passed(result)
@@ -226,13 +228,13 @@ def _resolution(settings: Settings, paths: Paths, engine: Engine) -> Resolution 
 
 @contextmanager
 def _driving(
-    settings: Settings, paths: Paths, kind: ProcessKind, name: str, run_id: int | None = None
+    settings: Settings, paths: Paths, kind: str, name: str, run_id: int | None = None, *, judges_fleet: bool = False
 ) -> Iterator[_DriverProcess]:
     engine = open_store(settings, paths, connections=DRIVER_CONNECTIONS)
     stop = stop_on_signals()
     alone = leased(engine, settings.store, kind, name, run_id)
     with alone as lease, noted_without_leases(settings.store, paths, kind, name):
-        yield _DriverProcess(kind, name, engine, stop, lease, run_id, paths.bronze.is_far)
+        yield _DriverProcess(kind, name, engine, stop, lease, run_id, paths.bronze.is_far, judges_fleet)
 
 
 @contextmanager
@@ -318,7 +320,7 @@ class _Driver:
         self._every, self._maintenance = settings.metrics.heartbeat_seconds, settings.maintenance
         self._duty, self._stop = duty, duty.stop
         self._telemetry, self._attachment, self._watchdog = telemetry, attachment, watchdog
-        self._keeper = IncidentKeeper(duty.engine, settings, "ingest") if duty.kind == "ingest" else None
+        self._keeper = IncidentKeeper(duty.engine, settings, duty.kind) if duty.judges_fleet else None
         self._heartbeat_at = 0.0
         self._storage_heartbeat = _StorageHeartbeat(duty, self._every)
 
@@ -418,7 +420,7 @@ class _Driver:
             self._duty.stop_if_unwanted()
             if self._watchdog and state != "stopped":
                 self._watchdog.evaluate(active=active)
-            if self._duty.kind == "ingest":
+            if self._keeper is not None:
                 is_judged = self._judge_fleet()
             is_kept = True
         if not is_kept and self._keeper is not None:

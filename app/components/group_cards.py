@@ -12,6 +12,7 @@ from app.components.group_load import Course
 from app.look import parts, vega
 from app.look.tokens import Tone
 from app.state.control_queries import ControlState
+from listeners.process_kinds import GROUP
 from pipeline.health.facts.fleet import Fleet
 from pipeline.health.verdicts.placement.capacity import GroupLoad, Loads
 
@@ -75,10 +76,10 @@ def _fits(loads: Loads, assigned: Mapping[str, str], target: GroupLoad) -> str:
 
 def _draw_card(steering: ControlState, name: str, click: Click, landed: GroupCourses) -> None:
     fleet = steering.fleet
-    state = fleet.state("group", name)
+    state = fleet.state(GROUP, name)
     word = formatting.UNKNOWN_VALUE if state is None else formatting.driver_text(state.liveness.state)
     tone: Tone = "plain" if state is None else formatting.DRIVER_TONES[state.liveness.state]
-    driver = fleet.driver("group", name)
+    driver = fleet.driver(GROUP, name)
     beat = formatting.UNKNOWN_VALUE if driver is None else formatting.age(driver.heartbeat_age(fleet.read_at))
     st.html(parts.title(formatting.shown(f"group {name}", 46), word, tone, right=f"heartbeat {beat}"))
     st.html(parts.numbers(_numbers(fleet, steering.loads, name)))

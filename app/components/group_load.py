@@ -14,6 +14,7 @@ import numpy as np
 from app import formatting
 from app.look.axes import Event, Values
 from app.look.lines import per_second
+from listeners.process_kinds import GROUP
 from listeners.series import Series
 from pipeline.base.texts import in_utc
 from pipeline.health.facts.fleet import Fleet
@@ -84,7 +85,7 @@ def marks(
     fleet: Fleet, condition: GroupCondition | None, operations: Sequence[Operation], group: str, since: float
 ) -> list[Event]:
     """Return the starts and deaths of a group's drivers, and the arrivals of games, since then."""
-    driver = fleet.driver("group", group)
+    driver = fleet.driver(GROUP, group)
     found = [Event(each.ended_at or 0.0, "died") for each in (() if condition is None else condition.deaths)]
     found += [] if driver is None else [Event(driver.started_at, "starts")]
     found += [Event(each.ended_at or 0.0, f"+{games} {'game' if games == 1 else 'games'}")

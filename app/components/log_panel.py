@@ -10,18 +10,20 @@ from app.components import links
 from app.look import parts
 from app.state import driver_logs, identity
 from app.state.services import Environment
+from listeners.process_kinds import GROUP, ONLY, described
 from pipeline.base.errors import Refused
 from pipeline.health.facts.fleet import Fleet
+from pipeline.health.kinds.registry import registered
 
 _HEIGHT: Final = 380  # px, of the earlier lines, which scroll
 _NEWEST: Final = 25  # lines that are seen without scrolling
 _CHOICE: Final = "log_of"  # the widget's key
-_OTHERS: Final = {each: (each, "main") for each in ("ingest", "controller", "maintenance")}
 
 
 def draw(environment: Environment, fleet: Fleet, groups: Sequence[str]) -> None:
     """Draw the choice of a driver, of one of the groups or of no group, and the end of its log; the URL has `log`."""
-    known = {**{f"group:{name}": ("group", name) for name in groups}, **_OTHERS}
+    others = {each.name: (each.name, ONLY) for each in registered() if each.is_one}
+    known = {**{f"group:{name}": (GROUP, name) for name in groups}, **others}
     is_named = "log" in st.query_params
     box = st.expander("Logs of drivers", icon=":material/article:", key="logs", expanded=is_named, on_change="rerun")
     with box:
@@ -44,7 +46,7 @@ def draw(environment: Environment, fleet: Fleet, groups: Sequence[str]) -> None:
 
 def _label(driver: tuple[str, str]) -> str:
     kind, name = driver
-    return f"group {formatting.shown(name, 40)}" if kind == "group" else kind
+    return described(kind, formatting.shown(name, 40))
 
 
 def _draw_tail(environment: Environment, fleet: Fleet, kind: str, name: str) -> None:

@@ -9,12 +9,15 @@ from typing import Final, Literal
 
 from app import formatting
 from app.fleet.signals import Signals, short
+from listeners.process_kinds import GROUP
 from listeners.status import Status
 from pipeline.base.texts import join_limited
+from pipeline.control.kinds import find
 from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.causes import Action
 from pipeline.health.incidents.incidents import Incident
-from pipeline.health.verdicts.judgement import DriverState, Problem
+from pipeline.health.verdicts.judgement import Problem
+from pipeline.health.verdicts.processes import DriverState
 from pipeline.store.database.states import Cause
 
 RowTone = Literal["bad", "late"]
@@ -33,12 +36,8 @@ _RUNBOOKS: Final[Mapping[str, str]] = {
     Status.LAGGING: "turnoutlatencyoverobjective",
     Status.AT_RISK: "turnoutlatencyoverobjective",
 }
-_RUNBOOKS_OF_DRIVERS: Final[Mapping[str, str]] = {
+_RUNBOOKS_OF_PROBLEMS: Final[Mapping[str, str]] = {
     "store": "turnoutfleetunhealthy",
-    "group": "turnoutgroupdown",
-    "ingest": "turnoutingeststalled",
-    "controller": "turnoutcontrollerdown",
-    "maintenance": "turnoutmaintenanceoverdue",
     "operation": "turnoutoperationneedsperson",
 }
 _OF_DOWN: Final = frozenset({Status.UNKNOWN, Status.FAILED, Status.CRASH_LOOP})
@@ -150,29 +149,26 @@ def _where(incident: Incident, named: Sequence[GameRow]) -> str:
 
 def _uncovered(fleet: Fleet, opened: Sequence[Incident]) -> list[Problem]:
     """Return the problems of drivers and operations that no incident covers."""
-    of_drivers = [each.finding.scope for each in opened if each.finding.cause in {Cause.DRIVER_GONE, Cause.DRIVER_SLOW}]
     silence = fleet.judgement.silence  # a problem of its own, which explains that each process is silent
     silent = frozenset[tuple[str, str]]() if silence is None else silence.processes
-    of_source = any(each.finding.scope == "source" for each in opened)
     of_store = any(each.finding.cause == Cause.STORE for each in opened)
     return [
         problem
         for problem in fleet.judgement.problems
         if problem.kind != "stream"
-        and not (problem.kind == "group" and f"group {problem.name}" in of_drivers)
-        and not (problem.kind == "ingest" and of_source)
         and not (problem.kind == "store" and of_store)
+        and not any(find(problem.kind).tile.covers(each.finding, problem.name) for each in opened)
         and (problem.kind, problem.name) not in silent
     ]
 
 
 def _of_problem(problem: Problem, fleet: Fleet) -> IncidentRow:
     first, *others = problem.text.split("\n")
-    state = fleet.judgement.driver(problem.kind, problem.name)
-    members = [row for row in fleet.rows if problem.kind == "group" and row.group == problem.name]
+    state, kind = fleet.judgement.driver(problem.kind, problem.name), find(problem.kind)
+    members = [row for row in fleet.rows if kind.tile.has_games and row.group == problem.name]
     about = [_many(len(members), "game")] if members else []
     about += [formatting.shown(each, _LONGEST) for each in others]
-    is_late = problem.kind in {"maintenance", "operation"}
+    is_late = kind.tile.is_late or problem.kind == "operation"
     return IncidentRow(
         f"problem_{problem.kind}_{problem.name}",
         "▲" if is_late or (state is not None and state.liveness.is_live) else "✗",
@@ -181,7 +177,7 @@ def _of_problem(problem: Problem, fleet: Fleet) -> IncidentRow:
         _since(problem, state, fleet),
         "late" if is_late else "bad",
         _step(problem),
-        _RUNBOOKS_OF_DRIVERS.get(problem.kind),
+        _RUNBOOKS_OF_PROBLEMS.get(problem.kind) or kind.kind.runbook,
         rank=len(Status),
     )
 
@@ -203,20 +199,15 @@ def _since(problem: Problem, state: DriverState | None, fleet: Fleet) -> float |
 
 
 def _step(problem: Problem) -> Action | None:
-    if problem.kind == "group":
-        return Action(f"Open group {formatting.shown(problem.name, 24)}", "groups", {"steer": problem.name})
     if problem.kind == "operation":
         return Action("Open operations", "operations", {})
-    return None
+    step = find(problem.kind).tile.step
+    return None if step is None else step(problem.name, formatting.shown(problem.name, 24))
 
 
 def _of_streams(trouble: Sequence[GameRow], fleet: Fleet) -> list[IncidentRow]:
     """Return a row for the streams of one group that are in one status; a group that is down covers its own."""
-    down = {
-        state.name
-        for state in fleet.judgement.drivers
-        if state.kind == "group" and state.is_problem and not state.liveness.is_live
-    }
+    down = {state.name for state in fleet.judgement.of(GROUP) if state.is_problem and not state.liveness.is_live}
     alike: dict[tuple[str | None, Status], list[GameRow]] = {}
     for row in trouble:
         if row.group not in down or row.verdict.status not in _OF_DOWN:

@@ -14,6 +14,7 @@ from app.look.lines import gapped, per_second
 from app.look.tokens import Mode
 from listeners.series import Series
 from pipeline.health.facts.fleet import Fleet
+from pipeline.health.kinds.registry import find, registered
 from pipeline.store.database.states import OperationKind, OperationState
 from pipeline.store.operations import Operation
 from pipeline.store.rows import Driver
@@ -75,9 +76,9 @@ def events(fleet: Fleet, operations: Sequence[Operation], schemas: Sequence[Regi
 
 def _starts(fleet: Fleet, since: float) -> list[Event]:
     close = max(_CLOSE_SECONDS, _CLOSE_SHARE * (fleet.read_at - since))
-    drivers = [each for each in fleet.drivers if each.kind in {"ingest", "group"}]
+    movers = (each for kind in registered() if kind.moves_rows for each in fleet.drivers_of(kind.name))
     drivers = sorted(
-        (each for each in drivers if since <= each.started_at <= fleet.read_at), key=lambda each: each.started_at
+        (each for each in movers if since <= each.started_at <= fleet.read_at), key=lambda each: each.started_at
     )
     bundles: list[list[Driver]] = []
     for each in drivers:
@@ -92,7 +93,7 @@ def _started(bundle: Sequence[Driver]) -> str:
     if len(bundle) > 1:
         return f"{len(bundle)} drivers start"
     (one,) = bundle
-    return f"{formatting.shown(one.name, 12) if one.kind == 'group' else one.kind} starts"
+    return f"{one.kind if find(one.kind).is_one else formatting.shown(one.name, 12)} starts"
 
 
 def _operation(operation: Operation) -> str:

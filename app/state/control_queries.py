@@ -13,6 +13,7 @@ import streamlit as st
 from sqlalchemy import Engine
 
 from app.state.services import BY_STORE, Environment, engine, reading
+from listeners.process_kinds import CONTROLLER, ONLY
 from pipeline.base.errors import Refused
 from pipeline.control.capabilities import read_all_facts
 from pipeline.control.operations.executor import require_undoable
@@ -54,7 +55,7 @@ class ControlState:
     @property
     def alarms(self) -> list[str]:
         """What alarms the controller that runs, such as many groups that died at once."""
-        state = self.fleet.state("controller", "main")
+        state = self.fleet.state(CONTROLLER, ONLY)
         is_current = state is not None and state.liveness.state == "running"
         return (state.liveness.reason or "").splitlines() if state is not None and is_current else []
 

@@ -66,7 +66,7 @@ def tail(environment: Environment, kind: str, name: str, actor: Person) -> LogTa
     """
     if not may_see_logs(environment, actor):
         raise Refused("Logs are shown to operators, a role that you do not have.")
-    if kind == "group" and not is_group_name(name):
+    if not is_group_name(name):
         raise Refused("No cluster group has this name.")
     return _read(environment, log_name(kind, name))
 

@@ -18,13 +18,14 @@ from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
 from app.state.series import series
 from app.state.services import Environment
+from listeners.process_kinds import GROUP
 from listeners.status import Status
 from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
 from pipeline.control.group_changes import STARTED_BY
 from pipeline.health.facts.fleet import Fleet
-from pipeline.health.verdicts.judgement import DriverState
 from pipeline.health.verdicts.placement.capacity import Loads
+from pipeline.health.verdicts.processes import DriverState
 from pipeline.store.database.states import OperationKind
 
 _PLACE, _PLACE_GROUP, _PLACE_EVEN = "groups_move", "groups_group", "groups_propose"
@@ -136,7 +137,7 @@ def _sentence(fleet: Fleet) -> str:
     if notes := "; ".join(fleet.judgement.group_notes):
         return f"{notes[0].upper()}{notes[1:]}"
     stopped = fleet.judgement.stopped_groups
-    enabled = [each for each in fleet.judgement.drivers if each.kind == "group" and each.name not in stopped]
+    enabled = [each for each in fleet.judgement.of(GROUP) if each.name not in stopped]
     starting = [formatting.shown(each.name, 40) for each in enabled if each.liveness.state == "starting"]
     if not enabled:
         return "All groups are stopped (as configured)"
@@ -163,7 +164,7 @@ def _draw_table(steering: ControlState, landed: group_cards.GroupCourses) -> Non
 
 def _row(steering: ControlState, landed: group_cards.GroupCourses, name: str) -> dict[str, str | list[str] | list[int]]:
     fleet, group = steering.fleet, steering.groups.get(name)
-    driver = fleet.driver("group", name)
+    driver = fleet.driver(GROUP, name)
     return {
         "group": formatting.shown(name, 40),
         "driver": [_state(fleet, name)],
@@ -181,7 +182,7 @@ def _row(steering: ControlState, landed: group_cards.GroupCourses, name: str) ->
         else formatting.UNKNOWN_VALUE,
         "priority": formatting.shown(group.priority, 20) if group is not None else formatting.UNKNOWN_VALUE,
         "error": formatting.shown(error, 120)
-        if (error := _error(fleet.state("group", name)))
+        if (error := _error(fleet.state(GROUP, name)))
         else formatting.UNKNOWN_VALUE,
     }
 
@@ -213,7 +214,7 @@ def _deaths(steering: ControlState, name: str) -> str:
 
 
 def _state(fleet: Fleet, name: str) -> str:
-    state = fleet.state("group", name)
+    state = fleet.state(GROUP, name)
     return formatting.UNKNOWN_VALUE if state is None else formatting.driver_text(state.liveness.state)
 
 

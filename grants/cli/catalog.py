@@ -22,7 +22,7 @@ _LOOK_SECONDS: Final = 0.2
 def serve(env_dir: Path) -> None:
     """Serve the embedded catalog on loopback, at the setting `access.port`, until it is stopped."""
     from grants.server.serving import serve as run
-    from pipeline.control.backends.present import noted
+    from pipeline.control.present import noted
 
     settings, paths = load(env_dir)
     if settings.access.catalog != "embedded":

@@ -7,6 +7,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from listeners.families import PREFIX, families
+from listeners.process_kinds import labels_of
 from listeners.totals import MetricsSnapshot, SelfCounts
 
 _SERVE: Final = f"{PREFIX}metrics_serve_"
@@ -49,11 +50,6 @@ def bridge_families(known: Known) -> Iterator[Metric]:
             yield family
 
 
-def labels_of(kind: str, name: str) -> dict[str, str]:
-    """Return the labels that a scrape adds to the series of a driver."""
-    return {"kind": kind, "cluster_group": name} if kind == "group" else {"kind": kind}
-
-
 def _own(own: Mapping[tuple[str, str], SelfCounts]) -> Iterator[Metric]:
     """Yield what each driver counts of its own telemetry, with the labels by which a scrape tells drivers apart."""
     merged: dict[str, Metric] = {}
@@ -89,7 +85,10 @@ def _serve(known: Known) -> Iterator[Metric]:
         "driver_late",
         "1 for a driver that beats while its rows in the metrics tables do not come, 0 for the others that beat.",
         ("kind", "cluster_group"),
-        (((kind, name if kind == "group" else ""), float(late)) for (kind, name), late in known.late.items()),
+        (
+            ((kind, labels_of(kind, name).get("cluster_group", "")), float(late))
+            for (kind, name), late in known.late.items()
+        ),
     )
     failures = CounterMetricFamily(f"{_SERVE}read_failures", "Failed readings of the place.", labels=("place",))
     for place, each in places:

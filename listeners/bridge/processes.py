@@ -5,6 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from listeners.process_kinds import GROUP
 from listeners.totals import GroupTotals, IngestTotals, ProcessSample, QueryTotals, SelfCounts
 
 
@@ -46,7 +47,7 @@ def _sample(row: Mapping[str, Any]) -> ProcessSample:
         row["name"],
         row["process"],
         row["at"].timestamp(),
-        group if row["kind"] == "group" else None,
+        group if row["kind"] == GROUP else None,
         ingest,
         {
             each["query"]: QueryTotals(dict(each["durations"] or ()), each["input_rows"])

@@ -18,6 +18,9 @@ catalog says of the tables of these games, see `platforms.local.catalog_checks`.
 CONTROLLER: Final = "turnout.controller"
 """Entry points here are classes like `Extension` of `control.operations.executor`, made with its `ControlContext`."""
 
+PROCESSES: Final = "turnout.processes"
+"""Entry points here are kinds of processes, each a `ControlledKind` of `control.kinds.definition`."""
+
 DATABASES: Final = "turnout.databases"
 """Entry points here are modules with `claims`, which tells whether a `store.url` is theirs, and `open_engine`, which
 returns a SQLAlchemy engine for the URL, the environment's variables and the options of its pool."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from sqlalchemy import Engine
 
+from listeners.process_kinds import GROUP
 from pipeline.base.errors import Refused
 from pipeline.base.terminal import say, say_json
 from pipeline.base.texts import meant
@@ -140,7 +141,7 @@ def remove_group(env_dir: Path, name: str, reason: str) -> None:
     judged = partial(how_alive, heartbeat_seconds=context.settings.metrics.heartbeat_seconds)
     remove(context.engine, _find(context.engine, name), actor, reason, judged)
     say(f"group {name} is removed")
-    target = context.paths.target("group", name)
+    target = context.paths.target(GROUP, name)
     try:
         target.unlink(missing_ok=True)  # a driver that was killed leaves it
     except OSError as error:

@@ -19,7 +19,7 @@ def serve_metrics(env_dir: Path, port: int | None, bind: str) -> None:
     For drivers that no Prometheus can reach, as those of job clusters. Names and labels are those of the drivers' own
     /metrics, without what is out of date. A Prometheus scrapes either the drivers or this. See docs/metrics.md.
     """
-    from pipeline.control.backends.present import noted
+    from pipeline.control.present import noted
     from pipeline.platforms.local.signals import stop_on_signals
     from pipeline.telemetry.bridge.serving import serve
 

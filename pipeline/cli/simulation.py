@@ -90,7 +90,7 @@ def simulate(
     Registers the sample schemas first, or lets the serializers register them in a registry, with an onboarding rule
     for their games. May run beside ingest.
     """
-    from pipeline.control.backends.present import noted
+    from pipeline.control.present import noted
     from pipeline.demo.framings.supported import RegistryAddress
     from pipeline.demo.simulate import simulate as run
     from pipeline.demo.simulator import SimulationPlan

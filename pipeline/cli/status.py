@@ -14,7 +14,9 @@ from pipeline.base.terminal import say, say_json
 from pipeline.cli import incidents
 from pipeline.cli.context import CommandContext
 from pipeline.health.facts.fleet import Fleet, GameRow, read_fleet
-from pipeline.health.verdicts.judgement import DriverState, Judgement
+from pipeline.health.kinds.registry import find
+from pipeline.health.verdicts.judgement import Judgement
+from pipeline.health.verdicts.processes import DriverState
 from pipeline.settings.tree import Settings
 
 
@@ -130,12 +132,12 @@ def _driver(fleet: Fleet, state: DriverState) -> dict[str, str | None]:
 def _driver_lines(driver: dict[str, Any], problem: str | None) -> list[str]:
     """Return a driver's state and reason on one line, with details below.
 
-    Only the controller reports several things, a line each; an error of several lines is one error.
+    A kind of process with alarms, such as the controller, has a line of each; an error of several lines is one error.
     """
     reason: str = driver["reason"] or ""
     state = f"{driver['kind']} {driver['name']}: {driver['state'].replace('_', ' ')}"
     is_long = "\n" in reason
-    if driver["kind"] == "controller":
+    if find(driver["kind"]).has_alarms:
         alarms = f"{reason.count(chr(10)) + 1} alarms" if is_long else reason
         return [f"{state} ({alarms})" if alarms else state, *_indented(problem)]
     if is_long:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from listeners.process_kinds import MAINTENANCE
 from pipeline.base.errors import Refused
 from pipeline.base.terminal import say, say_json
 from pipeline.cli.options import run_id_option
@@ -71,13 +72,13 @@ def maintain(env_dir: Path, once: bool, as_json: bool, run_id: int | None) -> No
     (nice 10); no controller stops one that you started. Exit code 1 if a table failed in the only round. See
     docs/maintenance.md. JSON: `ok`, `seconds`, and `tables` with their changes, `notes` and `error`.
     """
-    from pipeline.control.backends.present import noted_without_leases
+    from pipeline.control.present import noted_without_leases
     from pipeline.data.maintenance.process import maintain as run
     from pipeline.platforms.local.signals import stop_on_signals
 
     settings, paths = load(env_dir)
     os.nice(_NICE)
-    with noted_without_leases(settings.store, paths, "maintenance"):
+    with noted_without_leases(settings.store, paths, MAINTENANCE):
         sys.exit(run(settings, paths, stop_on_signals(), once=once, as_json_lines=as_json, run_id=run_id))
 
 

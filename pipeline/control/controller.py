@@ -13,17 +13,19 @@ from typing import Final
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from listeners.process_kinds import CONTROLLER, ONLY
 from pipeline.base import extensions
 from pipeline.control.alarms import Alarms
 from pipeline.control.backends.backend import Backend
 from pipeline.control.backends.databricks import Databricks
-from pipeline.control.backends.duties import Duty, arguments, upkeep
+from pipeline.control.backends.duties import Duty
 from pipeline.control.backends.local import Local
-from pipeline.control.backends.present import goes_on, noted_without_leases
 from pipeline.control.incident_keeper import IncidentKeeper
+from pipeline.control.kinds import arguments, duties_of
 from pipeline.control.operations import registry
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import Extension, tick
+from pipeline.control.present import goes_on, noted_without_leases
 from pipeline.control.supervision.evacuation import Evacuator
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.data.streams import active_games
@@ -67,17 +69,17 @@ def run(
     engine = open_store(settings, paths)
     context = ControlContext(settings, engine, paths)
     max_silent = settings.placement.restart_hung_after_minutes * 60 or math.inf
-    others = partial(upkeep, engine, settings.maintenance)
+    duties = partial(duties_of, settings=settings)
     in_hand, heartbeat_seconds = partial(_games_in_progress, paths), settings.metrics.heartbeat_seconds
-    supervisor = Supervisor(engine, _backends(settings, paths, driver), in_hand, others, max_silent, heartbeat_seconds)
+    supervisor = Supervisor(engine, _backends(settings, paths, driver), in_hand, duties, max_silent, heartbeat_seconds)
     evacuator = Evacuator(engine, settings.placement)
-    alone = leased(engine, settings.store, "controller", "main")
-    with alone as lease, noted_without_leases(settings.store, paths, "controller"):
-        start_driver(engine, "controller", "main", None)
+    alone = leased(engine, settings.store, CONTROLLER, ONLY)
+    with alone as lease, noted_without_leases(settings.store, paths, CONTROLLER):
+        start_driver(engine, CONTROLLER, ONLY, None)
         heartbeats = _Heartbeats(engine, settings.metrics.heartbeat_seconds)
         added: list[Extension] = [make(context) for make in extensions.registered(extensions.CONTROLLER)]
         kinds = ChainMap(dict(KINDS), *(dict(each.kinds) for each in added))
-        keeper = IncidentKeeper(engine, settings, "controller")
+        keeper = IncidentKeeper(engine, settings, CONTROLLER)
         parts = _parts(engine, settings, supervisor, evacuator, keeper, added)
         alarms, looked_at = Alarms(), -math.inf
         while True:
@@ -153,7 +155,7 @@ def _end(engine: Engine, paths: Paths, supervisor: Supervisor, *, stop_groups: b
             if not stopped:
                 time.sleep(_BUSY_SECONDS)
     with tolerate_store_outage("the controller ends, and will be reported as silent"):
-        heartbeat(engine, "controller", "main", "stopped", None)
+        heartbeat(engine, CONTROLLER, ONLY, "stopped", None)
         if (left := goes_on(engine, paths)) is not None:
             _log.info("The controller has ended. %s", left)
     for alarm in supervisor.alarms if stop_groups else ():
@@ -170,7 +172,7 @@ class _Heartbeats:
 
     def heartbeat(self, alarm: str | None) -> None:
         if time.monotonic() - self._heartbeat_at >= self._every_seconds:
-            heartbeat(self._engine, "controller", "main", "running", None, alarm)
+            heartbeat(self._engine, CONTROLLER, ONLY, "running", None, alarm)
             self._heartbeat_at = time.monotonic()
 
 

@@ -5,12 +5,14 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
+from listeners.process_kinds import CONTROLLER, GROUP, ONLY
 from pipeline.base.actor import current_user
 from pipeline.base.texts import join_limited
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
 from pipeline.health.facts.liveness import read_drivers
 from pipeline.health.facts.placing import placing_by
+from pipeline.health.kinds.controller import judge_controller
 from pipeline.platforms.local.catalog_checks import require_writable
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.assignments import read_assignments
@@ -60,8 +62,7 @@ class StoredGroups:
     def controller(self) -> object | None:
         """See `Groups`."""
         facts = read_drivers(self._engine, self._settings.metrics.heartbeat_seconds)
-        driver = facts.drivers.get(("controller", "main"))
-        is_alive = driver is not None and facts.judge("controller", "main").state == "running"
+        driver, is_alive = facts.drivers.get((CONTROLLER, ONLY)), judge_controller(facts).state == "running"
         return (driver.process, driver.started_at) if driver is not None and is_alive else None
 
     def runs_again(self, group: str, run_id: int | None) -> bool:
@@ -70,9 +71,9 @@ class StoredGroups:
         if registered is None or registered.desired == "stopped" or registered.backend != "databricks":
             return True
         facts = read_drivers(self._engine, self._settings.metrics.heartbeat_seconds)
-        driver = facts.drivers.get(("group", group))
+        driver = facts.drivers.get((GROUP, group))
         is_later = driver is not None and driver.run_id is not None and driver.run_id > (run_id or 0)
-        return is_later and facts.judge("group", group).state == "running"
+        return is_later and facts.judge(GROUP, group).state == "running"
 
 
 def open_groups(env_dir: Path, environ: Mapping[str, str], *, is_new: bool) -> StoredGroups:

@@ -6,7 +6,6 @@ the fleet at each heartbeat for the alerts, then does the same. Two at once do n
 
 import uuid
 from collections.abc import Sequence
-from typing import Literal
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -30,7 +29,7 @@ from pipeline.store.database.states import Cause
 class IncidentKeeper:
     """The memory of one process's looks; for one thread."""
 
-    def __init__(self, engine: Engine, settings: Settings, kept_by: Literal["controller", "ingest"]) -> None:
+    def __init__(self, engine: Engine, settings: Settings, kept_by: str) -> None:
         """Begin without a memory."""
         self._engine, self._settings, self._kept_by = engine, settings, kept_by
         self._memory, self._causes = Memory(), Causes()

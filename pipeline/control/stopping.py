@@ -12,10 +12,15 @@ from typing import Final
 
 from sqlalchemy import Engine
 
+from listeners.process_kinds import CONTROLLER, GROUP, ONLY, described
 from pipeline.base.errors import Refused
-from pipeline.control.backends.duties import Duty, described
+from pipeline.control.backends.duties import Duty
 from pipeline.control.backends.local import Local
-from pipeline.control.backends.present import (
+from pipeline.control.kinds import registered
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import advance
+from pipeline.control.operations.groups import STOP as STOP_GROUPS
+from pipeline.control.present import (
     DEMO,
     STOP,
     Present,
@@ -24,9 +29,6 @@ from pipeline.control.backends.present import (
     present,
     with_lease,
 )
-from pipeline.control.operations.definition import ControlContext
-from pipeline.control.operations.executor import advance
-from pipeline.control.operations.groups import STOP as STOP_GROUPS
 from pipeline.health.facts.liveness import read_drivers
 from pipeline.health.verdicts.liveness import heartbeat_limit
 from pipeline.platforms.local.signals import STOP_SECONDS
@@ -59,9 +61,9 @@ def stop_environment(context: ControlContext, say: Say) -> bool:
     with _marked(paths), ExitStack() as held:
         expire_dead(engine)
         is_done = _stop(context, _here(context, {DEMO}), say, _DEMO_SECONDS)
-        is_done &= _stop(context, _here(context, {"controller"}), say, STOP_SECONDS)
+        is_done &= _stop(context, _here(context, {CONTROLLER}), say, STOP_SECONDS)
         with suppress(Refused):  # a controller of another machine has it, which is said below
-            held.enter_context(leased(engine, context.settings.store, "controller", "main"))
+            held.enter_context(leased(engine, context.settings.store, CONTROLLER, ONLY))
         is_done &= _stop(context, _here(context), say, STOP_SECONDS)
         for line in _elsewhere(engine):
             say(line)
@@ -83,11 +85,11 @@ def stop_groups(context: ControlContext, operation: Operation) -> bool:
     is_second = False  # beside a stop that began in the same moment
     with _marked(context.paths), ExitStack() as held:
         try:
-            held.enter_context(leased(engine, context.settings.store, "controller", "main"))
+            held.enter_context(leased(engine, context.settings.store, CONTROLLER, ONLY))
             while operation.is_open and not operation.is_stuck:
                 operation = advance(context, STOP_GROUPS, operation)
                 if operation.is_open:
-                    drivers = [each for each in _here(context, {"group"}) if each.name in names]
+                    drivers = [each for each in _here(context, {GROUP}) if each.name in names]
                     _stop(context, drivers, _log.info, STOP_SECONDS)
                     _end_unknown(engine, names)
                     time.sleep(_LOOK_SECONDS)
@@ -128,7 +130,7 @@ def _here(context: ControlContext, kinds: Collection[str] | None = None) -> list
 
 
 def _are_here(engine: Engine, names: Collection[str]) -> bool:
-    drivers = [each for each in with_lease(engine) if each.kind == "group" and each.name in names]
+    drivers = [each for each in with_lease(engine, GROUP) if each.name in names]
     runs = [run for name, run in open_runs(engine).items() if name in names]
     return all(each.process.is_here() for each in drivers) and all(run.backend == "local" for run in runs)
 
@@ -178,14 +180,14 @@ def _end_unknown(engine: Engine, names: Collection[str]) -> None:
 
 def _elsewhere(engine: Engine) -> Iterator[str]:
     """Yield what runs and is not of this machine, with the command that stops it."""
-    for kind in ("group", "maintenance"):
-        for name, run in open_runs(engine, kind).items():
+    for each in registered():
+        for name, run in open_runs(engine, each.kind.name).items():
             if run.backend == "databricks":
-                end = f"`turnout groups stop {name}` stops it" if kind == "group" else "stop it there"
-                yield f"{described(kind, name)} goes on as a job of a workspace: {end}"
-    for each in with_lease(engine):
-        if not each.process.is_here():
-            yield f"{each} on {each.process.host} goes on: stop it there"
+                end = "stop it there" if each.stop_command is None else f"`{each.stop_command(name)}` stops it"
+                yield f"{described(each.kind.name, name)} goes on as a job of a workspace: {end}"
+    for other in with_lease(engine):
+        if not other.process.is_here():
+            yield f"{other} on {other.process.host} goes on: stop it there"
 
 
 def _beating_here(context: ControlContext) -> list[str]:

@@ -5,18 +5,19 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
+from listeners.process_kinds import CONTROLLER, GROUP, INGEST
 from pipeline.base import private_files
 from pipeline.base.errors import Refused
-from pipeline.control.backends.present import DEMO, Present, noted, present, without_lease
+from pipeline.control.present import DEMO, Present, noted, present, without_lease
 from pipeline.demo.server_process import claimed, free_ports
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.processes.leases import expire_dead
 
-LIVE: Final = frozenset({"controller", "ingest"})
+LIVE: Final = frozenset({CONTROLLER, INGEST})
 """Kinds of processes that a live demo starts, and that run once in an environment; drivers of groups it takes over."""
 
-BOUNDED: Final = LIVE | {"group"}
+BOUNDED: Final = LIVE | {GROUP}
 """The same of a demo with --once."""
 
 

@@ -9,7 +9,7 @@ from typing import NoReturn
 from pipeline.base import private_files
 from pipeline.base.errors import Refused
 from pipeline.base.terminal import say
-from pipeline.control.backends.present import note
+from pipeline.control.present import note
 from pipeline.settings.tree import Paths
 
 HOST = "127.0.0.1"

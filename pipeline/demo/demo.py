@@ -13,7 +13,7 @@ from typing import Any
 
 from pipeline.base.actor import current_user
 from pipeline.base.terminal import say_json, say_lines
-from pipeline.control.backends.present import DEMO, note
+from pipeline.control.present import DEMO, note
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.verify.balance import Balance
 from pipeline.data.verify.balance import verify as prove

@@ -9,6 +9,7 @@ from typing import Any, Final
 from sqlalchemy import BindParameter, ColumnElement, Connection, Engine, Select, bindparam, exists, func, select, update
 from sqlalchemy.exc import IntegrityError
 
+from listeners.process_kinds import GROUP
 from pipeline.base.errors import Refused
 from pipeline.base.names import MALFORMED, GameKey, game_key, shown
 from pipeline.base.texts import meant
@@ -225,7 +226,7 @@ def _is_free() -> ColumnElement[bool]:
 
 def holding() -> ColumnElement[bool]:
     """Return the SQL condition that a lease is the one under which a game is held, and runs."""
-    holder = (leases.c.kind == "group") & (leases.c.name == games.c.held_by) & (leases.c.epoch == games.c.held_epoch)
+    holder = (leases.c.kind == GROUP) & (leases.c.name == games.c.held_by) & (leases.c.epoch == games.c.held_epoch)
     return holder & (leases.c.expires_at > store_now())
 
 

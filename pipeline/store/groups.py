@@ -9,6 +9,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from listeners.process_kinds import GROUP
 from pipeline.base.errors import Refused
 from pipeline.base.names import is_group_name
 from pipeline.store import audit
@@ -44,7 +45,7 @@ class Group:
     @property
     def kind(self) -> str:
         """What the controller runs for it: see `pipeline.control.supervision.duties.Duty`."""
-        return "group"
+        return GROUP
 
 
 HowAlive = Callable[[Connection, str], str | None]
@@ -163,10 +164,10 @@ def remove(engine: Engine, seen: Group, actor: str, reason: str, how_alive: HowA
         if not connection.execute(delete(groups).where(as_seen)).rowcount:
             raise Refused(f"Group {name} was changed after you opened it. Review it and try again.")
         _require_unused(connection, name, how_alive)
-        connection.execute(delete(group_runs).where(runs_of("group", name)))
+        connection.execute(delete(group_runs).where(runs_of(GROUP, name)))
         connection.execute(delete(waiting_evacuations).where(waiting_evacuations.c.group_name == name))
-        connection.execute(delete(drivers).where(drivers.c.kind == "group", drivers.c.name == name))
-        connection.execute(delete(leases).where(leases.c.kind == "group", leases.c.name == name))
+        connection.execute(delete(drivers).where(drivers.c.kind == GROUP, drivers.c.name == name))
+        connection.execute(delete(leases).where(leases.c.kind == GROUP, leases.c.name == name))
         audit.end(connection, act, "succeeded")
 
 
@@ -174,8 +175,8 @@ def _require_unused(connection: Connection, name: str, how_alive: HowAlive) -> N
     carried = connection.scalar(select(func.count()).select_from(games).where(games.c.group_name == name))
     if carried:
         raise Refused(f"Group {name} still has {carried} games. Move them with `turnout groups drain {name}` first.")
-    is_open = runs_of("group", name) & group_runs.c.ended_at.is_(None)
-    is_held = (leases.c.kind == "group") & (leases.c.name == name) & (leases.c.expires_at > store_now())
+    is_open = runs_of(GROUP, name) & group_runs.c.ended_at.is_(None)
+    is_held = (leases.c.kind == GROUP) & (leases.c.name == name) & (leases.c.expires_at > store_now())
     runs = connection.scalar(select(group_runs.c.run_id).where(is_open).limit(1))
     if runs is not None or connection.scalar(select(leases.c.token).where(is_held)) is not None:
         raise Refused(f"Group {name} still has a process. Stop it with `turnout groups stop {name}`, or on its host.")

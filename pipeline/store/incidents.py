@@ -48,9 +48,8 @@ incidents = store_table(  # games with one cause at one time
 incident_looks = store_table(  # one row: who judged causes last; the writer of the next look holds it
     "incident_looks",
     Column("look_id", Integer, primary_key=True, autoincrement=False),
-    Column("kept_by", String(16), nullable=False),  # controller | ingest
+    Column("kept_by", String(16), nullable=False),  # the kind of the process that judged
     Column("looked_at", Float, nullable=False),
-    allowed={"kept_by": ("controller", "ingest")},
 )
 
 _LOOK: Final = 1

@@ -17,7 +17,7 @@ START_LIMIT_SECONDS: Final = 120.0
 class Driver:
     """A process as it last described itself."""
 
-    kind: str  # ingest | group | controller | maintenance
+    kind: str  # such as ingest: see `listeners.process_kinds`
     name: str
     host: str
     pid: int

@@ -21,6 +21,7 @@ from listeners.minutes.fold import Minutes
 from listeners.otlp.sender import read_headers, send
 from listeners.outbox import Outbox
 from listeners.periodic import PeriodicSender
+from listeners.process_kinds import labels_of
 from listeners.prometheus import Exposition, push, serve
 from listeners.sample import GroupSample, PassResult, StatusEvent, StreamState, progress_from_json
 from pipeline.base.errors import Refused
@@ -61,8 +62,10 @@ _Item = QueryEvent | PassResult | Pass | StatusEvent | GroupSample | _States | _
 class Telemetry:
     """The outbox of one driver and its sinks."""
 
-    def __init__(self, settings: Metrics, paths: Paths, kind: str, name: str) -> None:
+    def __init__(self, settings: Metrics, paths: Paths, kind: str, name: str, *, has_source: bool = False) -> None:
         """Start reporting: serve /metrics on loopback by default, write metrics tables, push and send if configured.
+
+        With `has_source` the minutes have what waits in the source.
 
         Raises:
             Refused: the address for /metrics, or the headers for OTLP, cannot be used.
@@ -78,17 +81,17 @@ class Telemetry:
         self._tables.start(settings.flush_seconds)
         self.address = f"{settings.bind}:{port}"
         self._target = paths.target(kind, name)
-        write_target(self._target, self.address, _labels(kind, name))
+        write_target(self._target, self.address, labels_of(kind, name))
         self._pushers: list[PeriodicSender] = []
         if settings.push_gateway:
             self._pushers.append(push(registry, settings.push_gateway, "turnout", {"kind": kind, "name": name}))
         if settings.otlp_endpoint:
-            labels = _labels(kind, name)
+            labels = labels_of(kind, name)
             at, instance = settings.otlp_endpoint, f"{kind}-{name}"
             self._pushers.append(send(registry.collect, at, headers, instance, labels, counts_since=time.time()))
         self._joiner = Joiner(_PATIENCE_SECONDS)
         self._minutes = Minutes()
-        self._is_ingest = kind == "ingest"
+        self._has_source = has_source
         self._kind, self._name, self._process = kind, name, uuid.uuid4().hex
         self._outbox: Outbox[_Item] = Outbox(_CAPACITY, self._publish)
 
@@ -177,7 +180,7 @@ class Telemetry:
                 self._minutes.add_states(item.states, now)
             case _Landed():
                 self._minutes.add_landed(item.at, item.rows, item.refused, now)
-            case _Alive() if self._is_ingest:
+            case _Alive() if self._has_source:
                 self._minutes.add_heartbeat(item.source_backlog_seconds, now)
             case _:
                 pass
@@ -212,8 +215,3 @@ def otlp_headers(settings: Metrics) -> dict[str, str]:
         return read_headers(os.environ) if settings.otlp_endpoint else {}
     except ValueError as error:
         raise Refused(f"{error}. Correct the variable.") from error
-
-
-def _labels(kind: str, name: str) -> dict[str, str]:
-    """Return what tells a driver's series from another one's."""
-    return {"kind": kind, "cluster_group": name} if kind == "group" else {"kind": kind}

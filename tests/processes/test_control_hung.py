@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, update
 
-from pipeline.control.backends.duties import Duty, upkeep
+from pipeline.control.backends.duties import Duty, groups, upkeep
 from pipeline.control.backends.local import Local, process_of
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.health.facts.liveness import read_drivers
@@ -72,10 +72,10 @@ class World:
         self.supervisor = self.another()
 
     def another(self, max_silent: float = PATIENCE) -> Supervisor:
-        return Supervisor(self.engine, {"local": self.local}, lambda _: [], self.others, max_silent)
+        return Supervisor(self.engine, {"local": self.local}, lambda _: [], self.duties, max_silent)
 
-    def others(self) -> list[Duty]:
-        return upkeep(self.engine, self.wanted)
+    def duties(self, engine: Engine) -> list[Duty]:
+        return [*groups(engine), *upkeep(engine, self.wanted)]
 
     @property
     def children(self) -> list[subprocess.Popen[bytes]]:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from pipeline.health.alerting.alert import Alert
 from pipeline.health.alerting.alerts import alerts
 from pipeline.health.alerting.files import RULES_FILE
 from pipeline.health.facts.fleet import Fleet, GameRow
+from pipeline.health.verdicts.alert import Alert
 from tests.signals.histories import OBJECTIVE, START, History, Running
 from tests.signals.surfaces import scrape
 

@@ -294,7 +294,7 @@ class History:
             if process.kind != "group":
                 if not process.is_hung and not self.clock.is_store_away:
                     with self.acting(process):
-                        drivers.heartbeat(self.engine, process.kind, process.name, "running", None)  # type: ignore[arg-type]
+                        drivers.heartbeat(self.engine, process.kind, process.name, "running", None)
             elif self.is_regular or self.random.random() < 0.7:
                 self._pass(process)
                 self._report(process)
@@ -321,7 +321,7 @@ class History:
             if process.run_id is not None:
                 record_process(self.engine, process.run_id, json.dumps({"host": HOST, "pid": process.pid}))
         with self.acting(process):
-            drivers.start_driver(self.engine, kind, name, None, process.run_id)  # type: ignore[arg-type]
+            drivers.start_driver(self.engine, kind, name, None, process.run_id)
         if kind == "controller":
             self.keeper = IncidentKeeper(self.engine, self.world.settings, "controller")
 
@@ -379,6 +379,7 @@ class History:
             name=name,
             stop=None,
             is_far=False,
+            judges_fleet=kind == "ingest",
             require=lambda: None,
             stop_if_unwanted=lambda: None,
         )

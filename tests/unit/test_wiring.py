@@ -22,7 +22,7 @@ from pipeline import wiring
 from pipeline.base.errors import Refused
 from pipeline.base.reasons import missing_commit
 from pipeline.data.ingest.query import BronzeCommit
-from pipeline.health.verdicts.judgement import PROBLEM_KINDS
+from pipeline.health.kinds.registry import registered
 from pipeline.lake.storage import cloud
 from pipeline.platforms.session.spark import waits_for_cores
 from pipeline.settings.tree import Paths, load
@@ -110,16 +110,19 @@ def test_d13_a_query_that_fails_at_its_start_is_started_again(
             raise raised
         return SimpleNamespace(isActive=False, exception=lambda: None)
 
-    telemetry = Telemetry(settings.metrics, paths, "ingest", "main")
+    telemetry = Telemetry(settings.metrics, paths, "ingest", "main", has_source=True)
     attached: Any = SimpleNamespace(errors=0)
-    driver = _Driver(settings, _DriverProcess("ingest", "main", engine, stop, None), telemetry, attached)
+    driver = _Driver(
+        settings, _DriverProcess("ingest", "main", engine, stop, None, judges_fleet=True), telemetry, attached
+    )
     assert driver.supervise(start, lambda: None, lambda: 0, once=False) == 0
     telemetry.close()
     engine.dispose()
     assert starts == [0, 1]
     exported = telemetry.exposition.snapshot().fleet
     assert exported is not None, "ingest exports the judgement for the alerts"
-    assert exported.counts == {**dict.fromkeys(PROBLEM_KINDS, 0), "ingest": 1}
+    kinds = ("store", "stream", *(each.name for each in registered()), "operation")
+    assert exported.counts == {**dict.fromkeys(kinds, 0), "ingest": 1}
     assert telemetry.exposition.snapshot().controller_metrics is not None, "and what the alerts on the controller need"
     assert f"the ingest query failed: {sentence}" in caplog.messages
 
@@ -130,9 +133,11 @@ def test_ingest_leaves_its_minutes(tmp_path: Path) -> None:
     engine = open_store(settings, paths)
     start_driver(engine, "ingest", "main", None)
     write_backlog(engine, age_seconds=80.0, peak_seconds=80.0, rows=9, limit_seconds=60.0, reason=None)
-    telemetry = Telemetry(settings.metrics, paths, "ingest", "main")
+    telemetry = Telemetry(settings.metrics, paths, "ingest", "main", has_source=True)
     attached: Any = SimpleNamespace(errors=0)
-    driver = _Driver(settings, _DriverProcess("ingest", "main", engine, CountingStop(), None), telemetry, attached)
+    driver = _Driver(
+        settings, _DriverProcess("ingest", "main", engine, CountingStop(), None, judges_fleet=True), telemetry, attached
+    )
     _publish_landed(telemetry, BronzeCommit(1, 50, {"malformed": 2, "unknown_game": 1}, None, time.time(), 0.1, {}))
     driver._heartbeat("running", 1, active=True, now=True)
     telemetry.close()
@@ -149,9 +154,11 @@ def test_ingest_goes_on_where_the_fleet_cannot_be_judged(tmp_path: Path, caplog:
     start_driver(engine, "ingest", "main", None)
     with engine.begin() as connection:
         connection.execute(text("ALTER TABLE registrations RENAME TO elsewhere"))
-    telemetry = Telemetry(settings.metrics, paths, "ingest", "main")
+    telemetry = Telemetry(settings.metrics, paths, "ingest", "main", has_source=True)
     attached: Any = SimpleNamespace(errors=0)
-    driver = _Driver(settings, _DriverProcess("ingest", "main", engine, CountingStop(), None), telemetry, attached)
+    driver = _Driver(
+        settings, _DriverProcess("ingest", "main", engine, CountingStop(), None, judges_fleet=True), telemetry, attached
+    )
     ended: Any = SimpleNamespace(isActive=False, exception=lambda: None)
     telemetry.exposition.set_controller_metrics(CONTROLLER_METRICS)
     assert driver.supervise(lambda: ended, lambda: None, lambda: 0, once=False) == 0
@@ -169,9 +176,11 @@ def test_nothing_is_exported_of_the_controller_while_the_control_store_is_away(
     settings, paths = load(tmp_path, {})
     engine = open_store(settings, paths)
     start_driver(engine, "ingest", "main", None)
-    telemetry = Telemetry(settings.metrics, paths, "ingest", "main")
+    telemetry = Telemetry(settings.metrics, paths, "ingest", "main", has_source=True)
     attached: Any = SimpleNamespace(errors=0)
-    driver = _Driver(settings, _DriverProcess("ingest", "main", engine, CountingStop(), None), telemetry, attached)
+    driver = _Driver(
+        settings, _DriverProcess("ingest", "main", engine, CountingStop(), None, judges_fleet=True), telemetry, attached
+    )
     driver._heartbeat("running", 1, active=True, now=True)
     assert telemetry.exposition.snapshot().controller_metrics is not None
 
@@ -198,9 +207,11 @@ def test_ingest_judges_causes_only_where_no_controller_runs(
     settings, paths = load(tmp_path, {})
     engine = open_store(settings, paths)
     start_driver(engine, "ingest", "main", None)
-    telemetry = Telemetry(settings.metrics, paths, "ingest", "main")
+    telemetry = Telemetry(settings.metrics, paths, "ingest", "main", has_source=True)
     attached: Any = SimpleNamespace(errors=0)
-    driver = _Driver(settings, _DriverProcess("ingest", "main", engine, CountingStop(), None), telemetry, attached)
+    driver = _Driver(
+        settings, _DriverProcess("ingest", "main", engine, CountingStop(), None, judges_fleet=True), telemetry, attached
+    )
     driver._heartbeat("running", 1, active=True, now=True)
     first = read_last_look(engine)
     assert first is not None

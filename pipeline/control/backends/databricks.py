@@ -12,9 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cached_property
 from typing import Any, Final
 
+from listeners.process_kinds import described
 from pipeline.base.errors import Refused, Transient
 from pipeline.control.backends.backend import Limits, RunState
-from pipeline.control.backends.duties import Duty, described
+from pipeline.control.backends.duties import Duty
 from pipeline.platforms.databricks.workspace.client import Absent, Workspace
 from pipeline.platforms.databricks.workspace.jobs import (
     START_SECONDS,

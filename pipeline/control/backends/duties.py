@@ -1,11 +1,13 @@
-"""What the controller keeps running: the driver of each group that has a backend, and maintenance."""
+"""What the controller keeps running, as a backend takes it: a group's driver, or maintenance."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
 from sqlalchemy import Engine
 
+from listeners.process_kinds import MAINTENANCE, ONLY, described
 from pipeline.settings.tree import Maintenance
+from pipeline.store.groups import read_groups
 from pipeline.store.processes.runs import RunsAs, open_runs
 
 
@@ -27,9 +29,14 @@ class Upkeep:
 
     backend: str
     desired: str = "running"
-    kind: str = "maintenance"
-    name: str = "main"
+    kind: str = MAINTENANCE
+    name: str = ONLY
     spark_master: str | None = None
+
+
+def groups(engine: Engine) -> list[Duty]:
+    """Return every group, by name: its driver is run where it has a backend."""
+    return [group for _, group in sorted(read_groups(engine).items())]
 
 
 def upkeep(engine: Engine, wanted: Maintenance) -> list[Duty]:
@@ -39,20 +46,9 @@ def upkeep(engine: Engine, wanted: Maintenance) -> list[Duty]:
     """
     if wanted.backend not in {"none", "databricks"}:  # a job of a workspace runs by its own schedule
         return [Upkeep(wanted.backend)]
-    return [Upkeep("local", "stopped")] if open_runs(engine, "maintenance") else []
-
-
-def described(kind: str, name: str) -> str:
-    """Return the name of a duty for people."""
-    return f"group {name}" if kind == "group" else kind
+    return [Upkeep("local", "stopped")] if open_runs(engine, MAINTENANCE) else []
 
 
 def log_name(kind: str, name: str) -> str:
     """Return the name of the file in the environment's folder of logs that has a duty's output."""
     return f"{described(kind, name).replace(' ', '-')}.log"
-
-
-def arguments(duty: Duty, run_id: int) -> tuple[str, ...]:
-    """Return the words of the turnout command that does it, as a run of the control store."""
-    command = ("groups", "run", duty.name) if duty.kind == "group" else ("maintain",)
-    return (*command, "--run-id", str(run_id))

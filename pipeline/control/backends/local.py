@@ -9,10 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from listeners.process_kinds import described
 from pipeline.base import private_files
 from pipeline.base.errors import Refused, Transient
 from pipeline.control.backends.backend import Limits, RunState
-from pipeline.control.backends.duties import Duty, described, log_name
+from pipeline.control.backends.duties import Duty, log_name
 from pipeline.platforms.local.signals import STOP_SECONDS
 from pipeline.store.processes.leases import Process
 from pipeline.store.rows import START_LIMIT_SECONDS

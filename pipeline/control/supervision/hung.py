@@ -9,15 +9,15 @@ import logging
 
 from sqlalchemy import Engine
 
+from listeners.process_kinds import described
+from pipeline.control import kinds
 from pipeline.control.backends.backend import Backend
-from pipeline.control.backends.duties import described
 from pipeline.health.verdicts.liveness import DriverFacts
 from pipeline.store.processes.drivers import record_hung
 from pipeline.store.processes.leases import held_by
 from pipeline.store.rows import Driver
 
 _log = logging.getLogger("turnout")
-_KINDS = frozenset({"ingest", "group", "maintenance"})
 
 
 def find(facts: DriverFacts, watched_since: float, max_silent: float) -> list[Driver]:
@@ -25,7 +25,7 @@ def find(facts: DriverFacts, watched_since: float, max_silent: float) -> list[Dr
     return [
         driver
         for driver in facts.drivers.values()
-        if driver.kind in _KINDS
+        if kinds.find(driver.kind).ends_hung
         and driver.state != "stopped"
         and facts.now - max(driver.heartbeat_at, watched_since) > max_silent
     ]

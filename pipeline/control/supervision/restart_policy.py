@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from listeners.process_kinds import GROUP
+from pipeline.control import kinds
 from pipeline.control.backends.backend import Limits, RunState
 from pipeline.control.backends.duties import Duty
 from pipeline.control.backends.local import Local
@@ -52,7 +54,7 @@ class Action:
     reference: str | None = None
     died: bool = False  # of a run that ended, or of one that is killed for it
     until: float | None = None  # of a wait: when it is over, where that is known
-    kind: str = "group"
+    kind: str = GROUP
     backend: str | None = None  # of the run that it is about; None: of the duty
 
     @property
@@ -163,8 +165,8 @@ def _of_unknown(seen: GroupObservation, run: Run, now: float) -> Action:
 
 
 def _of_other(seen: GroupObservation) -> Action:
-    """Return what to do about a process that no controller has written down: a group's belongs to the controller."""
-    if seen.group.kind == "group" and seen.holder is not None:
+    """Return what to do about a process that no controller has written down, such as a group's, which it adopts."""
+    if kinds.find(seen.group.kind).adopts and seen.holder is not None:
         return Action("adopt", seen.group.name, "found running", reference=seen.holder)
     return Action("wait", seen.group.name, "a process does it that no controller has started")
 
@@ -186,7 +188,8 @@ def _start(
     """Return a start, or what it has to wait for; `starts` counts those that are starting, by backend."""
     name, condition = seen.group.name, seen.condition
     if len(condition.deaths) >= MOST_DEATHS:
-        hint = f", then `turnout groups restart {name}`" if seen.group.kind == "group" else ""
+        command = kinds.find(seen.group.kind).restart_command
+        hint = "" if command is None else f", then `{command(name)}`"
         reason = f"it died {MOST_DEATHS} times within an hour. Read its log{hint}"
         return Action("wait", name, reason)
     if (ended_at := _ended_at(seen)) is not None:

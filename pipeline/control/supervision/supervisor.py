@@ -12,9 +12,10 @@ from functools import partial
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from listeners.process_kinds import described
 from pipeline.base.errors import Refused, Transient, Unclear
 from pipeline.control.backends.backend import Backend, RunState
-from pipeline.control.backends.duties import Duty, described
+from pipeline.control.backends.duties import Duty, groups
 from pipeline.control.operations import isolation
 from pipeline.control.supervision import hung, restart_policy
 from pipeline.control.supervision.restart_policy import Action, GroupObservation
@@ -24,7 +25,7 @@ from pipeline.health.verdicts.condition import (
     Conditions,
     GroupCondition,
     is_within,
-    judge_group,
+    judge_duty,
     judge_groups,
 )
 from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS, DriverFacts, heartbeat_limit
@@ -51,7 +52,7 @@ class Supervisor:
     engine: Engine
     backends: Mapping[str, Backend]
     active_games: Callable[[str], list[str]]  # what a group's driver on this machine had in hand when it died
-    others: Callable[[], Sequence[Duty]] = tuple  # what is to be kept running beside the groups
+    duties: Callable[[Engine], Sequence[Duty]] = groups  # what is to be kept running
     max_silent: float = math.inf  # seconds without a heartbeat after which a process hangs
     heartbeat_seconds: float = HEARTBEAT_SECONDS
     frozen: Mapping[tuple[str, str], str] = field(default_factory=dict)  # what is left alone: kind, name → why
@@ -80,7 +81,7 @@ class Supervisor:
         conditions = judge_groups(facts)
         if now - self._watched_since < heartbeat_limit(self.heartbeat_seconds):  # drivers could not renew their leases
             conditions = replace(conditions, mass_failure=None)
-        seen = observe(self.engine, self.backends, facts, conditions, self.others(), self._watched_since)
+        seen = observe(self.engine, self.backends, facts, conditions, self.duties(self.engine), self._watched_since)
         self.conditions = conditions
         actions = restart_policy.plan(seen, conditions.mass_failure, now, self.max_silent)
         self._log_changes(actions)
@@ -123,7 +124,7 @@ class Supervisor:
         Called again and again until they have, it kills what hangs.
         """
         facts = read_drivers(self.engine, self.heartbeat_seconds)
-        seen = observe(self.engine, self.backends, facts, judge_groups(facts), self.others())
+        seen = observe(self.engine, self.backends, facts, judge_groups(facts), self.duties(self.engine))
         frozen: dict[tuple[str, str], str] = {}
         running = [each for each in seen if each.run is not None]
         for each in running:
@@ -229,22 +230,21 @@ def observe(
     backends: Mapping[str, Backend],
     facts: DriverFacts,
     conditions: Conditions,
-    others: Sequence[Duty] = (),
+    duties: Sequence[Duty],
     watched_since: float = -math.inf,
 ) -> list[GroupObservation]:
-    """Look at every group and the others, their processes and who holds their leases.
+    """Look at every duty, its process and who holds its lease.
 
     How long a process has been silent is reckoned from when it was watched: before, it could not beat perhaps.
     """
-    duties = [*(group for _, group in sorted(store.read_groups(engine).items())), *others]
     observed = []
     for kind in dict.fromkeys(duty.kind for duty in duties):
         runs, driving = run_store.open_runs(engine, kind), run_store.active_drivers(engine, kind)
         states = _states(backends, list(runs.values()))
         for duty in duties:
             if duty.kind == kind:
-                condition = conditions.groups.get(duty.name) if kind == "group" else None
-                condition = condition or judge_group(facts, duty.name, kind)
+                condition = conditions.groups.get(duty.name) if isinstance(duty, Group) else None
+                condition = condition or judge_duty(facts, kind, duty.name)
                 run = runs.get(duty.name)
                 backend = backends.get(duty.backend if run is None else run.backend)
                 state = None if run is None else states.get(run.run_id)

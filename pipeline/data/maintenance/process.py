@@ -13,6 +13,7 @@ from functools import partial
 
 from sqlalchemy import Engine
 
+from listeners.process_kinds import MAINTENANCE, ONLY
 from pipeline.base.errors import Refused
 from pipeline.base.terminal import say_lines
 from pipeline.data.maintenance.readers import Reader, readers_said
@@ -79,9 +80,9 @@ def _take(engine: Engine, wanted: Store, held: ExitStack, run_id: int | None) ->
         Refused: another process has it. The controller's would be started again where a person ended it.
     """
     try:
-        return held.enter_context(leased(engine, wanted, "maintenance", "main", run_id))
+        return held.enter_context(leased(engine, wanted, MAINTENANCE, ONLY, run_id))
     except Refused:
-        key, facts = ("maintenance", "main"), read_drivers(engine)
+        key, facts = (MAINTENANCE, ONLY), read_drivers(engine)
         holder, lease, run = held_by(engine, *key), facts.leases.get(key), facts.runs.get(key)
         if holder is None or lease is None or run is None or run.ended_at is not None or lease.run_id != run.run_id:
             raise
@@ -147,7 +148,7 @@ def _record(engine: Engine, done: Round) -> None:
 @contextmanager
 def _heartbeats(engine: Engine, every_seconds: float, stop: threading.Event, run_id: int | None) -> Iterator[None]:
     """Send heartbeats while the block runs, however long a table takes, and record how it ended."""
-    start_driver(engine, "maintenance", "main", None, run_id)
+    start_driver(engine, MAINTENANCE, ONLY, None, run_id)
     ended = threading.Event()
     beat = partial(_heartbeat, engine, every_seconds, ended, stop, run_id)
     thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
@@ -164,7 +165,7 @@ def _heartbeats(engine: Engine, every_seconds: float, stop: threading.Event, run
         ended.set()
         thread.join()
         with tolerate_store_outage("the end of maintenance is not recorded"):
-            heartbeat(engine, "maintenance", "main", state, None, error)
+            heartbeat(engine, MAINTENANCE, ONLY, state, None, error)
 
 
 def _heartbeat(
@@ -172,8 +173,8 @@ def _heartbeat(
 ) -> None:
     while True:
         with tolerate_store_outage("this heartbeat is not recorded"):
-            heartbeat(engine, "maintenance", "main", "running", None)
-            if run_id is not None and not is_wanted(engine, "maintenance", "main", run_id):
+            heartbeat(engine, MAINTENANCE, ONLY, "running", None)
+            if run_id is not None and not is_wanted(engine, MAINTENANCE, ONLY, run_id):
                 stop.set()  # the controller wants this run to end
         if ended.wait(every_seconds):
             return

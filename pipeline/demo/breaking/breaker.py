@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from listeners.process_kinds import GROUP, INGEST, ONLY
 from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused, Transient
 from pipeline.base.names import shown
@@ -243,7 +244,7 @@ class Breaker:
             if not target:
                 raise Refused(f"{fault.title} takes a game, by name or key: `turnout games list` has them.")
             return str(find(target, {str(key): name for key, name in known_games(self._engine).items()}).key)
-        known = [*sorted(read_groups(self._engine)), *(["ingest"] if fault.target == "driver" else [])]
+        known = [*sorted(read_groups(self._engine)), *([INGEST] if fault.target == "driver" else [])]
         if target not in known:
             raise Refused(f"{fault.title} takes one of: {', '.join(map(shown, known))}.")
         return target
@@ -289,7 +290,7 @@ def _known(name: str) -> Fault:
 
 
 def _driver(target: str) -> tuple[str, str]:
-    return ("ingest", "main") if target == "ingest" else ("group", target)
+    return (INGEST, ONLY) if target == INGEST else (GROUP, target)
 
 
 def _store_is_free(file: Path) -> bool:

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from sqlalchemy import Engine
 
+from listeners.process_kinds import GROUP
 from pipeline.base.errors import Refused, Transient, first_line
 from pipeline.demo.breaking import faults
 from pipeline.demo.breaking.sessions import find_driver, limit_files, signal_session
@@ -78,7 +79,7 @@ class CrashLoop:
         Raises:
             Refused: there is none.
         """
-        signal_session(find_driver(self.engine, "group", self.group), signal.SIGKILL)
+        signal_session(find_driver(self.engine, GROUP, self.group), signal.SIGKILL)
 
     def end(self) -> str:
         """Let everything go on; see `Lasting`."""
@@ -136,12 +137,12 @@ class FullDisk:
         Raises:
             Refused: there is no driver.
         """
-        return limit_files(find_driver(self.engine, "group", self.group), 0)
+        return limit_files(find_driver(self.engine, GROUP, self.group), 0)
 
     def end(self) -> str:
         """Let everything go on; see `Lasting`."""
         with suppress(Refused):  # it has ended, and the next one has no limit
-            limit_files(find_driver(self.engine, "group", self.group), None)
+            limit_files(find_driver(self.engine, GROUP, self.group), None)
         return f"The workers of {self.group} can write again."
 
     def over(self) -> None:

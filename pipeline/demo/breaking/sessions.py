@@ -8,8 +8,8 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
+from listeners.process_kinds import described
 from pipeline.base.errors import Refused
-from pipeline.control.backends.duties import described
 from pipeline.store.processes.leases import Process, held_by
 
 _PASSES = 20  # over /proc until no process is left: each pass finds what the one before has started

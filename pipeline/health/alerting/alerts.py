@@ -4,17 +4,19 @@ from collections.abc import Sequence
 from typing import Final
 
 from listeners.status import Status
-from pipeline.health.alerting.alert import Alert, source_alerts
 from pipeline.health.alerting.burn import burn_alerts
-from pipeline.health.alerting.expressions import GROUP_SILENT, INGEST_SILENT, late, owned
+from pipeline.health.alerting.expressions import late, owned
 from pipeline.health.alerting.objectives import Objective, default
+from pipeline.health.kinds.controller import NO_CONTROLLER
+from pipeline.health.kinds.registry import registered
+from pipeline.health.verdicts.alert import Alert
+from pipeline.health.verdicts.processes import ProcessKind
 from pipeline.settings.tree import Settings
 
 _DEFAULTS: Final = Settings()
 
 _GAME_PAGE: Final = "/game?game={{ $labels.game }}"
 _FLEET_PAGE: Final = "/"
-_GROUP_ON_FLEET: Final = "/?group={{ $labels.cluster_group }}"
 _ACCESS_PAGE: Final = "/access"
 _GROUPS_PAGE: Final = "/groups"
 _OPERATIONS_PAGE: Final = "/operations"
@@ -24,14 +26,18 @@ _SCHEMAS_PAGE: Final = "/schemas"
 def alerts(
     objective_seconds: float = _DEFAULTS.metrics.latency_objective_seconds,
     objectives: Sequence[Objective] | None = None,
+    kinds: Sequence[ProcessKind] | None = None,
 ) -> tuple[Alert, ...]:
-    """Return all alerts, those about one game first, for a latency in seconds and the objectives of classes."""
+    """Return all alerts, those about one game first, for a latency in seconds and the objectives of classes.
+
+    `kinds` are the kinds of processes, by default those that are registered.
+    """
     return (
         *_broken_streams(),
         *burn_alerts(default() if objectives is None else objectives, objective_seconds),
         *_late_streams(f"{objective_seconds:g}"),
-        *_processes(),
-        *source_alerts(f"{objective_seconds:g}"),
+        *(each.alert for each in (registered() if kinds is None else kinds) if each.alert is not None),
+        *_source_alerts(f"{objective_seconds:g}"),
         _unhealthy(),
         *_control(),
         *_access(),
@@ -95,29 +101,27 @@ def _late_streams(objective: str) -> tuple[Alert, ...]:
     )
 
 
-def _processes() -> tuple[Alert, ...]:
+def _source_alerts(objective: str) -> tuple[Alert, ...]:
+    """Return those about the backlog of the source, for a latency objective in seconds."""
     return (
         Alert(
-            "TurnoutGroupDown",
+            "TurnoutSourceBacklog",
             "page",
-            GROUP_SILENT,
-            "1m",
-            "Cluster group {{ $labels.cluster_group }} is down",
-            "{{ if lt $value 0.0 }}Its driver gave up, died, or dies at each start: `turnout status` says more"
-            "{{ else if eq $value 0.0 }}Its /metrics could not be read for 2 minutes, or has no heartbeat"
-            "{{ else }}Its last heartbeat is {{ $value | humanizeDuration }} old{{ end }}: "
-            "all its games stand still.",
-            _GROUP_ON_FLEET,
-            keep_firing="3m",
+            _SOURCE_LATE.replace("OBJECTIVE", objective),
+            "3m",
+            "Ingest cannot keep up with its source",
+            "The oldest row that is not in bronze is {{ $value | humanizeDuration }} old"
+            '{{ with query "max(turnout_source_backlog_rows)" }}, and {{ . | first | value | humanize }} rows wait'
+            f"{{{{ end }}}}; the objective is {objective} s. Every game is at least that late.",
+            _FLEET_PAGE,
         ),
         Alert(
-            "TurnoutIngestStalled",
-            "page",
-            INGEST_SILENT,
+            "TurnoutSourceUnknown",
+            "ticket",
+            _SOURCE_UNKNOWN,
             "5m",
-            "Nothing arrives in bronze",
-            "{{ if eq $value 0.0 }}No ingest process reports a commit{{ else }}"
-            "The last bronze commit is {{ $value | humanizeDuration }} old{{ end }}: no game gets new rows.",
+            "What waits in the source is not known",
+            "Ingest runs and cannot measure it; `turnout status` says why. Every game may be late without a sign.",
             _FLEET_PAGE,
         ),
     )
@@ -141,18 +145,6 @@ def _unhealthy() -> Alert:
 def _control() -> tuple[Alert, ...]:
     return (
         Alert(
-            "TurnoutControllerDown",
-            "ticket",
-            _NO_CONTROLLER,
-            "2m",
-            "No controller runs, and it is needed",
-            "Nothing restarts the drivers of "
-            '{{ with query "max(turnout_controller_supervised_groups)" }}{{ . | first | value }}{{ end }} groups, and '
-            "{{ with query \"sum(max by (state) (turnout_operations_open{state!='needs_human'}))\" }}"
-            "{{ . | first | value }}{{ end }} operations wait. Streams go on.",
-            _FLEET_PAGE,
-        ),
-        Alert(
             "TurnoutOperationNeedsPerson",
             "ticket",
             'max(turnout_operations_open{state="needs_human"}) > 0',
@@ -173,17 +165,6 @@ def _control() -> tuple[Alert, ...]:
             "It gave a known id another content {{ $value | humanizeDuration }} ago. turnout keeps the first one and "
             "takes no new schema from it; games that need one wait.",
             _SCHEMAS_PAGE,
-        ),
-        Alert(
-            "TurnoutMaintenanceOverdue",
-            "ticket",
-            "max(turnout_maintenance_overdue_seconds) > 0\nor\n"
-            '0 * (absent(turnout_maintenance_overdue_seconds) and on () (count(up{job="turnout"}) > 0))',
-            "15m",
-            "Tables are not maintained",
-            "{{ if eq $value 0.0 }}Whether rounds end well is not known{{ else }}A round that ends well has been due "
-            "for {{ $value | humanizeDuration }}{{ end }}. `turnout status` says more.",
-            _FLEET_PAGE,
         ),
         Alert(
             "TurnoutEvacuationWaits",
@@ -270,6 +251,13 @@ def _telemetry_alerts() -> tuple[Alert, ...]:
     )
 
 
+# A batch that ends takes most of a backlog at once, so that its age falls and rises with each: the highest counts.
+_SOURCE_LATE: Final = "max(max_over_time(turnout_source_backlog_seconds[2m])) > OBJECTIVE"
+
+# Ingest exports both: where it is dead, other alerts say so. The first is there as long as it runs and reads the store.
+_SOURCE_UNKNOWN: Final = """\
+0 * (max(turnout_fleet_judged_timestamp_seconds) unless on () turnout_source_backlog_seconds)"""
+
 _REJECTS: Final = """\
 sum by (game) (rate(turnout_stream_rows_total{result="rejected"}[10m]))
 /
@@ -283,15 +271,6 @@ or
 0 * (time() - max(turnout_fleet_judged_timestamp_seconds) > 60)
 or
 0 * (absent(turnout_fleet_judged_timestamp_seconds) and on () (count(up{job="turnout"}) > 0))"""
-
-# Where ingest cannot read the control store these series are absent, and the judgement above grows old.
-_NO_CONTROLLER: Final = """\
-max(turnout_controller_running) == 0
-and on () (
-  max(turnout_controller_supervised_groups) > 0
-  or
-  sum(max by (state) (turnout_operations_open{state!="needs_human"})) > 0
-)"""
 
 # A place that cannot be read for 2 minutes, a driver whose rows do not come, or a bridge that does not answer.
 _STALE: Final = """\
@@ -309,5 +288,5 @@ _ACCESS_UNKNOWN: Final = f"""\
   0 * (max(turnout_access_read_timestamp_seconds) unless on () turnout_access_drift_findings)
 )
 unless on () (
-{_NO_CONTROLLER}
+{NO_CONTROLLER}
 )"""

@@ -9,18 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from pipeline.health.alerting.alert import Alert
-from pipeline.health.alerting.expressions import (
-    EXEMPT,
-    GROUP_SILENT,
-    OWNER,
-    UNANSWERED,
-    late,
-    of,
-    owned,
-    source_late,
-)
+from pipeline.health.alerting.expressions import EXEMPT, OWNER, late, of, owned, source_late
 from pipeline.health.alerting.objectives import Objective
+from pipeline.health.kinds.groups import GROUP_SILENT, UNANSWERED
+from pipeline.health.verdicts.alert import Alert
 
 STEP_SECONDS: Final = 15
 """Time between two notes. The denominators of the shares rely on it, so a window that is only partly known cannot

@@ -1,8 +1,9 @@
-"""PromQL that several rules share: which group has a game, which group is silent, which game is late."""
+"""PromQL that several rules share: which group has a game, which game is late."""
 
 from typing import Final
 
-from pipeline.health.verdicts.source import SILENT_SOURCE_SECONDS
+from pipeline.health.kinds.groups import JUDGED
+from pipeline.health.kinds.ingest import INGEST_SILENT
 
 # While a game moves, two drivers may tell its series for a moment. A join that meets two owners fails, and with it the
 # alert; and which of equals `topk` names depends on the order of the series in Prometheus's storage. So where there are
@@ -11,70 +12,6 @@ OWNER: Final = (
     "(max by (game, cluster_group) (turnout_stream_info) and on (game) "
     "count by (game) (count by (game, cluster_group) (turnout_stream_info)) == 1)"
 )
-
-# Ingest exports the judgement with its time; what is older than a minute says nothing of now.
-_JUDGED: Final = "time() - max(turnout_fleet_judged_timestamp_seconds) < 60"
-
-# A scrape of a group's driver, answered or not, or its heartbeat.
-_HEARD: Final = """\
-    max by (cluster_group) (up{job="turnout",kind!~"ingest|bridge"})
-    or on (cluster_group) max by (cluster_group) (max_over_time(turnout_group_heartbeat_timestamp_seconds[2m]))"""
-
-# The target file of a driver that was killed stays, also when its group is stopped or removed. An ingest that tells of
-# no group at all knows of none.
-_UNWANTED: Final = f"""\
-  (
-{_HEARD}
-  )
-  unless on (cluster_group) max by (cluster_group) (turnout_fleet_group_down)
-  and on () (max(turnout_fleet_group_down) or max(turnout_fleet_group_stopped))
-  and on () ({_JUDGED})"""
-
-# A driver that gives up takes its target with it, and one that dies at each start answers now and then: the judgement
-# has been asked for 2 minutes, it found the group down for 2 of the last 5 minutes, and in the last one, too.
-_JUDGED_DOWN: Final = f"""\
--1 * (
-  max by (cluster_group) (avg_over_time(turnout_fleet_group_down[5m])) > 0.39
-  and on (cluster_group) max by (cluster_group) (max_over_time(turnout_fleet_group_down[1m])) == 1
-  and on (cluster_group) max by (cluster_group) (turnout_fleet_group_down)
-  and on (cluster_group) max by (cluster_group) (turnout_fleet_group_down offset 2m)
-  and on () ({_JUDGED})
-) ^ 0"""
-
-# A hung driver may answer now and then: its last known heartbeat counts for as long as failed scrapes need to count.
-GROUP_SILENT: Final = f"""\
-(
-  time() - max by (cluster_group) (max_over_time(turnout_group_heartbeat_timestamp_seconds[2m])) > 120
-  or on (cluster_group)
-  max by (cluster_group) (max_over_time(up{{job="turnout",kind!~"ingest|bridge"}}[2m])) == 0
-  or on (cluster_group)
-  0 * (
-    max by (cluster_group) (up{{job="turnout",kind!~"ingest|bridge"}} offset 2m) == 1
-    unless on (cluster_group) max by (cluster_group) (max_over_time(turnout_group_heartbeat_timestamp_seconds[2m]))
-  )
-)
-unless on (cluster_group) max by (cluster_group) (turnout_fleet_group_stopped)
-unless on (cluster_group) (
-{_UNWANTED}
-)
-or on (cluster_group)
-{_JUDGED_DOWN}"""
-"""The groups that are down: the age of a heartbeat in seconds, 0 where none is read, -1 by the judgement."""
-
-UNANSWERED: Final = f"""\
-max by (cluster_group) (up{{job="turnout",kind!~"ingest|bridge"}}) == 0
-unless on (cluster_group) (
-  max by (cluster_group) (up{{job="turnout",kind!~"ingest|bridge"}})
-  unless on (cluster_group) (max by (cluster_group) (turnout_fleet_group_down) == 0)
-  and on () (max(turnout_fleet_group_down) or max(turnout_fleet_group_stopped))
-  and on () ({_JUDGED})
-)"""
-"""The groups whose target does not answer, but for those of which the judgement says more than that."""
-
-INGEST_SILENT: Final = f"""\
-time() - max(turnout_ingest_last_commit_timestamp_seconds) > {SILENT_SOURCE_SECONDS:g}
-or
-0 * (absent(turnout_ingest_last_commit_timestamp_seconds) and on () (count(up{{job="turnout"}}) > 0))"""
 
 EXEMPT: Final = 'turnout_stream_status{status=~"PAUSED|BACKFILLING|STARTING"} == 1'
 """Games that a person has stopped, that read their past, or of which nothing is known yet: they are not late."""
@@ -117,7 +54,7 @@ max(turnout_source_backlog_seconds) > {objective}
 or
 (
 {INGEST_SILENT}
-) unless on () (turnout_source_backlog_seconds and on () ({_JUDGED}))"""
+) unless on () (turnout_source_backlog_seconds and on () ({JUDGED}))"""
 
 
 def of(metric: str, *matchers: str) -> str:

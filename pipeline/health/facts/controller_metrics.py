@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection, Engine, select
 
+from listeners.process_kinds import CONTROLLER, ONLY
 from listeners.totals import ControllerMetrics
 from pipeline.health.facts.fleet import Fleet
 from pipeline.health.facts.overdue_access import count_overdue
@@ -24,7 +25,7 @@ def read_controller_metrics(engine: Engine, fleet: Fleet) -> ControllerMetrics:
     Where the control store cannot be read this raises, and nothing is known: the caller exports nothing then.
     """
     judgement, upkeep = fleet.judgement, fleet.upkeep
-    is_running = None if judgement.is_unheard("controller", "main") else judgement.controller_runs
+    is_running = None if judgement.is_unheard(CONTROLLER, ONLY) else judgement.controller_runs
     with engine.connect() as connection:
         read_at, drift = _access(connection)
         opened = read_open(connection)

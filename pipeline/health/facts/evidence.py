@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, func, select
 
+from listeners.process_kinds import GROUP, INGEST
 from listeners.sample import Lane, StreamState
 from pipeline.base.texts import join_limited
 from pipeline.health.facts.fleet import Fleet, GameRow
@@ -66,8 +67,7 @@ def read_evidence(engine: Engine, fleet: Fleet, objective_seconds: float) -> Loo
         seen,
         {
             state.name: _group(fleet, state.name, limits.get(state.name), targets.get(f"group:{state.name}"))
-            for state in fleet.judgement.drivers
-            if state.kind == "group"
+            for state in fleet.judgement.of(GROUP)
         },
         source,
         objective_seconds,
@@ -125,7 +125,7 @@ def _segments(live: StreamState | None) -> dict[str, float]:
 
 
 def _group(fleet: Fleet, name: str, row: Any, operation: OpenOperation | None) -> GroupSeen:
-    state, driver = fleet.state("group", name), fleet.driver("group", name)
+    state, driver = fleet.state(GROUP, name), fleet.driver(GROUP, name)
     assert state is not None, "it was made of these"
     condition = fleet.judgement.conditions.groups.get(name)
     deaths = () if condition is None else condition.deaths
@@ -239,7 +239,7 @@ def _source(connection: Connection, fleet: Fleet) -> SourceSeen:
     )
     rows = connection.execute(newest).all()
     recent = [each.rows for each in rows if each.committed_at > fleet.read_at - _ARRIVAL_SECONDS]
-    source, state = fleet.judgement.source, next(each for each in fleet.judgement.drivers if each.kind == "ingest")
+    source, state = fleet.judgement.source, fleet.judgement.of(INGEST)[0]
     return SourceSeen(
         source.condition, source.sentence, state.liveness, source.age_seconds, source.rows, fleet.newest_bronze_seq,
         fleet.newest_bronze_at, longest_gap([Commit(*each) for each in rows]),

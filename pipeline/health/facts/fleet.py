@@ -6,16 +6,13 @@ from typing import Final
 from sqlalchemy import Connection, Engine, RowMapping, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from listeners.process_kinds import GROUP
 from listeners.sample import StreamState
 from pipeline.health.facts.liveness import drivers_in
-from pipeline.health.verdicts.judgement import (
-    DriverState,
-    FleetFacts,
-    Judgement,
-    StreamVerdict,
-    judge_fleet,
-)
+from pipeline.health.kinds.registry import registered
+from pipeline.health.verdicts.judgement import Judgement, StreamVerdict, judge_fleet
 from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS
+from pipeline.health.verdicts.processes import DriverState, FleetFacts
 from pipeline.health.verdicts.reported import AssignedGame
 from pipeline.health.verdicts.silence import is_silent
 from pipeline.health.verdicts.upkeep import UNKNOWN, UpkeepFacts, limit_seconds
@@ -77,7 +74,7 @@ class Fleet:
 
     judgement: Judgement
     rows: tuple[GameRow, ...]  # worst first
-    drivers: tuple[Driver, ...]  # ingest, then the groups
+    drivers: tuple[Driver, ...]  # in the order of their kinds, then by name
     groups: tuple[str, ...]  # every group that exists, runs or carries a game
     registered_games: int
     newest_bronze_seq: int | None
@@ -104,6 +101,10 @@ class Fleet:
     def driver(self, kind: str, name: str) -> Driver | None:
         """Return one driver, or None when none of that name ever reported."""
         return next((driver for driver in self.drivers if (driver.kind, driver.name) == (kind, name)), None)
+
+    def drivers_of(self, kind: str) -> tuple[Driver, ...]:
+        """Return the drivers of one kind that ever reported, by name."""
+        return tuple(driver for driver in self.drivers if driver.kind == kind)
 
     def state(self, kind: str, name: str) -> DriverState | None:
         """Return the judged state of one driver, or None where none should run and none ever did."""
@@ -157,15 +158,16 @@ def _read(connection: Connection, now: float | None, heartbeat_seconds: float, m
     )
     if is_silent(facts):
         facts = replace(facts, store_refusal=refused_write(connection))
-    judgement = judge_fleet(facts)
-    registered = connection.execute(select(func.count(registrations.c.game_key.distinct()))).scalar_one()
+    judgement = judge_fleet(facts, registered())
+    order = {kind: place for place, kind in enumerate(judgement.kinds)}
+    known_games = connection.execute(select(func.count(registrations.c.game_key.distinct()))).scalar_one()
     shown = [_game(row, game, judgement) for row, game in zip(rows, facts.games, strict=True)]
     return Fleet(
         judgement=judgement,
         rows=tuple(sorted(shown, key=_worst_first)),
-        drivers=tuple(sorted(known.drivers.values(), key=lambda driver: (driver.kind != "ingest", driver.name))),
-        groups=tuple(each.name for each in judgement.drivers if each.kind == "group"),
-        registered_games=registered,
+        drivers=tuple(sorted(known.drivers.values(), key=lambda driver: (order[driver.kind], driver.name))),
+        groups=tuple(each.name for each in judgement.of(GROUP)),
+        registered_games=known_games,
         newest_bronze_seq=newest.seq if newest is not None else None,
         newest_bronze_at=facts.newest_bronze_at,
         read_at=known.now,

@@ -7,6 +7,7 @@ from collections import defaultdict
 
 from sqlalchemy import Connection, Engine, case, func, select
 
+from pipeline.health.kinds import controller as kinds
 from pipeline.health.verdicts.condition import WINDOW_SECONDS, GroupCondition, judge_group, judge_groups
 from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS, DriverFacts, HeldLease, Liveness, ProcessRun
 from pipeline.health.verdicts.reported import GroupIntent
@@ -55,7 +56,7 @@ def drivers_in(
 
 def judge_controller(engine: Engine, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> Liveness:
     """Judge the controller, as `turnout status` does."""
-    return read_drivers(engine, heartbeat_seconds).judge("controller", "main")
+    return kinds.judge_controller(read_drivers(engine, heartbeat_seconds))
 
 
 def read_group_liveness(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from listeners.process_kinds import GROUP
 from pipeline.base.texts import join_limited
 from pipeline.health.verdicts.liveness import RUNS, DriverFacts, Liveness, ProcessRun, heartbeat_limit
 from pipeline.health.verdicts.reported import GroupIntent
@@ -76,10 +77,14 @@ def judge_groups(facts: DriverFacts) -> Conditions:
     return Conditions(facts.now, groups, _mass_failure(groups.values()))
 
 
-def judge_group(facts: DriverFacts, name: str, kind: str = "group") -> GroupCondition:
-    """Judge one group, or another duty whose process the controller starts."""
+def judge_group(facts: DriverFacts, name: str) -> GroupCondition:
+    """Judge one group."""
+    return judge_duty(facts, GROUP, name, facts.groups.get(name, _NO_INTENT))
+
+
+def judge_duty(facts: DriverFacts, kind: str, name: str, intent: GroupIntent = _NO_INTENT) -> GroupCondition:
+    """Judge a duty whose process the controller starts, such as a group with its intent, or maintenance."""
     key, now, liveness = (kind, name), facts.now, facts.judge(kind, name)
-    intent = facts.groups.get(name, _NO_INTENT) if kind == "group" else _NO_INTENT
     lease, run, ended = facts.leases.get(key), facts.runs.get(key), facts.ended.get(key, ())
     holder = lease if lease is not None and lease.expires_at > now else None
     deaths = tuple(each for each in ended if each.died and is_within(each.ended_at or 0.0, WINDOW_SECONDS, now))

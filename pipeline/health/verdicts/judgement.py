@@ -9,39 +9,25 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, Literal, get_args
+from itertools import chain
+from typing import Final
 
+from listeners.process_kinds import CONTROLLER, GROUP, INGEST, ONLY
 from listeners.sample import StreamState
 from listeners.status import STATUSES, Status
 from pipeline.base.texts import join_limited
 from pipeline.health.verdicts.condition import Conditions, GroupCondition, judge_group, judge_groups
-from pipeline.health.verdicts.liveness import DriverFacts, Liveness, controller_absence, heartbeat_limit
-from pipeline.health.verdicts.reported import AssignedGame, GroupIntent
+from pipeline.health.verdicts.liveness import controller_absence, heartbeat_limit
+from pipeline.health.verdicts.processes import DriverState, FleetFacts, ProcessKind, plural, unregistered
+from pipeline.health.verdicts.reported import AssignedGame
 from pipeline.health.verdicts.silence import Silence, find_silence
-from pipeline.health.verdicts.source import NOT_KNOWN, SourceState, judge_source, source_notes
-from pipeline.health.verdicts.upkeep import UNKNOWN, UpkeepFacts
-from pipeline.store.rows import CLOCK_BOUND_SECONDS, START_LIMIT_SECONDS, Driver, SourceReading
+from pipeline.health.verdicts.source import NOT_KNOWN, SourceState
+from pipeline.store.rows import CLOCK_BOUND_SECONDS, START_LIMIT_SECONDS, Driver
 
 _OF_FAILED: Final = frozenset({Status.PAUSED, Status.FAILED, Status.CRASH_LOOP})
 """What a driver can know of streams whose query failed."""
 
 _MAX_NAMED: Final = 3
-
-ProblemKind = Literal["store", "stream", "group", "ingest", "controller", "maintenance", "operation"]
-PROBLEM_KINDS: Final[tuple[ProblemKind, ...]] = get_args(ProblemKind)
-
-
-@dataclass(frozen=True, slots=True)
-class FleetFacts(DriverFacts):
-    """All that the judgement depends on, read at one moment."""
-
-    games: Sequence[AssignedGame]
-    waiting_operations: int = 0  # open ones that the controller has to bring on
-    stuck_operations: int = 0  # open ones that need a person
-    newest_bronze_at: float | None = None  # when the newest bronze commit was made; None is unknown
-    source: SourceReading | None = None  # None: ingest has never measured what waits in its source
-    upkeep: UpkeepFacts = UNKNOWN
-    store_refusal: str | None = None  # why the control store takes no write now; asked only where all are silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +43,10 @@ class StreamVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class DriverState:
-    """What ingest, the controller, maintenance or a group's driver is doing, and whether a person should look."""
-
-    kind: str  # ingest | group | controller | maintenance
-    name: str
-    liveness: Liveness
-    is_problem: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Problem:
     """One thing at which a person should look."""
 
-    kind: ProblemKind
+    kind: str  # store, stream, operation, or a kind of process
     name: str  # of the driver or game; empty for operations and the store
     text: str
 
@@ -79,7 +55,7 @@ class Problem:
 class Judgement:
     """How the fleet is."""
 
-    drivers: tuple[DriverState, ...]  # ingest, the controller, maintenance, then the groups
+    drivers: tuple[DriverState, ...]  # in the order of the kinds of processes: the groups come last of ours
     games: Mapping[str, StreamVerdict]  # by game key
     problems: tuple[Problem, ...]  # none: the fleet is healthy
     headline: str  # the condition in one sentence
@@ -88,6 +64,7 @@ class Judgement:
     source: SourceState = NOT_KNOWN
     group_notes: tuple[str, ...] = ()  # what the headline says of groups: those down, silent or degraded
     silence: Silence | None = None  # that all processes fell silent at one moment, which explains their problems
+    kinds: tuple[str, ...] = ()  # the kinds of processes that were judged
 
     @property
     def healthy(self) -> bool:
@@ -102,11 +79,15 @@ class Judgement:
         """Return the state of one driver, None where none should run and none ever did."""
         return self._states.get((kind, name))
 
+    def of(self, kind: str) -> tuple[DriverState, ...]:
+        """Return the states of the processes of one kind, by name."""
+        return tuple(each for each in self.drivers if each.kind == kind)
+
     @property
     def stopped_groups(self) -> tuple[str, ...]:
         """The groups that do not run and need not, such as those that were stopped on purpose."""
-        groups = (each for each in self.drivers if each.kind == "group" and not self.is_unheard(each.kind, each.name))
-        return tuple(each.name for each in groups if not each.is_problem and not each.liveness.is_live)
+        heard = (each for each in self.of(GROUP) if not self.is_unheard(GROUP, each.name))
+        return tuple(each.name for each in heard if not each.is_problem and not each.liveness.is_live)
 
     @property
     def wanted_groups(self) -> Mapping[str, bool]:
@@ -116,8 +97,8 @@ class Judgement:
         """
         stopped, conditions = set(self.stopped_groups), self.conditions.groups
         found = {}
-        for each in self.drivers:
-            if each.kind == "group" and each.name not in stopped and not self.is_unheard(each.kind, each.name):
+        for each in self.of(GROUP):
+            if each.name not in stopped and not self.is_unheard(GROUP, each.name):
                 condition = conditions.get(each.name)
                 loops = condition is not None and condition.desired != "stopped" and condition.is_trying
                 found[each.name] = loops or not each.liveness.is_live
@@ -135,16 +116,17 @@ class Judgement:
     @property
     def controller_absence(self) -> str | None:
         """Return a clause that no controller acts; None where one does."""
-        state = self.driver("controller", "main")
+        state = self.driver(CONTROLLER, ONLY)
         return controller_absence(None if state is None else state.liveness)
 
     def count_problems(self) -> Mapping[str, int]:
         """Return how many problems there are of each kind, 0 included."""
-        return {kind: sum(each.kind == kind for each in self.problems) for kind in PROBLEM_KINDS}
+        kinds = ("store", "stream", *self.kinds, "operation")
+        return {kind: sum(each.kind == kind for each in self.problems) for kind in kinds}
 
 
-def judge_fleet(facts: FleetFacts) -> Judgement:
-    """Judge the whole fleet.
+def judge_fleet(facts: FleetFacts, kinds: Sequence[ProcessKind]) -> Judgement:
+    """Judge the whole fleet; `kinds` are those of `pipeline.health.kinds`, in the order in which they are named.
 
     Problems are: a control store that takes no writes, or what else silences all processes at one moment; a stream from
     AT_RISK on; a group that should run and does not, unless it was stopped on purpose, and then its games are PAUSED;
@@ -156,31 +138,47 @@ def judge_fleet(facts: FleetFacts) -> Judgement:
     silence = find_silence(facts, facts.store_refusal)
     unheard = frozenset[tuple[str, str]]() if silence is None else silence.unheard
     facts = replace(facts, unheard=unheard)
-    members = Counter(each.group for each in facts.games if each.retired_at is None)
-    names = {name for kind, name in facts.drivers if kind == "group"}
-    names |= {each.group for each in facts.games if each.group is not None}
     conditions = judge_groups(facts)
-    unregistered = {name: judge_group(facts, name) for name in names - conditions.groups.keys()}
-    known = {**conditions.groups, **unregistered}
-    groups = [_judge_group(each, members[name]) for name, each in sorted(known.items())]
-    drivers = (*_judge_ingest(facts), *_judge_controller(facts), *_judge_maintenance(facts), *groups)
-    ingest = drivers[0]
-    source = judge_source(facts.source, ingest.liveness, facts.now, heartbeat_limit(facts.heartbeat_seconds))
-    verdicts = {each.game_key: judge_game(each, known.get(each.group or ""), facts) for each in facts.games}
+    facts = replace(facts, conditions={**conditions.groups, **_judge_others(facts)})
+    kinds = [*kinds, *map(unregistered, sorted({kind for kind, _ in facts.drivers} - {each.name for each in kinds}))]
+    judged = {each.name: tuple(each.judge(facts)) for each in kinds}
+    ingest = judged[INGEST][0]
+    source = facts.source_state(ingest.liveness)
+    verdicts = {each.game_key: judge_game(each, facts.conditions.get(each.group or ""), facts) for each in facts.games}
     games = {key: _behind_source(each, source) for key, each in verdicts.items()}
-    own = [each for each in drivers if each.is_problem and not _is_excused(each, facts)]
+    counted = [(kind, each) for kind in kinds for each in judged[kind.name] if not _is_excused(kind, each, facts)]
     problems = (
         *([Problem("store", "", silence.text(facts.now))] if silence is not None else []),
-        *(_driver_problem(each, facts) for each in own),
-        *([Problem("ingest", ingest.name, source.sentence)] if source.is_problem and not ingest.is_problem else []),
+        *(Problem(each.kind, each.name, kind.problem(each, facts)) for kind, each in counted if each.is_problem),
+        *([Problem(INGEST, ingest.name, source.sentence)] if source.is_problem and not ingest.is_problem else []),
         *_operation_problems(facts),
         *(Problem("stream", key, each.status) for key, each in games.items() if _is_trouble(each)),
     )
-    supervised = sum(_is_supervised(each) for each in facts.groups.values())
-    notes = _group_notes(drivers, games, facts)
-    notes = notes if silence is None else [silence.note, *notes]
-    headline = _headline(drivers, games, source, facts, notes)
-    return Judgement(drivers, games, problems, headline, conditions, supervised, source, tuple(notes), silence)
+    notes = [*([] if silence is None else [silence.note]), *_group_notes(judged.get(GROUP, ()), games, facts)]
+    headline = [
+        _streams_sentence(games, "healthy" if source.may_be_level else "level with bronze"),
+        *notes,
+        *(note for kind, each in counted for note in kind.notes(each, facts)),
+        *([_need_person(facts.stuck_operations)] if facts.stuck_operations else []),
+    ]
+    return Judgement(
+        tuple(chain.from_iterable(judged.values())),
+        games,
+        problems,
+        "; ".join(headline),
+        conditions,
+        facts.supervised_groups,
+        source,
+        tuple(notes),
+        silence,
+        tuple(judged),
+    )
+
+
+def _judge_others(facts: FleetFacts) -> Mapping[str, GroupCondition]:
+    """Judge the groups that are not registered and have a driver, or carry a game."""
+    names = {*facts.names(GROUP), *(each.group for each in facts.games if each.group is not None)}
+    return {name: judge_group(facts, name) for name in names - facts.groups.keys()}
 
 
 def judge_game(game: AssignedGame, condition: GroupCondition | None, facts: FleetFacts) -> StreamVerdict:
@@ -207,7 +205,7 @@ def judge_game(game: AssignedGame, condition: GroupCondition | None, facts: Flee
         return StreamVerdict(Status.UNKNOWN, None, f"group {group} has no driver yet: it was never started")
     last = f"; last report: {reported.status}" if reported is not None else ""
     if not liveness.is_live:
-        is_unheard = ("group", group) in facts.unheard
+        is_unheard = (GROUP, group) in facts.unheard
         return StreamVerdict(
             Status.UNKNOWN, liveness.since, f"its driver {liveness.reason}{last}", is_unheard=is_unheard
         )
@@ -217,7 +215,7 @@ def judge_game(game: AssignedGame, condition: GroupCondition | None, facts: Flee
         return StreamVerdict(
             Status.STARTING, None, f"assigned to group {group}, last reported by group {reported.group}"
         )
-    return _judge_report(condition, reported, facts.drivers.get(("group", group)), facts) or StreamVerdict(
+    return _judge_report(condition, reported, facts.drivers.get((GROUP, group)), facts) or StreamVerdict(
         Status(reported.status), reported.status_since, None, reported.waits_for
     )
 
@@ -234,10 +232,9 @@ def _is_trouble(verdict: StreamVerdict) -> bool:
     return verdict.status.is_trouble and not verdict.waits_for_ingest and not verdict.is_unheard
 
 
-def _is_excused(driver: DriverState, facts: FleetFacts) -> bool:
+def _is_excused(kind: ProcessKind, driver: DriverState, facts: FleetFacts) -> bool:
     """Tell whether that the control store takes no writes is all that is wrong with a driver."""
-    is_late = driver.kind == "maintenance" and facts.upkeep.overdue(facts.now) is not None
-    return (driver.kind, driver.name) in facts.unheard and not is_late
+    return (driver.kind, driver.name) in facts.unheard and not kind.is_overdue(facts)
 
 
 def _judge_report(
@@ -269,7 +266,7 @@ def _judge_report(
 
 def _is_failing_word(condition: GroupCondition, reported: StreamState, facts: FleetFacts) -> bool:
     """Tell whether a driver whose query just failed, and which tries again, said so of its streams: that is known."""
-    driver = facts.drivers.get(("group", condition.name))
+    driver = facts.drivers.get((GROUP, condition.name))
     if condition.liveness.state != "failed" or condition.liveness.is_over or driver is None:
         return False
     is_new = driver.started_at <= reported.updated_at
@@ -290,95 +287,9 @@ def _is_normal_start(condition: GroupCondition, reported: StreamState, now: floa
     return is_recent or (condition.backend != "none" and not condition.deaths)
 
 
-def _judge_group(condition: GroupCondition, members: int) -> DriverState:
-    name, liveness = condition.name, condition.liveness
-    if condition.desired == "stopped":
-        return DriverState("group", name, liveness, is_problem=False)
-    if liveness.state in {"not_started", "stopped"}:  # nobody misses it where it is empty and started by hand
-        return DriverState("group", name, liveness, members > 0 or condition.backend != "none")
-    bad = not liveness.is_live or (liveness.state == "running" and liveness.reason is not None)
-    return DriverState("group", name, liveness, bad)
-
-
-def _judge_ingest(facts: FleetFacts) -> list[DriverState]:
-    names = sorted({name for kind, name in facts.drivers if kind == "ingest"}) or ["main"]
-    judged = [(name, facts.judge("ingest", name)) for name in names]
-    return [DriverState("ingest", name, liveness, not liveness.is_live) for name, liveness in judged]
-
-
-def _judge_controller(facts: FleetFacts) -> list[DriverState]:
-    liveness = facts.judge("controller", "main")
-    is_needed = facts.waiting_operations > 0 or any(_is_supervised(each) for each in facts.groups.values())
-    if liveness.is_live:
-        bad = liveness.state == "running" and liveness.reason is not None
-    else:
-        bad = is_needed or liveness.state not in {"not_started", "stopped"}
-    if liveness.state == "not_started" and not bad:
-        return []
-    return [DriverState("controller", "main", liveness, bad)]
-
-
-def _judge_maintenance(facts: FleetFacts) -> list[DriverState]:
-    judged = facts.upkeep.judge(facts.judge("maintenance", "main"), facts.now)
-    return [] if judged is None else [DriverState("maintenance", "main", *judged)]
-
-
-def _is_supervised(group: GroupIntent) -> bool:
-    return group.is_supervised and group.desired != "stopped"
-
-
-def _driver_problem(driver: DriverState, facts: FleetFacts) -> Problem:
-    how = driver.liveness.reason or driver.liveness.state
-    if driver.kind == "controller":
-        note = _controller_note(driver.liveness, facts)
-        hint = _controller_hint(driver.liveness)
-        alarms = (driver.liveness.reason or "").split("\n") if driver.liveness.is_live else []
-        has_more = len(alarms) > 1 or _is_skewed(facts)
-        return Problem("controller", driver.name, "\n".join([f"{note}{hint}", *(alarms if has_more else [])]))
-    if driver.kind == "maintenance":
-        return Problem("maintenance", driver.name, facts.upkeep.problem(driver.liveness, facts.now))
-    if driver.kind == "ingest":
-        return Problem("ingest", driver.name, f"ingest {how}")
-    return Problem("group", driver.name, f"group {driver.name}: {how}")
-
-
-def _controller_hint(liveness: Liveness) -> str:
-    if liveness.is_live:
-        return ""
-    if liveness.state == "unknown":
-        return f": it {liveness.reason}. If its process has ended, start `turnout controller run`."
-    return ". Start `turnout controller run`."
-
-
 def _operation_problems(facts: FleetFacts) -> list[Problem]:
     """Return what is wrong with open operations; that they wait is the controller's problem."""
     return [Problem("operation", "", _need_person(facts.stuck_operations))] if facts.stuck_operations else []
-
-
-def _headline(
-    drivers: Sequence[DriverState],
-    games: Mapping[str, StreamVerdict],
-    source: SourceState,
-    facts: FleetFacts,
-    group_notes: Sequence[str],
-) -> str:
-    """Say how the streams are, then what else is wrong."""
-    notes = [*group_notes]
-    for each in drivers:
-        if _is_excused(each, facts):
-            continue
-        if each.kind == "ingest" and each.is_problem:
-            how = "was never started" if each.liveness.state == "not_started" else _how(each.liveness)
-            notes.append(f"ingest {how}")
-        elif each.kind == "ingest":
-            notes += source_notes(source, facts.newest_bronze_at, each.liveness, facts.now)
-        elif each.kind == "controller" and each.is_problem:
-            notes.append(_controller_note(each.liveness, facts))
-        elif each.kind == "maintenance" and each.is_problem:
-            notes.append(facts.upkeep.overdue(facts.now) or f"maintenance {_how(each.liveness)}")
-    if facts.stuck_operations:
-        notes.append(_need_person(facts.stuck_operations))
-    return "; ".join([_streams_sentence(games, "healthy" if source.may_be_level else "level with bronze"), *notes])
 
 
 def _streams_sentence(games: Mapping[str, StreamVerdict], well: str) -> str:
@@ -388,7 +299,7 @@ def _streams_sentence(games: Mapping[str, StreamVerdict], well: str) -> str:
     amounts = {"failing": sum(counts[status] for status in Status if status.is_bad)}
     amounts |= {_word(status): counts[status] for status in reversed(Status) if status.is_late}
     bad = [(amount, name) for name, amount in amounts.items() if amount]
-    streams = _plural(len(games), "stream")
+    streams = plural(len(games), "stream")
     if bad:
         (first, name), *others = bad
         return ", ".join([f"{first} of {streams} {name}", *(f"{amount} {other}" for amount, other in others)])
@@ -407,15 +318,16 @@ def _word(status: Status) -> str:
     return status.lower().replace("_", " ")
 
 
-def _group_notes(drivers: Sequence[DriverState], games: Mapping[str, StreamVerdict], facts: FleetFacts) -> list[str]:
+def _group_notes(groups: Sequence[DriverState], games: Mapping[str, StreamVerdict], facts: FleetFacts) -> list[str]:
     """Name the groups that are down or silent, those with another problem, and those of which half is in trouble."""
-    groups = [each for each in drivers if each.kind == "group"]
     gone = [each for each in groups if each.is_problem and not each.liveness.is_live]
     down = [each.name for each in gone if each.liveness.state != "unknown"]
-    silent = [each.name for each in gone if each.liveness.state == "unknown" and not _is_excused(each, facts)]
+    silent = [
+        each.name for each in gone if each.liveness.state == "unknown" and (GROUP, each.name) not in facts.unheard
+    ]
     named = {"down": down, "silent": silent}
     notes = [
-        f"{_plural(len(names), 'group')} {how} ({join_limited(names, _MAX_NAMED)})"
+        f"{plural(len(names), 'group')} {how} ({join_limited(names, _MAX_NAMED)})"
         for how, names in named.items()
         if names
     ]
@@ -439,34 +351,5 @@ def _clause(reason: str | None) -> str:
     return "needs a person" if reason is None else re.split(r"[,:.](?=\s|$)", reason)[0]
 
 
-def _is_skewed(facts: FleetFacts) -> bool:
-    controller = facts.drivers.get(("controller", "main"))
-    return controller is not None and controller.state == "skewed"
-
-
-def _controller_note(liveness: Liveness, facts: FleetFacts) -> str:
-    waiting = facts.waiting_operations
-    if liveness.is_live:
-        skew, alarms = "", (liveness.reason or "").split("\n")
-        if _is_skewed(facts):  # the first line says by how much
-            skew, alarms = "'s clock is wrong", alarms[1:]
-        if skew and not alarms:
-            return f"the controller{skew}"
-        shown = f": {alarms[0]}" if len(alarms) == 1 else f" {_plural(len(alarms), 'alarm')}"
-        return f"the controller{skew}{', and it' if skew else ''} reports{shown}"
-    how = controller_absence(liveness) or ""
-    if not waiting:
-        return how
-    return f"{_plural(waiting, 'operation')} {'waits' if waiting == 1 else 'wait'} and {how}"
-
-
-def _how(liveness: Liveness) -> str:
-    return {"failed": "failed", "stopped": "stopped", "unknown": "silent"}.get(liveness.state, "down")
-
-
 def _need_person(count: int) -> str:
-    return f"{_plural(count, 'operation')} {'needs' if count == 1 else 'need'} a person"
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return f"{plural(count, 'operation')} {'needs' if count == 1 else 'need'} a person"

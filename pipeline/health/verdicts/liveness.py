@@ -62,6 +62,7 @@ class Liveness:
     reason: str | None
     is_over: bool = False  # its process's end is on record
     has_lost_lease: bool = False  # another process may take its place, although nobody saw it end
+    is_skewed: bool = False  # it beats, and its clock differs from the control store's
 
     @property
     def is_live(self) -> bool:
@@ -97,6 +98,10 @@ class DriverFacts:
     heartbeat_seconds: float = field(default=HEARTBEAT_SECONDS, kw_only=True)
     unheard: frozenset[tuple[str, str]] = field(default_factory=frozenset, kw_only=True)
     """Drivers that a control store without writes silences: nothing that they fail to report is a sign."""
+
+    def names(self, kind: str) -> list[str]:
+        """Return the names of the processes of a kind that ever reported, in order."""
+        return sorted(name for each, name in self.drivers if each == kind)
 
     def judge(self, kind: str, name: str) -> Liveness:
         """Judge one driver; without any facts it was never started."""
@@ -139,10 +144,10 @@ def judge_driver(
         return Liveness("unknown", lease.expires_at, lost, has_lost_lease=True)
     patience = max(limit, START_LIMIT_SECONDS) if driver.state == "starting" else limit
     doubt = _doubt(driver.state, driver.heartbeat_at, now, patience)
-    if doubt == _SKEW and driver.kind == "controller":  # it acts, and reports nothing that its clock would make wrong
-        return Liveness("running", driver.started_at, driver.error or _SKEW)
+    if doubt == _SKEW:
+        return Liveness("unknown", driver.heartbeat_at, driver.error or doubt, is_skewed=True)
     if doubt is not None:
-        return Liveness("unknown", driver.heartbeat_at, (driver.error or doubt) if doubt == _SKEW else doubt)
+        return Liveness("unknown", driver.heartbeat_at, doubt)
     if driver.state == "starting":
         return Liveness("starting", driver.started_at, f"is starting, for {_since(driver.started_at, now)}")
     if driver.state == "running":

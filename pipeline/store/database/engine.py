@@ -20,6 +20,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
+from listeners.process_kinds import MAINTENANCE
 from pipeline.base import private_files
 from pipeline.base.errors import Refused, Transient, first_line
 from pipeline.base.extensions import DATABASES, registered
@@ -261,8 +262,8 @@ def refused_write(connection: Connection) -> str | None:
             connection.exec_driver_sql("SET LOCAL synchronous_commit = local")  # a replica that is away answers never
         name = secrets.token_hex(16)  # a row that two readers share would make one wait for the other
         at = {"started_at": 0.0, "heartbeat_at": 0.0, "state": "stopped"}
-        connection.execute(drivers.insert().values(kind="maintenance", name=name, pid=1, host="", **at))
-        connection.execute(drivers.delete().where(drivers.c.kind == "maintenance", drivers.c.name == name))
+        connection.execute(drivers.insert().values(kind=MAINTENANCE, name=name, pid=1, host="", **at))
+        connection.execute(drivers.delete().where(drivers.c.kind == MAINTENANCE, drivers.c.name == name))
         connection.commit()
     except (OperationalError, InternalError) as error:
         return None if _lacks_right(connection, error) else str(error.orig).splitlines()[0]

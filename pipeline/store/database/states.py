@@ -8,11 +8,7 @@ from typing import Final, Literal, get_args
 
 from pipeline.base.names import Backend
 
-ProcessKind = Literal["ingest", "group", "controller", "maintenance"]
 ProcessState = Literal["starting", "running", "skewed", "failed", "stopped"]
-RunKind = Literal["group", "maintenance"]
-"""What the controller starts processes for."""
-
 BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
 """What starts a group's driver; see `pipeline.base.names.Backend`."""
 

@@ -16,11 +16,9 @@ from pipeline.store.database.states import (
     FailureClass,
     OnboardedBy,
     OperationState,
-    ProcessKind,
     ProcessState,
     RegistryState,
     RequestState,
-    RunKind,
     StepState,
     StreamDesired,
 )
@@ -99,7 +97,7 @@ group_runs = store_table(  # processes that the controller has started: drivers 
     Column("start_seconds", Float, nullable=False, server_default="120"),  # its driver's limit to report
     Column("backend", String(16), nullable=False, server_default="local"),  # what starts it
     Column("token", String(32), nullable=False, server_default=""),  # its own, in whatever store: ids may come again
-    allowed={"died": _FLAG, "kind": get_args(RunKind), "backend": BACKENDS},
+    allowed={"died": _FLAG, "backend": BACKENDS},
 )
 
 waiting_evacuations = store_table(  # dead groups with games that cannot go
@@ -112,7 +110,7 @@ waiting_evacuations = store_table(  # dead groups with games that cannot go
 
 drivers = store_table(  # running processes and their heartbeats
     "drivers",
-    Column("kind", String(16), primary_key=True),  # ingest | group | controller | maintenance
+    Column("kind", String(16), primary_key=True),  # ingest, group … or one of another plane
     Column("name", String(40), primary_key=True),
     Column("pid", Integer, nullable=False),
     Column("host", String(255), nullable=False),
@@ -124,12 +122,12 @@ drivers = store_table(  # running processes and their heartbeats
     Column("frontier_seq", BigInteger),  # the last bronze seq this driver has passed
     Column("reads_from", BigInteger),  # the version of bronze that its queries read next; null: it has not said
     Column("run_id", Integer),  # the run of `group_runs` that it is; null: no controller started or adopted it
-    allowed={"kind": get_args(ProcessKind), "pid": _PID, "state": get_args(ProcessState)},
+    allowed={"pid": _PID, "state": get_args(ProcessState)},
 )
 
 leases = store_table(  # which process should be each driver; its times are of the store's clock
     "leases",
-    Column("kind", String(16), primary_key=True),  # ingest | group | controller | maintenance
+    Column("kind", String(16), primary_key=True),  # ingest, group … or one of another plane
     Column("name", String(40), primary_key=True),
     Column("host", String(255), nullable=False),
     Column("pid_namespace", String(128)),  # where its pid means this process; null: nobody knows
@@ -140,7 +138,7 @@ leases = store_table(  # which process should be each driver; its times are of t
     Column("since", Float, nullable=False),
     Column("expires_at", Float, nullable=False),
     Column("run_id", Integer),  # as in `drivers`
-    allowed={"kind": get_args(ProcessKind), "pid": _PID, "epoch": "> 0"},
+    allowed={"pid": _PID, "epoch": "> 0"},
 )
 
 streams = store_table(  # the `StreamState` of each stream, written by the driver that carries it

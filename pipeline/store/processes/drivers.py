@@ -14,25 +14,25 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Engine, RowMapping, case, delete, exists, func, select, update
 from sqlalchemy.exc import IntegrityError
 
+from listeners.process_kinds import GROUP
 from listeners.sample import StreamState
 from pipeline.store.database.engine import writing
-from pipeline.store.database.states import ProcessKind, ProcessState
+from pipeline.store.database.states import ProcessState
 from pipeline.store.database.tables import bronze_commits, drivers, leases, streams
 from pipeline.store.processes.leases import store_now
 from pipeline.store.rows import CLOCK_BOUND_SECONDS, BronzeCommit, Driver
 
 _COMMITS_KEPT = 5_000
 _rows: Final[dict[tuple[str, str], dict[str, Any]]] = {}  # what this process has said at its start, by kind and name
-_STATE = {"group_name" if each.name == "group" else each.name: each.name for each in fields(StreamState)}
+_COLUMNS: Final = {"group": "group_name"}  # of fields whose columns have other names
+_STATE = {_COLUMNS.get(each.name, each.name): each.name for each in fields(StreamState)}
 _LABELS: Final = {field: f"reported_{field}" for field in _STATE.values()}
 
 REPORTED: Final = tuple(streams.c[name].label(_LABELS[field]) for name, field in _STATE.items())
 """The columns of `streams` in a query beside other tables, from which `reported_in` makes a state."""
 
 
-def start_driver(
-    engine: Engine, kind: ProcessKind, name: str, metrics_address: str | None, run_id: int | None = None
-) -> None:
+def start_driver(engine: Engine, kind: str, name: str, metrics_address: str | None, run_id: int | None = None) -> None:
     """Note that this process now drives the ingest or the group; its predecessor's row is taken over.
 
     `run_id` is the run that a controller started it for, None where it was started by hand; one that a controller has
@@ -62,7 +62,7 @@ def start_driver(
 
 def heartbeat(
     engine: Engine,
-    kind: ProcessKind,
+    kind: str,
     name: str,
     state: ProcessState,
     frontier_seq: int | None,
@@ -115,11 +115,11 @@ class BronzeReader:
 def bronze_readers(engine: Engine) -> list[BronzeReader]:
     """Return the position of each group that has a driver or had one, as a later driver may go on from there."""
     rows = select(drivers.c.name, drivers.c.host, drivers.c.reads_from, drivers.c.heartbeat_at)
-    held = select(leases.c.name, leases.c.host).where(leases.c.kind == "group", leases.c.expires_at > store_now())
+    held = select(leases.c.name, leases.c.host).where(leases.c.kind == GROUP, leases.c.expires_at > store_now())
     with engine.connect() as connection:
         now = float(connection.execute(select(store_now())).scalar_one())
         host_of = {row.name: row.host for row in connection.execute(held)}
-        said = connection.execute(rows.where(drivers.c.kind == "group")).all()
+        said = connection.execute(rows.where(drivers.c.kind == GROUP)).all()
     # Where a driver of another machine has the lease, it goes on from a checkpoint of its own.
     known = {row.name: BronzeReader(row.name, *row[2:]) for row in said if host_of.get(row.name, row.host) == row.host}
     return [known.get(name) or BronzeReader(name, None, now) for name in sorted(known.keys() | host_of)]
@@ -159,8 +159,8 @@ def reported_in(row: RowMapping) -> StreamState | None:
 def _replace(engine: Engine, group: str, rows: list[dict[str, Any]]) -> None:
     with writing(engine) as connection:
         # The driver's row is held first, so a successor that starts now waits, and its streams are written later.
-        ours = connection.execute(update(drivers).where(_is_of("group", group), _is_ours()).values(name=group)).rowcount
-        if not ours and connection.scalar(select(drivers.c.pid).where(_is_of("group", group))) is not None:
+        ours = connection.execute(update(drivers).where(_is_of(GROUP, group), _is_ours()).values(name=group)).rowcount
+        if not ours and connection.scalar(select(drivers.c.pid).where(_is_of(GROUP, group))) is not None:
             return  # last words of a process that another one has replaced
         now = connection.execute(select(store_now())).scalar_one()
         connection.execute(delete(streams).where(streams.c.game_key.in_([row["game_key"] for row in rows])))

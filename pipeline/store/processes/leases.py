@@ -20,11 +20,11 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
+from listeners.process_kinds import GROUP, described
 from pipeline.base.errors import Refused
 from pipeline.base.texts import in_utc
 from pipeline.settings.tree import Store
 from pipeline.store.database.engine import writing
-from pipeline.store.database.states import ProcessKind
 from pipeline.store.database.tables import groups, leases
 
 _log = logging.getLogger("turnout")
@@ -150,7 +150,7 @@ class Lease:
     def __init__(
         self,
         engine: Engine,
-        kind: ProcessKind,
+        kind: str,
         name: str,
         seconds: float,
         process: Process | None = None,
@@ -242,7 +242,7 @@ class Lease:
     @property
     def what(self) -> str:
         """What it is a lease on, for people."""
-        return f"group {self.name}" if self._kind == "group" else self._kind
+        return described(self._kind, self.name)
 
     @property
     def _row(self) -> ColumnElement[bool]:
@@ -264,7 +264,7 @@ class Lease:
 
     def _has_subject(self) -> bool:
         """Return whether there is what it is a lease on: with a group its lease is removed."""
-        if self._kind != "group":
+        if self._kind != GROUP:
             return True
         with self._engine.connect() as connection:
             return connection.execute(select(groups.c.name).where(groups.c.name == self.name)).first() is not None
@@ -297,9 +297,7 @@ def held_by(engine: Engine, kind: str, name: str) -> Process | None:
 
 
 @contextmanager
-def leased(
-    engine: Engine, wanted: Store, kind: ProcessKind, name: str, run_id: int | None = None
-) -> Iterator[Lease | None]:
+def leased(engine: Engine, wanted: Store, kind: str, name: str, run_id: int | None = None) -> Iterator[Lease | None]:
     """Hold a driver's lease while the block runs, whatever keeps its thread busy; None when leases are turned off.
 
     Raises:

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 from sqlalchemy import ColumnElement, Connection, Engine, insert, select, update
 
+from listeners.process_kinds import GROUP
 from pipeline.store.database.tables import drivers, group_runs, groups, leases
 from pipeline.store.processes.leases import Process, store_now
 from pipeline.store.rows import START_LIMIT_SECONDS
@@ -33,7 +34,7 @@ class Run:
     died: bool  # it ended without having been asked to
     exit_message: str | None
     active_games: str | None = None  # JSON: the games it was at work on when it died; None: nobody knows
-    kind: str = "group"
+    kind: str = GROUP
     start_seconds: float = START_LIMIT_SECONDS  # the limit until its driver reports
     backend: str = "local"  # what has started it
 
@@ -75,7 +76,7 @@ class GroupDriver:
     state: str | None  # as this very process last reported; None: it has not reported yet
 
 
-def active_drivers(engine: Engine, kind: str = "group") -> dict[str, GroupDriver]:
+def active_drivers(engine: Engine, kind: str = GROUP) -> dict[str, GroupDriver]:
     """Return who drives each group, or what else has this kind, under a lease that runs."""
     is_its = (drivers.c.pid == leases.c.pid) & drivers.c.run_id.is_not_distinct_from(leases.c.run_id)
     reported = (drivers.c.kind == kind) & (drivers.c.name == leases.c.name) & is_its
@@ -89,7 +90,7 @@ def active_drivers(engine: Engine, kind: str = "group") -> dict[str, GroupDriver
         return {name: GroupDriver(Process(*rest[:4]), *rest[4:]) for name, *rest in connection.execute(query)}
 
 
-def open_runs(engine: Engine, kind: str = "group") -> dict[str, Run]:
+def open_runs(engine: Engine, kind: str = GROUP) -> dict[str, Run]:
     """Return the run of each group, or of what else has this kind, that has not ended."""
     with engine.connect() as connection:
         is_open = (group_runs.c.kind == kind) & group_runs.c.ended_at.is_(None)
@@ -97,7 +98,7 @@ def open_runs(engine: Engine, kind: str = "group") -> dict[str, Run]:
         return {row.group_name: Run(*row) for row in rows}
 
 
-def ended_runs(engine: Engine, since: float, kind: str = "group") -> dict[str, list[Run]]:
+def ended_runs(engine: Engine, since: float, kind: str = GROUP) -> dict[str, list[Run]]:
     """Return the runs of each group, or of what else has this kind, that ended after `since`, the newest first."""
     has_ended = (group_runs.c.kind == kind) & (group_runs.c.ended_at > since)
     query = select(*RUN_COLUMNS).where(has_ended).order_by(group_runs.c.run_id.desc())
@@ -111,7 +112,7 @@ def ended_runs(engine: Engine, since: float, kind: str = "group") -> dict[str, l
 def begin_run(
     engine: Engine,
     name: str,
-    kind: str = "group",
+    kind: str = GROUP,
     backend: str = "local",
     start_seconds: float = START_LIMIT_SECONDS,
 ) -> int | None:

@@ -20,6 +20,7 @@ from listeners.bridge.families import Known, Readings, bridge_families
 from listeners.bridge.processes import Processes
 from listeners.metrics_schema import PROCESS_SAMPLE, STREAM_BATCH, MetricsTable
 from listeners.minutes.reader import Place
+from listeners.process_kinds import GROUP
 from listeners.sample import Lane, StreamState
 from listeners.status import STATUSES
 from listeners.totals import (
@@ -34,6 +35,7 @@ from listeners.totals import (
 )
 from pipeline.health.facts.controller_metrics import read_controller_metrics
 from pipeline.health.facts.fleet import Fleet, GameRow, read_fleet
+from pipeline.health.kinds.registry import registered
 from pipeline.health.verdicts.liveness import heartbeat_limit
 from pipeline.lake.delta.log import exists
 from pipeline.lake.delta.opening import DeltaTable, files_below, open_table
@@ -136,7 +138,7 @@ class Bridge(Collector):
         """Return all that is known; `last` is the fleet as it was last read, however long ago."""
         groups = {each.name: each.group for each in samples if each.group is not None and _exists(each.name, last)}
         queries = {name: totals for each in samples for name, totals in each.queries.items()}
-        ingest = next((each.ingest for each in samples if each.kind == "ingest"), None)
+        ingest = next((each.ingest for each in samples if each.ingest is not None), None)
         states, fleet, controller = None, None, None
         if store is not None:
             seen = store.value.fleet
@@ -153,9 +155,10 @@ class Bridge(Collector):
         heard = {(each.kind, each.name) for each in samples}
         return {
             (each.kind, each.name): (each.kind, each.name) not in heard
-            for each in fleet.drivers
-            if each.kind in {"group", "ingest"}
-            and each.state != "stopped"
+            for kind in registered()
+            if kind.moves_rows
+            for each in fleet.drivers_of(kind.name)
+            if each.state != "stopped"
             and each.heartbeat_age(fleet.read_at) <= self._limit
             and fleet.read_at - each.started_at > self._row_limit  # a driver that starts has written nothing yet
         }
@@ -225,8 +228,8 @@ def _beating(fleet: Fleet, groups: Mapping[str, GroupTotals], limit: float) -> d
     """Return the groups with their newest heartbeats, also of groups that only the control store has."""
     beats = {
         each.name: each.heartbeat_at
-        for each in fleet.drivers
-        if each.kind == "group" and each.state != "stopped" and each.heartbeat_age(fleet.read_at) <= limit
+        for each in fleet.drivers_of(GROUP)
+        if each.state != "stopped" and each.heartbeat_age(fleet.read_at) <= limit
     }
     found = dict(groups)
     for name, at in beats.items():

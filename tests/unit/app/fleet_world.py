@@ -14,7 +14,9 @@ from pipeline.base.names import game_key
 from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.causes import Action, Finding
 from pipeline.health.incidents.incidents import Incident
-from pipeline.health.verdicts.judgement import FleetFacts, judge_fleet
+from pipeline.health.kinds.registry import registered
+from pipeline.health.verdicts.judgement import judge_fleet
+from pipeline.health.verdicts.processes import FleetFacts
 from pipeline.health.verdicts.reported import AssignedGame
 from pipeline.store.database.states import Cause
 from pipeline.store.rows import Driver, SourceReading
@@ -48,7 +50,7 @@ def fleet(
     }
     assigned = [_assigned(each) for each in games]
     judgement = judge_fleet(
-        FleetFacts(now=NOW, drivers=known, leases={}, runs={}, games=assigned, source=source, **facts)
+        FleetFacts(now=NOW, drivers=known, leases={}, runs={}, games=assigned, source=source, **facts), registered()
     )
     rows = [
         GameRow(each.game_key, game.name, each.group, 1, 9, NOW - 7000, each.reported, judgement.games[each.game_key])

@@ -176,8 +176,8 @@ def test_an_error_of_several_lines_is_no_alarms(tmp_path: Path) -> None:
     """Only the controller has alarms; what another driver failed of stands below it."""
     engine = open_store(*load(tmp_path, {}))
     for kind, name in (("ingest", "main"), ("group", "a")):
-        drivers.start_driver(engine, kind, name, None)  # type: ignore[arg-type]  # the pairs are kinds
-        drivers.heartbeat(engine, kind, name, "running", 1)  # type: ignore[arg-type]  # the pairs are kinds
+        drivers.start_driver(engine, kind, name, None)
+        drivers.heartbeat(engine, kind, name, "running", 1)
     drivers.heartbeat(engine, "ingest", "main", "failed", 1, "no broker\nCaused by: refused")
     drivers.heartbeat(engine, "group", "a", "failed", 1, "job aborted\nCaused by: disk full")
     printed = CliRunner().invoke(cli, ["status", "--env-dir", str(tmp_path)]).output.splitlines()

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import cast
 
 import pytest
 from click.testing import CliRunner, Result
@@ -18,14 +17,14 @@ from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
 from pipeline.control import stopping
 from pipeline.control.backends.local import reference_of
-from pipeline.control.backends.present import STOP, folder, goes_on, noted_without_leases
 from pipeline.control.controller import run
 from pipeline.control.operations.definition import ControlContext
+from pipeline.control.present import STOP, folder, goes_on, noted_without_leases
 from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import load
 from pipeline.store.audit import entries
 from pipeline.store.database.engine import open_store
-from pipeline.store.database.states import OperationState, ProcessKind
+from pipeline.store.database.states import OperationState
 from pipeline.store.database.tables import drivers, groups
 from pipeline.store.games import register_group
 from pipeline.store.groups import read_groups
@@ -49,7 +48,7 @@ class World:
             connection.execute(update(groups).values(backend="local"))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, kind: ProcessKind, name: str = "main", command: tuple[str, ...] = ("sleep", "600")) -> Process:
+    def start(self, kind: str, name: str = "main", command: tuple[str, ...] = ("sleep", "600")) -> Process:
         """Start a process that holds a lease, and has a run where a controller starts what it does."""
         process = self.start_without_lease(f"{kind} {name}", command)
         run_id = None
@@ -125,7 +124,7 @@ def test_stop_finds_processes_without_leases(world: World) -> None:
     """Without `store.leases` each process notes itself, so that one command still ends all of them by their names."""
     wanted = replace(world.settings.store, leases=False)
     for kind, name in (("controller", "main"), ("ingest", "main"), ("group", "a")):
-        with noted_without_leases(wanted, world.paths, cast("ProcessKind", kind), name):
+        with noted_without_leases(wanted, world.paths, kind, name):
             (file,) = folder(world.paths).glob(f"{kind}-*.json")
             world.note(kind, "", json.loads(file.read_text())["name"])
     with noted_without_leases(world.settings.store, world.paths, "maintenance"):

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from grants.catalogs.opening import PORT_FILE, TOKEN_FILE, embedded
 from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
-from pipeline.control.backends.present import DEMO, note
+from pipeline.control.present import DEMO, note
 from pipeline.demo import claim
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store

@@ -14,9 +14,9 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, Metric
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from listeners.bridge.families import labels_of
 from listeners.otlp.encoding import requests_of
 from listeners.otlp.sender import HEADERS_VARIABLE, read_headers, send
+from listeners.process_kinds import labels_of
 from listeners.prometheus import Exposition
 from pipeline.base.errors import Refused
 from pipeline.settings.tree import Metrics, Paths, load

@@ -19,7 +19,6 @@ from sqlalchemy import Engine, Row, StaticPool, create_engine, delete, func, sel
 from pipeline.base.errors import Refused
 from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import Store, load
-from pipeline.store.database.states import ProcessKind
 from pipeline.store.database.tables import drivers, leases
 from pipeline.store.games import register_group
 from pipeline.store.processes.drivers import heartbeat, start_driver
@@ -358,7 +357,7 @@ def test_leases_can_be_turned_off(engine: Engine, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ingest", "group"])
-def test_a_store_that_never_had_the_lease_gets_it(engine: Engine, kind: ProcessKind) -> None:
+def test_a_store_that_never_had_the_lease_gets_it(engine: Engine, kind: str) -> None:
     """A standby from before this driver's start lacks the row: nobody holds it, so the driver goes on; one alone."""
     register_group(engine, "a", placing())
     one, other = (Lease(engine, kind, "a", SECONDS, elsewhere(number)) for number in (77, 78))

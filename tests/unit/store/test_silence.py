@@ -24,7 +24,7 @@ from pipeline.health.facts.placing import placing
 from pipeline.health.incidents.away import with_computed
 from pipeline.settings.tree import Settings, load
 from pipeline.store.database.engine import open_store, refused_write
-from pipeline.store.database.states import Cause, ProcessKind, ProcessState
+from pipeline.store.database.states import Cause, ProcessState
 from pipeline.store.database.tables import drivers, leases
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.groups import Group, create
@@ -47,7 +47,7 @@ def locked(engine: Engine) -> Iterator[None]:
 def silent(engine: Engine, **seconds: float) -> None:
     """Let ingest and groups have beaten last the given seconds ago; a driver of ours each."""
     for name, ago in seconds.items():
-        kind: ProcessKind = "ingest" if name == "main" else "group"
+        kind = "ingest" if name == "main" else "group"
         start_driver(engine, kind, name, None)
         heartbeat(engine, kind, name, "running", None)
         with engine.begin() as connection:
@@ -323,7 +323,7 @@ def test_a_start_that_holds_its_lease_is_no_silence(engine: Engine) -> None:
     assert judged.drivers[0].liveness.state == "starting"
 
 
-def set_state(engine: Engine, kind: ProcessKind, name: str, state: ProcessState, *, lease_ago: float) -> None:
+def set_state(engine: Engine, kind: str, name: str, state: ProcessState, *, lease_ago: float) -> None:
     """Let a driver have said this last, and its lease have run out the given seconds ago."""
     Lease(engine, kind, name, 15).acquire()
     own = (drivers.c.kind == kind) & (drivers.c.name == name)

@@ -34,7 +34,7 @@ class BridgeWorld:
         self.engine = open_store(self.settings, self.paths)
         self.games = games
         self._batch = 0
-        self.ingest = Telemetry(self.settings.metrics, self.paths, "ingest", "main")
+        self.ingest = Telemetry(self.settings.metrics, self.paths, "ingest", "main", has_source=True)
         self.group = Telemetry(self.settings.metrics, self.paths, "group", GROUP)
         start_driver(self.engine, "ingest", "main", self.ingest.address)
         start_driver(self.engine, "group", GROUP, self.group.address)

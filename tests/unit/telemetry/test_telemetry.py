@@ -42,7 +42,7 @@ def test_a_driver_that_ends_leaves_its_open_minute(tmp_path: Path) -> None:
 
 def test_ingest_reports_that_it_runs(tmp_path: Path) -> None:
     """Series: a minute of an idle source is 0 events, which differs from a minute without ingest."""
-    telemetry = Telemetry(Metrics(), Paths(tmp_path), "ingest", "main")
+    telemetry = Telemetry(Metrics(), Paths(tmp_path), "ingest", "main", has_source=True)
     telemetry.tick(0)
     telemetry.landed(time.time(), 5, 2)
     telemetry.waiting(9.0)

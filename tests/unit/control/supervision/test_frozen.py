@@ -103,7 +103,7 @@ def _keeper(store: Engine) -> IncidentKeeper:
 def test_a_look_that_breaks_leaves_nothing_to_judge_by(store: Engine) -> None:
     """What was seen before it is no reason to move games: evacuation does nothing until a look is whole again."""
 
-    def others() -> Sequence[Duty]:
+    def duties(_engine: Engine) -> Sequence[Duty]:
         raise ValueError("no such setting")
 
     supervisor = Supervisor(store, {}, lambda _: [])
@@ -112,7 +112,7 @@ def test_a_look_that_breaks_leaves_nothing_to_judge_by(store: Engine) -> None:
     supervisor.tick()
     assert evacuate() == ()
     looked_at = evacuator._looked_at
-    supervisor.others = others
+    supervisor.duties = duties
     with pytest.raises(ValueError, match="no such setting"):
         supervisor.tick()
     evacuator.alarms = ("group a is dead",)

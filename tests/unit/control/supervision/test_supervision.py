@@ -12,7 +12,7 @@ from pipeline.control.backends.databricks import Databricks
 from pipeline.control.backends.duties import Duty, Upkeep
 from pipeline.control.backends.local import Local
 from pipeline.control.supervision.restart_policy import Action, GroupObservation, pause_after, plan
-from pipeline.health.verdicts.condition import Conditions, judge_group, judge_groups
+from pipeline.health.verdicts.condition import Conditions, judge_duty, judge_group, judge_groups
 from pipeline.health.verdicts.liveness import DriverFacts, ProcessRun
 from pipeline.health.verdicts.reported import GroupIntent
 from pipeline.store.groups import Group
@@ -75,7 +75,9 @@ def judged(groups: list[Seen]) -> tuple[Conditions, list[GroupObservation]]:
     observed = [
         GroupObservation(
             each.group, each.run, each.state, each.holds, each.is_held, each.holder,
-            judge_group(facts, each.group.name, each.group.kind),
+            judge_group(facts, each.group.name)
+            if isinstance(each.group, Group)
+            else judge_duty(facts, each.group.kind, each.group.name),
             each.silent_seconds, each.has_reported, each.limits, starts_once=each.starts_once,
         )
         for each in groups

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from listeners.sample import StreamState
-from pipeline.health.verdicts.judgement import (
-    FleetFacts,
-    Judgement,
-    judge_fleet,
-)
+from pipeline.health.kinds.registry import registered
+from pipeline.health.verdicts.judgement import Judgement, judge_fleet
 from pipeline.health.verdicts.liveness import HeldLease, ProcessRun
+from pipeline.health.verdicts.processes import FleetFacts
 from pipeline.health.verdicts.reported import AssignedGame, GroupIntent
 from pipeline.store.rows import Driver, SourceReading
 
@@ -59,7 +57,8 @@ class Given:
                 waiting_operations=self.waiting,
                 newest_bronze_at=self.newest_bronze_at,
                 source=self.source,
-            )
+            ),
+            registered(),
         )
 
     def group(self) -> tuple[str, str | None]:

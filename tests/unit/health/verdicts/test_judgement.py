@@ -14,12 +14,10 @@ from listeners.prometheus import Exposition
 from listeners.sample import StreamState
 from listeners.status import STATUSES
 from pipeline.cli.status import describe
-from pipeline.health.verdicts.judgement import (
-    FleetFacts,
-    Judgement,
-    judge_fleet,
-)
+from pipeline.health.kinds.registry import registered
+from pipeline.health.verdicts.judgement import Judgement, judge_fleet
 from pipeline.health.verdicts.liveness import HeldLease, ProcessRun
+from pipeline.health.verdicts.processes import FleetFacts
 from pipeline.health.verdicts.reported import AssignedGame, GroupIntent
 from pipeline.store.rows import CLOCK_BOUND_SECONDS, Driver, SourceReading
 from tests.unit.health.verdicts.judgement_world import (
@@ -130,7 +128,7 @@ def test_a_start_that_leads_nowhere_is_unknown() -> None:
     died = {("group", "a"): (ended(9),)}
     facts = FleetFacts(NOW, {("group", "a"): started}, {}, {}, [AssignedGame("g", "a", old)], ended=died,
                        groups={"a": SUPERVISED}, source=LEVEL)  # fmt: skip
-    assert judge_fleet(facts).games["g"].status == "UNKNOWN"
+    assert judge_fleet(facts, registered()).games["g"].status == "UNKNOWN"
     slow = replace(DRIVER, started_at=NOW - 121)
     assert Given(driver=slow, run=None, reported=replace(old, updated_at=NOW - 122)).game()[0] == "UNKNOWN"
 
@@ -145,7 +143,8 @@ def test_a_fleet_that_starts_is_not_called_healthy() -> None:
     ):
         games = [AssignedGame(f"g{n}", "a", replace(REPORTED, status=status)) for n, status in enumerate(statuses)]
         drivers = {("ingest", "main"): INGEST, ("group", "a"): DRIVER}
-        assert judge_fleet(FleetFacts(NOW, drivers, {}, {}, games, source=LEVEL)).headline.split(";")[0] == headline
+        judgement = judge_fleet(FleetFacts(NOW, drivers, {}, {}, games, source=LEVEL), registered())
+        assert judgement.headline.split(";")[0] == headline
 
 
 def test_an_adopted_process_is_not_taken_for_a_new_one() -> None:
@@ -232,7 +231,7 @@ def test_a_word_counts_only_from_a_living_driver(
     """A stream's status is its driver's own word only while that driver is alive and carries it; else it is unknown."""
     drivers = {("ingest", "main"): INGEST, **({("group", "a"): driver} if driver is not None else {})}
     game = AssignedGame("g", group, reported)
-    verdict = judge_fleet(FleetFacts(NOW, drivers, {}, {}, [game], source=LEVEL)).games["g"]
+    verdict = judge_fleet(FleetFacts(NOW, drivers, {}, {}, [game], source=LEVEL), registered()).games["g"]
     assert verdict.status == expected
     assert (reported is not None and expected == reported.status) == (verdict.reason is None)
 
@@ -317,7 +316,7 @@ def alerted(judgement: Judgement) -> bool:
 @pytest.mark.proves("G131")
 def test_command_page_and_alerts_agree(facts: FleetFacts) -> None:
     """Whatever has happened, the command's verdict, the page's headline and the alert are the same one."""
-    judgement = judge_fleet(facts)
+    judgement = judge_fleet(facts, registered())
     command: dict[str, Any] = json.loads(json.dumps(describe(judgement)))
     sentence, trouble = judgement_line(judgement)
     assert command["healthy"] is not trouble
@@ -336,7 +335,7 @@ def test_command_page_and_alerts_agree(facts: FleetFacts) -> None:
 @pytest.mark.proves("G129")
 def test_nothing_unknown_is_healthy(facts: FleetFacts) -> None:
     """A stream is shown with its driver's word only if that word is fresh, of this run, and from no future."""
-    judgement = judge_fleet(facts)
+    judgement = judge_fleet(facts, registered())
     for game in facts.games:
         verdict = judgement.games[game.game_key]
         if verdict.reason is None:

@@ -10,8 +10,10 @@ from sqlalchemy import Engine, insert, update
 from pipeline.cli.main import cli
 from pipeline.health.facts.controller_metrics import read_controller_metrics
 from pipeline.health.facts.fleet import read_fleet
-from pipeline.health.verdicts.judgement import FleetFacts, Judgement, judge_fleet
+from pipeline.health.kinds.registry import registered
+from pipeline.health.verdicts.judgement import Judgement, judge_fleet
 from pipeline.health.verdicts.liveness import HeldLease
+from pipeline.health.verdicts.processes import FleetFacts
 from pipeline.health.verdicts.upkeep import UpkeepFacts, in_hours, limit_seconds
 from pipeline.settings.tree import Maintenance, load
 from pipeline.store.database.engine import open_store
@@ -34,7 +36,8 @@ LEVEL = SourceReading(NOW - 1, 0.0, 0.0, 0, 60.0)
 def judged(upkeep: UpkeepFacts, driver: Driver | None = ALIVE, *, lease_ago: float = -20.0) -> Judgement:
     known = {(each.kind, each.name): each for each in (INGEST, driver) if each is not None}
     leases = {} if driver is None else {("maintenance", "main"): HeldLease(("h", 7), NOW - 900, NOW - lease_ago)}
-    return judge_fleet(FleetFacts(NOW, known, leases, {}, groups={}, games=[], upkeep=upkeep, source=LEVEL))
+    facts = FleetFacts(NOW, known, leases, {}, groups={}, games=[], upkeep=upkeep, source=LEVEL)
+    return judge_fleet(facts, registered())
 
 
 def texts(found: Judgement) -> list[str]:

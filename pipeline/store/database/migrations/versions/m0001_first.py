@@ -69,9 +69,7 @@ def upgrade() -> None:
         sa.Column("start_seconds", sa.Float, nullable=False, server_default="120"),
         sa.Column("backend", sa.String(16), nullable=False, server_default="local"),
         sa.Column("token", sa.String(32), nullable=False, server_default=""),
-        allowed={
-            "died": "IN (0, 1)", "kind": ("group", "maintenance"), "backend": ("none", "local", "databricks"),
-        },
+        allowed={"died": "IN (0, 1)", "backend": ("none", "local", "databricks")},
     )  # fmt: skip
     _table(
         "waiting_evacuations",
@@ -87,7 +85,7 @@ def upgrade() -> None:
         sa.Column("metrics_address", sa.String(255)), sa.Column("frontier_seq", sa.BigInteger),
         sa.Column("reads_from", sa.BigInteger), sa.Column("run_id", sa.Integer),
         allowed={
-            "kind": ("ingest", "group", "controller", "maintenance"), "pid": "BETWEEN 1 AND 2147483647",
+            "pid": "BETWEEN 1 AND 2147483647",
             "state": ("starting", "running", "skewed", "failed", "stopped"),
         },
     )  # fmt: skip
@@ -99,10 +97,7 @@ def upgrade() -> None:
         sa.Column("token", sa.String(32), nullable=False), sa.Column("epoch", sa.Integer, nullable=False),
         sa.Column("since", sa.Float, nullable=False), sa.Column("expires_at", sa.Float, nullable=False),
         sa.Column("run_id", sa.Integer),
-        allowed={
-            "kind": ("ingest", "group", "controller", "maintenance"), "pid": "BETWEEN 1 AND 2147483647",
-            "epoch": "> 0",
-        },
+        allowed={"pid": "BETWEEN 1 AND 2147483647", "epoch": "> 0"},
     )  # fmt: skip
     _table(
         "streams",
@@ -427,7 +422,6 @@ def _incidents() -> None:
         "incident_looks",
         sa.Column("look_id", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("kept_by", sa.String(16), nullable=False), sa.Column("looked_at", sa.Float, nullable=False),
-        allowed={"kept_by": ("controller", "ingest")},
     )  # fmt: skip
 
 

@@ -13,17 +13,16 @@ from typing import Final
 
 from sqlalchemy import Engine
 
+from listeners.process_kinds import ONLY, described
 from pipeline.base import private_files
-from pipeline.control.backends.duties import described
 from pipeline.control.backends.local import process_of, reference_of
+from pipeline.control.kinds import registered
 from pipeline.settings.tree import Paths, Store
-from pipeline.store.database.states import ProcessKind
 from pipeline.store.processes.leases import Process
 from pipeline.store.processes.runs import active_drivers, open_runs
 
 DEMO: Final = "demo"
 STOP: Final = "stop"  # a command that stops others, and holds the controller's lease meanwhile
-_LEASED: Final[tuple[ProcessKind, ...]] = ("controller", "ingest", "group", "maintenance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ def folder(paths: Paths) -> Path:
     return paths.root / "running"
 
 
-def note(paths: Paths, kind: str, about: str = "", name: str = "main") -> Path:
+def note(paths: Paths, kind: str, about: str = "", name: str = ONLY) -> Path:
     """Note this process, which has no lease, in the environment's folder; return the file.
 
     It counts while the process lives, whether the file is removed or not.
@@ -70,7 +69,7 @@ def note(paths: Paths, kind: str, about: str = "", name: str = "main") -> Path:
 
 
 @contextmanager
-def noted(paths: Paths, kind: str, about: str = "", name: str = "main") -> Iterator[None]:
+def noted(paths: Paths, kind: str, about: str = "", name: str = ONLY) -> Iterator[None]:
     """Note this process while the block runs."""
     file = note(paths, kind, about, name)
     try:
@@ -80,7 +79,7 @@ def noted(paths: Paths, kind: str, about: str = "", name: str = "main") -> Itera
 
 
 @contextmanager
-def noted_without_leases(wanted: Store, paths: Paths, kind: ProcessKind, name: str = "main") -> Iterator[None]:
+def noted_without_leases(wanted: Store, paths: Paths, kind: str, name: str = ONLY) -> Iterator[None]:
     """Note this process while the block runs, where the settings turn leases off."""
     with nullcontext() if wanted.leases else noted(paths, kind, name=name):
         yield
@@ -92,10 +91,13 @@ def without_lease(paths: Paths) -> list[Present]:
     return [each for each in found if each.process.is_here() and not each.process.is_dead()]
 
 
-def with_lease(engine: Engine) -> list[Present]:
-    """Return who holds a lease and may live, here or elsewhere, and local runs that have not taken theirs yet."""
+def with_lease(engine: Engine, *kinds: str) -> list[Present]:
+    """Return who holds a lease and may live, here or elsewhere, and local runs that have not taken theirs yet.
+
+    Without `kinds` the processes of every kind.
+    """
     found = []
-    for kind in _LEASED:
+    for kind in kinds or [each.kind.name for each in registered()]:
         runs = open_runs(engine, kind)
         for name, driver in active_drivers(engine, kind).items():
             run = runs.get(name)

@@ -1,0 +1,111 @@
+"""Cluster groups: the driver of each carries the streams of its games."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from listeners.process_kinds import GROUP
+from pipeline.health.verdicts.alert import Alert
+from pipeline.health.verdicts.condition import GroupCondition
+from pipeline.health.verdicts.processes import DriverState, FleetFacts, ProcessKind
+
+JUDGED: Final = "time() - max(turnout_fleet_judged_timestamp_seconds) < 60"
+"""Ingest exports the judgement with its time; what is older than a minute says nothing of now."""
+
+# A scrape of a group's driver, answered or not, or its heartbeat.
+_HEARD: Final = """\
+    max by (cluster_group) (up{job="turnout",kind!~"ingest|bridge"})
+    or on (cluster_group) max by (cluster_group) (max_over_time(turnout_group_heartbeat_timestamp_seconds[2m]))"""
+
+# The target file of a driver that was killed stays, also when its group is stopped or removed. An ingest that tells of
+# no group at all knows of none.
+_UNWANTED: Final = f"""\
+  (
+{_HEARD}
+  )
+  unless on (cluster_group) max by (cluster_group) (turnout_fleet_group_down)
+  and on () (max(turnout_fleet_group_down) or max(turnout_fleet_group_stopped))
+  and on () ({JUDGED})"""
+
+# A driver that gives up takes its target with it, and one that dies at each start answers now and then: the judgement
+# has been asked for 2 minutes, it found the group down for 2 of the last 5 minutes, and in the last one, too.
+_JUDGED_DOWN: Final = f"""\
+-1 * (
+  max by (cluster_group) (avg_over_time(turnout_fleet_group_down[5m])) > 0.39
+  and on (cluster_group) max by (cluster_group) (max_over_time(turnout_fleet_group_down[1m])) == 1
+  and on (cluster_group) max by (cluster_group) (turnout_fleet_group_down)
+  and on (cluster_group) max by (cluster_group) (turnout_fleet_group_down offset 2m)
+  and on () ({JUDGED})
+) ^ 0"""
+
+# A hung driver may answer now and then: its last known heartbeat counts for as long as failed scrapes need to count.
+GROUP_SILENT: Final = f"""\
+(
+  time() - max by (cluster_group) (max_over_time(turnout_group_heartbeat_timestamp_seconds[2m])) > 120
+  or on (cluster_group)
+  max by (cluster_group) (max_over_time(up{{job="turnout",kind!~"ingest|bridge"}}[2m])) == 0
+  or on (cluster_group)
+  0 * (
+    max by (cluster_group) (up{{job="turnout",kind!~"ingest|bridge"}} offset 2m) == 1
+    unless on (cluster_group) max by (cluster_group) (max_over_time(turnout_group_heartbeat_timestamp_seconds[2m]))
+  )
+)
+unless on (cluster_group) max by (cluster_group) (turnout_fleet_group_stopped)
+unless on (cluster_group) (
+{_UNWANTED}
+)
+or on (cluster_group)
+{_JUDGED_DOWN}"""
+"""The groups that are down: the age of a heartbeat in seconds, 0 where none is read, -1 by the judgement."""
+
+UNANSWERED: Final = f"""\
+max by (cluster_group) (up{{job="turnout",kind!~"ingest|bridge"}}) == 0
+unless on (cluster_group) (
+  max by (cluster_group) (up{{job="turnout",kind!~"ingest|bridge"}})
+  unless on (cluster_group) (max by (cluster_group) (turnout_fleet_group_down) == 0)
+  and on () (max(turnout_fleet_group_down) or max(turnout_fleet_group_stopped))
+  and on () ({JUDGED})
+)"""
+"""The groups whose target does not answer, but for those of which the judgement says more than that."""
+
+
+def _judge(facts: FleetFacts) -> Sequence[DriverState]:
+    members = Counter(each.group for each in facts.games if each.retired_at is None)
+    return [_judge_one(each, members[name]) for name, each in sorted(facts.conditions.items())]
+
+
+def _judge_one(condition: GroupCondition, members: int) -> DriverState:
+    name, liveness = condition.name, condition.liveness
+    if condition.desired == "stopped":
+        return DriverState(GROUP, name, liveness, is_problem=False)
+    if liveness.state in {"not_started", "stopped"}:  # nobody misses it where it is empty and started by hand
+        return DriverState(GROUP, name, liveness, members > 0 or condition.backend != "none")
+    bad = not liveness.is_live or (liveness.state == "running" and liveness.reason is not None)
+    return DriverState(GROUP, name, liveness, bad)
+
+
+def _problem(state: DriverState, _facts: FleetFacts) -> str:
+    return f"group {state.name}: {state.liveness.reason or state.liveness.state}"
+
+
+GROUPS: Final = ProcessKind(
+    GROUP,
+    _judge,
+    _problem,
+    lambda _state, _facts: (),  # the headline counts groups by what is wrong with them
+    alert=Alert(
+        "TurnoutGroupDown",
+        "page",
+        GROUP_SILENT,
+        "1m",
+        "Cluster group {{ $labels.cluster_group }} is down",
+        "{{ if lt $value 0.0 }}Its driver gave up, died, or dies at each start: `turnout status` says more"
+        "{{ else if eq $value 0.0 }}Its /metrics could not be read for 2 minutes, or has no heartbeat"
+        "{{ else }}Its last heartbeat is {{ $value | humanizeDuration }} old{{ end }}: "
+        "all its games stand still.",
+        "/?group={{ $labels.cluster_group }}",
+        keep_firing="3m",
+    ),
+    is_one=False,
+    moves_rows=True,
+)
