@@ -30,7 +30,7 @@ from pipeline.control.present import goes_on, noted_without_leases
 from pipeline.data.contracts.given_ids import StoreAge
 from pipeline.data.contracts.registries.resolution import Resolution
 from pipeline.data.ingest.backlog import backlog_watched
-from pipeline.data.ingest.query import BronzeCommit, Ingest
+from pipeline.data.ingest.query import Ingest, LandedRows
 from pipeline.data.streams.group import Group
 from pipeline.data.streams.lookup import Lookup
 from pipeline.data.streams.outage import tolerate_store_outage
@@ -460,7 +460,7 @@ class _Driver:
                 _log.warning("judging causes failed, retrying: %s", error)
 
 
-def _publish_landed(telemetry: Telemetry, landed: BronzeCommit) -> None:
+def _publish_landed(telemetry: Telemetry, landed: LandedRows) -> None:
     refused = sum(landed.refused.values())
     telemetry.exposition.add_ingest(
         seq=landed.seq,

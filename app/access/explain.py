@@ -13,7 +13,7 @@ from app.look import parts
 from app.state.services import Environment
 from grants.model import folded
 from grants.observing.matrix import CellState
-from grants.observing.verdict import AccessVerdict, Need, place
+from grants.observing.verdict import AccessVerdict, RequiredPrivilege, place
 from pipeline.base.errors import Refused
 from pipeline.base.texts import first_lines
 
@@ -89,7 +89,7 @@ def _draw_verdict(known: ResolvedCatalog, verdict: AccessVerdict) -> None:
         st.text(formatting.shown(text, 400))
 
 
-def _need(need: Need) -> tuple[str, str]:
+def _need(need: RequiredPrivilege) -> tuple[str, str]:
     """Return a privilege, and whether it is there and by which grants."""
     unread = [f"not read: {place(each)}" for each in need.unread]
     by = "; ".join([*first_lines(need.ways, 4, lambda way: way.words), *unread]) or "no grant found"

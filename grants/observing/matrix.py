@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from grants.observing.resolver import Reading, Resolver
+from grants.observing.resolver import ReadableGames, Resolver
 
 CellState = Literal["reads", "no", "unknown", "could"]
 """`could`: does not read, but could grant itself that."""
@@ -75,11 +75,11 @@ def ways(resolver: Resolver, matrix: Matrix) -> Mapping[str, tuple[Way | None, .
     return found
 
 
-def _column(reading: Reading, keys: Iterable[str]) -> tuple[CellState, ...]:
+def _column(reading: ReadableGames, keys: Iterable[str]) -> tuple[CellState, ...]:
     return tuple(_state(reading, key) for key in keys)
 
 
-def _state(reading: Reading, key: str) -> CellState:
+def _state(reading: ReadableGames, key: str) -> CellState:
     if key in reading.reads:
         return "reads"
     if key in reading.unknown:

@@ -29,7 +29,7 @@ from grants.model import (
     Securable,
     folded,
 )
-from grants.observing.verdict import OWNERSHIP, AccessVerdict, Need, Standing, Unknown, Way, best, every
+from grants.observing.verdict import OWNERSHIP, AccessVerdict, RequiredPrivilege, Standing, Unknown, Way, best, every
 from pipeline.base.errors import Refused
 
 NEEDS: Final = (SELECT, USE_SCHEMA, USE_CATALOG)
@@ -48,7 +48,7 @@ Holding = tuple[Securable, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadableGames:
     """What a principal reads, of all games: keys that are in none of these are known not to be read."""
 
     reads: frozenset[str] = _NO_KEYS
@@ -76,7 +76,7 @@ class Resolver:
         self._unreported: Final[set[str]] = set()  # games of whose tables not everything was read
         self._closures: Final[dict[str, Chains]] = {}
         self._maybes: Final[dict[str, Chains]] = {}
-        self._readings: Final[dict[str, Reading]] = {}
+        self._readings: Final[dict[str, ReadableGames]] = {}
         for key, table in observed.tables.items():
             self._index(key, table)
 
@@ -228,38 +228,38 @@ class Resolver:
             )
         return self.observed.tables[key]
 
-    def reading(self, principal: str) -> Reading:
+    def reading(self, principal: str) -> ReadableGames:
         """Return what a principal reads of all games, without the why."""
         who = folded(principal)
         if who not in self._readings:
-            reading_of, could = Reading(), _NO_KEYS
+            reading_of, could = ReadableGames(), _NO_KEYS
             if self.standing(who) == "unknown":
                 reach = self.reach(who)
-                reading_of = Reading(unknown=reach.reads | reach.unknown)
+                reading_of = ReadableGames(unknown=reach.reads | reach.unknown)
             elif self.standing(who) == "active":
                 reading_of = self.reach(who)
                 could = _NO_KEYS.union(*map(self._could_read, self._parts(who))) - reading_of.reads - reading_of.unknown
-            self._readings[who] = Reading(reading_of.reads, reading_of.unknown, could)
+            self._readings[who] = ReadableGames(reading_of.reads, reading_of.unknown, could)
         return self._readings[who]
 
-    def reach(self, principal: str, without: AbstractSet[Holding] = _NOBODY) -> Reading:
+    def reach(self, principal: str, without: AbstractSet[Holding] = _NOBODY) -> ReadableGames:
         """Return what a principal would read if they exist and are active, and if some USE_* were not there."""
         reading = self._reach_together(self._parts(principal), without)
         chains = self.maybe(principal)
         if chains is self.closure(principal):
             return reading
         wide = self._reach_together(self._parts(principal, chains), without)
-        return Reading(reading.reads, (reading.unknown | wide.reads | wide.unknown) - reading.reads)
+        return ReadableGames(reading.reads, (reading.unknown | wide.reads | wide.unknown) - reading.reads)
 
-    def _reach_together(self, some: Iterable[Chains], without: AbstractSet[Holding]) -> Reading:
+    def _reach_together(self, some: Iterable[Chains], without: AbstractSet[Holding]) -> ReadableGames:
         parts = [self._reach(chains, without) for chains in some]
         reads = _NO_KEYS.union(*(each.reads for each in parts))
-        return Reading(reads, _NO_KEYS.union(*(each.unknown for each in parts)) - reads)
+        return ReadableGames(reads, _NO_KEYS.union(*(each.unknown for each in parts)) - reads)
 
-    def _reach(self, holders: Chains, without: AbstractSet[Holding]) -> Reading:
+    def _reach(self, holders: Chains, without: AbstractSet[Holding]) -> ReadableGames:
         use = self._use(holders, without)
         if use is False:
-            return Reading()
+            return ReadableGames()
         if self._has(holders, SELECT, self.observed.schema, without):
             selects, unreported = frozenset(self.observed.tables), _NO_KEYS
         else:
@@ -267,7 +267,7 @@ class Resolver:
             unreported = (
                 frozenset(self._unreported if self._all_read(SELECT, self._above) else self.observed.tables) - selects
             )
-        return Reading(selects, unreported) if use else Reading(unknown=selects | unreported)
+        return ReadableGames(selects, unreported) if use else ReadableGames(unknown=selects | unreported)
 
     def has(self, principal: str, need: str, where: Securable, without: AbstractSet[Holding] = _NOBODY) -> bool | None:
         """Return whether a principal has one of the three needs on a securable or above it; None: not known."""
@@ -343,15 +343,17 @@ class Resolver:
     def _all_read(self, need: str, above: Iterable[Securable]) -> bool:
         return next(self._unread(need, above), None) is None
 
-    def _need(self, need: str, table: Securable, chains: Chains) -> Need:
+    def _need(self, need: str, table: Securable, chains: Chains) -> RequiredPrivilege:
         above = tuple(table.chain())
         ways = [self._way(where, by, chains[holder]) for where, by, holder in self._held(need, above, chains)]
-        return Need(need, Securable(table.path[: _LEVEL[need]]), tuple(ways), tuple(self._unread(need, above)))
+        return RequiredPrivilege(
+            need, Securable(table.path[: _LEVEL[need]]), tuple(ways), tuple(self._unread(need, above))
+        )
 
     def _way(self, where: Securable, by: str, chain: Iterable[str]) -> Way:
         return Way(where, by, tuple(self.name(group) for group in chain))
 
-    def _granting(self, table: Securable, needs: Iterable[Need], chains: Chains) -> Iterator[Way]:
+    def _granting(self, table: Securable, needs: Iterable[RequiredPrivilege], chains: Chains) -> Iterator[Way]:
         """Yield by what a principal could grant themselves reading: what lies above is theirs, or they manage it."""
         for where in self._above:
             if self._owner.get(where) in chains:
@@ -364,7 +366,7 @@ class Resolver:
                 if MANAGE in granted.get(holder, ()):
                     yield self._way(where, MANAGE, chain)
 
-    def _could(self, needs: Iterable[Need], granting: Iterable[Way], table: Securable) -> bool | None:
+    def _could(self, needs: Iterable[RequiredPrivilege], granting: Iterable[Way], table: Securable) -> bool | None:
         use = every(need.met for need in needs if need.privilege != SELECT)
         ways = list(granting)
         if any(way.by == OWNERSHIP for way in ways) or (ways and use):

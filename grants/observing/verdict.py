@@ -33,7 +33,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class RequiredPrivilege:
     """One of the three things that reading takes."""
 
     privilege: str  # SELECT, USE_SCHEMA or USE_CATALOG
@@ -65,7 +65,7 @@ class AccessVerdict:
     principal: str
     key: str
     standing: Standing
-    needs: tuple[Need, ...]
+    needs: tuple[RequiredPrivilege, ...]
     granting: tuple[Way, ...]  # by which ways it could grant itself what it lacks
     could_grant_itself: bool | None  # None: something that would tell was not read
     unknown: tuple[Unknown, ...]  # privileges it holds, itself or by a group, that may mean more than is known

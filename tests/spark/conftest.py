@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from listeners.sample import PassResult
-from pipeline.data.ingest.query import BronzeCommit, Ingest
+from pipeline.data.ingest.query import Ingest, LandedRows
 from pipeline.data.streams.group import Group
 from pipeline.data.verify.balance import Balance, verify
 from pipeline.demo.simulate import Simulated, simulate
@@ -40,7 +40,7 @@ class World:
     settings: Settings
     paths: Paths
     engine: Engine
-    landed: list[BronzeCommit] = field(default_factory=list)
+    landed: list[LandedRows] = field(default_factory=list)
     passes: list[PassResult] = field(default_factory=list)
 
     def simulate(self, events: int, games: int = 12, versions: int = 3, bad_share: float = 0.05) -> Simulated:

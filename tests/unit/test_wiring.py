@@ -21,7 +21,7 @@ from listeners.metrics_schema import INGEST_MINUTE
 from pipeline import wiring
 from pipeline.base.errors import Refused
 from pipeline.base.reasons import missing_commit
-from pipeline.data.ingest.query import BronzeCommit
+from pipeline.data.ingest.query import LandedRows
 from pipeline.health.kinds.registry import registered
 from pipeline.lake.storage import cloud
 from pipeline.platforms.session.spark import waits_for_cores
@@ -138,7 +138,7 @@ def test_ingest_leaves_its_minutes(tmp_path: Path) -> None:
     driver = _Driver(
         settings, _DriverProcess("ingest", "main", engine, CountingStop(), None, judges_fleet=True), telemetry, attached
     )
-    _publish_landed(telemetry, BronzeCommit(1, 50, {"malformed": 2, "unknown_game": 1}, None, time.time(), 0.1, {}))
+    _publish_landed(telemetry, LandedRows(1, 50, {"malformed": 2, "unknown_game": 1}, None, time.time(), 0.1, {}))
     driver._heartbeat("running", 1, active=True, now=True)
     telemetry.close()
     engine.dispose()

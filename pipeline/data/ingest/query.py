@@ -69,7 +69,7 @@ _MOST_NOTED = 2_000  # needs that each task is given, so that it does not report
 
 
 @dataclass(frozen=True, slots=True)
-class BronzeCommit:
+class LandedRows:
     """The rows that one micro-batch put into bronze."""
 
     seq: int
@@ -90,7 +90,7 @@ class Ingest:
         settings: Settings,
         paths: Paths,
         engine: Engine,
-        publish: Callable[[BronzeCommit], None],
+        publish: Callable[[LandedRows], None],
         note: Callable[[Collection[Need]], None] = lambda _: None,
     ) -> None:
         """Open bronze and quarantine and find this source's position; `note` gets the schemas that games need.
@@ -337,7 +337,7 @@ class Ingest:
             self.close()
         now = time.time()
         refusals, oldest = report["reasons"], report["oldest_source_at"]
-        self._publish(BronzeCommit(seq, report["rows"], refusals, oldest, now, now - started, report["clocks"]))
+        self._publish(LandedRows(seq, report["rows"], refusals, oldest, now, now - started, report["clocks"]))
 
     def _ask_for(self, needs: Sequence[Sequence[Any]]) -> None:
         """Hand over what games need; groups report it again where it gets lost."""

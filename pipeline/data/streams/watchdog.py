@@ -11,7 +11,7 @@ from pipeline.data.streams.group import Group
 from pipeline.data.streams.stream import Stream
 from pipeline.health.verdicts.lag import backlog_age
 from pipeline.health.verdicts.status import StreamFacts
-from pipeline.health.verdicts.watch import Reading, Watch
+from pipeline.health.verdicts.watch import StreamReading, Watch
 from pipeline.settings.tree import Settings
 from pipeline.store.processes.drivers import commits_since, write_streams
 
@@ -62,7 +62,7 @@ class Watchdog:
         commits = self._commits(streams)
         durations = sorted(self._durations)
         p95 = durations[int(len(durations) * 0.95)] if durations else None
-        readings: dict[str, Reading] = {
+        readings: dict[str, StreamReading] = {
             stream.game_key: self._reading(stream, commits, p95, now, troubles, active=active) for stream in streams
         }
         states = self._watch.observe(now, readings, [game for result in results for game in result.games])
@@ -104,7 +104,7 @@ class Watchdog:
         troubles: Mapping[str, str],
         *,
         active: bool,
-    ) -> Reading:
+    ) -> StreamReading:
         waits = stream.waits  # the stream may be applied meanwhile
         facts = StreamFacts(
             desired=stream.decision.desired,
@@ -124,4 +124,4 @@ class Watchdog:
         age = None  # even without rows waiting: an unreadable cursor is not known to be at the end
         if not stream.unreadable:
             age = backlog_age(stream.lane, stream.complete_through, frontier, stream.last_seq, commits, now)
-        return Reading(facts, stream.cursor, frontier, age, complete_through_seq=stream.complete_through)
+        return StreamReading(facts, stream.cursor, frontier, age, complete_through_seq=stream.complete_through)

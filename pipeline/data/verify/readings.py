@@ -90,7 +90,7 @@ class TableSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PinnedTables:
     """The table versions of one verification, pinned in the order of the fields (docs/verify.md says why)."""
 
     quarantine_before: TableSnapshot | None  # None: there is no quarantine table
@@ -101,7 +101,7 @@ class Reading:
     given: Mapping[int, str] = field(default_factory=dict)  # the fingerprints of schema ids, as they were given
 
 
-def pin(paths: Paths, environment: str, generations: Mapping[str, int]) -> Reading:
+def pin(paths: Paths, environment: str, generations: Mapping[str, int]) -> PinnedTables:
     """Pin the version of every table; rows are read later, from the files of these versions.
 
     Raises:
@@ -125,11 +125,11 @@ def pin(paths: Paths, environment: str, generations: Mapping[str, int]) -> Readi
     head = opened_bronze.transaction_version(bronze_app_id(environment))
     reserved = () if before is None else tuple(_reserved(paths.quarantine, before.version, opened_bronze, environment))
     given = meanings.read_given(paths.bronze)
-    return Reading(before, tables, replace(bronze, cursor=head), after, reserved, given)
+    return PinnedTables(before, tables, replace(bronze, cursor=head), after, reserved, given)
 
 
 @contextmanager
-def opened(reading: Reading) -> Iterator[Database]:
+def opened(reading: PinnedTables) -> Iterator[Database]:
     """Open a temporary database with the tables `places`, `gaps`, `reserved`, `titles`, `entries` and `chain`.
 
     It is deleted after the block.
@@ -182,7 +182,7 @@ def spans(database: Database, table: TableSnapshot) -> tuple[tuple[str, tuple[in
     return tuple((of.get(path, path), (low, high)) for path, low, high in execute(database, _READ_SPANS, table, table))
 
 
-def _load(database: Database, reading: Reading) -> None:
+def _load(database: Database, reading: PinnedTables) -> None:
     bronze = reading.bronze
     execute(database, _READ_TITLES, bronze, bronze)
     keys = {key for (key,) in database.execute("SELECT DISTINCT game_key FROM titles").fetchall()} | set(reading.tables)

@@ -74,7 +74,7 @@ class Values:
     undecodable: Mapping[str, int]  # likewise those that do not; rows that kill a worker are in neither
 
 
-def compare(database: Database, reading: readings.Reading, wanted: Wanted) -> Values:
+def compare(database: Database, reading: readings.PinnedTables, wanted: Wanted) -> Values:
     """Compare the values of all landed rows, or of a sample, with bronze.
 
     Args:
@@ -102,7 +102,7 @@ def compare(database: Database, reading: readings.Reading, wanted: Wanted) -> Va
     )
 
 
-def _subject(database: Database, reading: readings.Reading, wanted: Wanted, folder: Path) -> Subject:
+def _subject(database: Database, reading: readings.PinnedTables, wanted: Wanted, folder: Path) -> Subject:
     chosen = None
     if wanted.sample is not None:
         sampled = database.execute(_CHOSEN, {"limit": wanted.sample}).fetchnumpy()
@@ -120,7 +120,7 @@ def _subject(database: Database, reading: readings.Reading, wanted: Wanted, fold
     return Subject(tables, schemas, chosen, quarantined, Sources.of(registered))
 
 
-def _trusted(schemas: SchemaSet, key: GameKey, reading: readings.Reading) -> dict[int, KnownSchema]:
+def _trusted(schemas: SchemaSet, key: GameKey, reading: readings.PinnedTables) -> dict[int, KnownSchema]:
     """Return a game's schemas without those whose ids mean something else: no row of theirs should be in its table."""
     table = reading.tables.get(str(key))
     others = meanings.doubtful(schemas, key, reading.given, "" if table is None else table.meanings)

@@ -5,7 +5,7 @@ from typing import Final
 
 from listeners.status import Status
 from pipeline.health.alerting.burn import burn_alerts
-from pipeline.health.alerting.expressions import late, owned
+from pipeline.health.alerting.expressions import late_games, owned
 from pipeline.health.alerting.objectives import Objective, default
 from pipeline.health.kinds.controller import NO_CONTROLLER
 from pipeline.health.kinds.registry import registered
@@ -81,7 +81,7 @@ def _late_streams(objective: str) -> tuple[Alert, ...]:
         Alert(
             "TurnoutLatencyOverObjective",
             "ticket",
-            owned(late(objective)),
+            owned(late_games(objective)),
             "5m",
             "{{ $labels.game }} is later than its objective",
             "{{ if eq $value 0.0 }}The age of its backlog is unknown{{ else }}"

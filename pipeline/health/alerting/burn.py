@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from pipeline.health.alerting.expressions import EXEMPT, OWNER, late, of, owned, source_late
+from pipeline.health.alerting.expressions import EXEMPT, OWNER, late_games, owned, selector, source_late
 from pipeline.health.alerting.objectives import Objective
 from pipeline.health.kinds.groups import GROUP_SILENT, UNANSWERED
 from pipeline.health.verdicts.alert import Alert
@@ -124,7 +124,7 @@ def _burning(objective: Objective, pairs: Sequence[_Pair]) -> str:
     either = []
     for pair in pairs:
         above = objective.factor(pair.spent, _WINDOWS[pair.long] / _HOUR) * objective.budget
-        both = (of(f"{_MISSED}:ratio{window}", matcher) for window in (pair.long, pair.short))
+        both = (selector(f"{_MISSED}:ratio{window}", matcher) for window in (pair.long, pair.short))
         either.append("\nand\n".join(f"{each} > {above:.6g}" for each in both))
     return owned("\nor\n".join(either), _LAST_OWNER)
 
@@ -157,29 +157,29 @@ or on (game)
 
 def _missed(objective: str, games: str) -> str:
     """Return 1 for each game that misses it now, 0 for each whose backlog is known and small; else nothing."""
-    broken = of("turnout_stream_status", 'status=~"CRASH_LOOP|FAILED|MISSING|STALLED|UNKNOWN"', games)
+    broken = selector("turnout_stream_status", 'status=~"CRASH_LOOP|FAILED|MISSING|STALLED|UNKNOWN"', games)
     return f"""\
 group by (game) (
-{late(objective, games)}
+{late_games(objective, games)}
 )
 or on (game)
 group by (game) ({broken} == 1)
 or on (game)
 group by (game) (
-  {of(_LAST_OWNER, games)} and on (cluster_group) (
+  {selector(_LAST_OWNER, games)} and on (cluster_group) (
 {GROUP_SILENT}
   )
 )
 or on (game)
 group by (game) (
-  {of(_LAST_OWNER, games)} and on () (
+  {selector(_LAST_OWNER, games)} and on () (
 {source_late(objective)}
   )
   unless on (game) ({EXEMPT})
 )
 or on (game)
 0 * group by (game) (
-  {of("turnout_stream_backlog_age_seconds", games)} unless on (game) ({EXEMPT})
+  {selector("turnout_stream_backlog_age_seconds", games)} unless on (game) ({EXEMPT})
 )"""
 
 

@@ -22,14 +22,17 @@ def owned(expr: str, owner: str = OWNER) -> str:
     return f"(\n{expr}\n) * on (game) group_left (cluster_group) {owner}\nor on (game) (\n{expr}\n)"
 
 
-def late(objective: str, games: str = "") -> str:
+def late_games(objective: str, games: str = "") -> str:
     """Return the games that are later than an objective in seconds; `games` are matchers of the label `game`.
 
     Rates look back less than the alerts wait, so that a short blip has left the rate before the alert could fire. A
     stream that is behind without reporting an age counts as late (value 0): no number is not a good number.
     """
-    age, buckets = of("turnout_stream_backlog_age_seconds", games), of("turnout_stream_latency_seconds_bucket", games)
-    behind = of("turnout_stream_status", 'status=~"CATCHING_UP|LAGGING|UNKNOWN"', games)
+    age, buckets = (
+        selector("turnout_stream_backlog_age_seconds", games),
+        selector("turnout_stream_latency_seconds_bucket", games),
+    )
+    behind = selector("turnout_stream_status", 'status=~"CATCHING_UP|LAGGING|UNKNOWN"', games)
     return f"""\
 (
   max by (game) ({age}) > {objective}
@@ -57,7 +60,7 @@ or
 ) unless on () (turnout_source_backlog_seconds and on () ({JUDGED}))"""
 
 
-def of(metric: str, *matchers: str) -> str:
+def selector(metric: str, *matchers: str) -> str:
     """Return a selector of a metric; empty matchers are left out."""
     kept = ",".join(each for each in matchers if each)
     return f"{metric}{{{kept}}}" if kept else metric

@@ -13,9 +13,9 @@ from pipeline.health.incidents.evidence import (
     GameSeen,
     GroupSeen,
     Look,
-    Need,
     NewestSchema,
     OpenOperation,
+    RegistryWait,
     SourceSeen,
     StreamFailure,
 )
@@ -82,7 +82,7 @@ def _may_be_schema(row: GameRow, decided: Mapping[str, Mapping[str, Any]]) -> bo
 
 
 def _game(
-    row: GameRow, decision: Mapping[str, Any] | None, need: Need | None,
+    row: GameRow, decision: Mapping[str, Any] | None, need: RegistryWait | None,
     schema: NewestSchema | None, operation: OpenOperation | None, *, retired: bool,
 ) -> GameSeen:  # fmt: skip
     live, verdict = row.live, row.verdict
@@ -151,13 +151,13 @@ def _decisions(connection: Connection) -> dict[str, Mapping[str, Any]]:
     return {row["game_key"]: dict(row) for row in rows}
 
 
-def _needs(connection: Connection) -> dict[str, Need]:
+def _needs(connection: Connection) -> dict[str, RegistryWait]:
     """Return the oldest need of each game."""
-    states, found = read_states(connection), dict[str, Need]()
+    states, found = read_states(connection), dict[str, RegistryWait]()
     for each in count_needs(connection):
         health = states.get(each.registry)
         state, detail = (None, None) if health is None else (str(health.state), health.detail)
-        found.setdefault(str(each.game_key), Need(each.registry, each.writers, each.since, state, detail))
+        found.setdefault(str(each.game_key), RegistryWait(each.registry, each.writers, each.since, state, detail))
     return found
 
 

@@ -27,7 +27,7 @@ class StreamFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class RegistryWait:
     """What a game waits for at a registry."""
 
     registry: str
@@ -90,7 +90,7 @@ class GameSeen:
     segments: Mapping[str, float] = field(default_factory=dict)  # where its latency comes from, in seconds
     last_error: str | None = None
     waits_for: str | None = None  # "waits for schema …", as its driver reports
-    need: Need | None = None
+    need: RegistryWait | None = None
     failure: StreamFailure | None = None
     paused_by: str | None = None  # who wants it paused; None: nobody does
     paused_at: float | None = None

@@ -24,7 +24,7 @@ _PARKED: Final[frozenset[Lane]] = frozenset({Lane.PAUSED, Lane.QUARANTINED})
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class StreamReading:
     """What the driver knows of one stream at the instant of an evaluation."""
 
     facts: StreamFacts
@@ -86,7 +86,9 @@ class Watch:
         """The status changes found by the last `observe`."""
         return self._transitions
 
-    def observe(self, now: float, readings: Mapping[str, Reading], results: Sequence[GameResult]) -> list[StreamState]:
+    def observe(
+        self, now: float, readings: Mapping[str, StreamReading], results: Sequence[GameResult]
+    ) -> list[StreamState]:
         """Return the state of every stream in `readings`, and keep the transitions of this evaluation.
 
         A stream without a reading was given away and is forgotten, with its totals; results of such streams are not
@@ -106,7 +108,7 @@ class Watch:
         self._transitions = tuple(transitions)
         return states
 
-    def _evaluate(self, key: str, reading: Reading, now: float, transitions: list[Transition]) -> StreamState:
+    def _evaluate(self, key: str, reading: StreamReading, now: float, transitions: list[Transition]) -> StreamState:
         memory = self._streams[key]
         _forget_old(memory, now)
         facts = _facts(memory, reading)
@@ -201,7 +203,7 @@ def _forget_old(memory: _Memory, now: float) -> None:
         memory.commit_seconds -= memory.commits.popleft()[1]
 
 
-def _facts(memory: _Memory, reading: Reading) -> StreamFacts:
+def _facts(memory: _Memory, reading: StreamReading) -> StreamFacts:
     """Return the reading's facts with what only the memory knows: a backfill, and why the stream is parked."""
     facts = reading.facts
     if memory.lane in _PARKED and facts.lane not in _PARKED:
@@ -215,7 +217,7 @@ def _facts(memory: _Memory, reading: Reading) -> StreamFacts:
     return facts
 
 
-def _add_observation(memory: _Memory, reading: Reading, facts: StreamFacts, now: float) -> None:
+def _add_observation(memory: _Memory, reading: StreamReading, facts: StreamFacts, now: float) -> None:
     """Put the newest observation into the window, thinned so that a full window outlasts the judge's patience."""
     # A catch-up that reads on without finding rows of its game moves, although there is nothing to commit.
     passed = max(reading.cursor_seq, reading.complete_through_seq or 0)

@@ -42,7 +42,7 @@ from pipeline.lake.delta.opening import DeltaTable, files_below, open_table
 from pipeline.lake.storage.location import Location
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store, require_store
-from pipeline.telemetry.bridge.polled import Polled, Reading
+from pipeline.telemetry.bridge.polled import Polled, PolledValue
 
 CONTROL_STORE: Final = "control_store"
 
@@ -133,7 +133,7 @@ class Bridge(Collector):
             self._engine.dispose()
 
     def _snapshot(
-        self, store: "Reading[_Store] | None", last: Fleet | None, samples: Sequence[ProcessSample]
+        self, store: "PolledValue[_Store] | None", last: Fleet | None, samples: Sequence[ProcessSample]
     ) -> MetricsSnapshot:
         """Return all that is known; `last` is the fleet as it was last read, however long ago."""
         groups = {each.name: each.group for each in samples if each.group is not None and _exists(each.name, last)}
@@ -168,7 +168,7 @@ class Bridge(Collector):
         is_up = self._is_up(newest) and place.failure is None
         return Readings(is_up, None if newest is None else newest.at, place.failures)
 
-    def _is_up(self, reading: "Reading[_Store] | Reading[bool] | None") -> bool:
+    def _is_up(self, reading: "PolledValue[_Store] | PolledValue[bool] | None") -> bool:
         """Whether a reading still describes the present: the place may hang, or be away."""
         return reading is not None and reading.age_seconds <= self._place_limit
 

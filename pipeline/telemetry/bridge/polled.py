@@ -19,7 +19,7 @@ _log = logging.getLogger("turnout")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading(Generic[_T]):
+class PolledValue(Generic[_T]):
     """The newest reading that succeeded."""
 
     value: _T
@@ -59,11 +59,11 @@ class Polled(Generic[_T]):
         with self._changed:
             self._changed.wait_for(lambda: not self._is_wanted, max(0.0, seconds))
 
-    def newest(self) -> Reading[_T] | None:
+    def newest(self) -> PolledValue[_T] | None:
         """Return the newest reading that succeeded; None where none ever did."""
         with self._changed:
             found = self._newest
-        return None if found is None else Reading(found[0], found[1], time.monotonic() - found[2])
+        return None if found is None else PolledValue(found[0], found[1], time.monotonic() - found[2])
 
     def close(self) -> None:
         """Read no more; a reading that hangs ends with the process."""

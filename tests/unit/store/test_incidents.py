@@ -24,7 +24,7 @@ from pipeline.health.facts.incidents import keep_look, read_incidents
 from pipeline.health.incidents.causes import Action
 from pipeline.health.incidents.incidents import Incident
 from pipeline.health.verdicts.status import StreamFacts
-from pipeline.health.verdicts.watch import Reading, Watch
+from pipeline.health.verdicts.watch import StreamReading, Watch
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
@@ -226,7 +226,7 @@ def test_refused_rows_and_slow_commits_reach_the_store(fleet_store: Engine) -> N
     heartbeat(fleet_store, "group", "a", "running", None)
     watch, now = Watch("a"), time.time()
     facts = StreamFacts("running", True, None, 0, Lane.RUN, now - 999, 5.0, 1.0, 60.0, None)
-    reading = {CHESS: Reading(facts, 1, 1, 0.0)}
+    reading = {CHESS: StreamReading(facts, 1, 1, 0.0)}
 
     def result(at: float, rejects: dict[str, int], seconds: float) -> GameResult:
         return GameResult(CHESS, Lane.RUN, 1, 2, 9, rejects, 1, 1, at, seconds, (0,) * 14)

@@ -9,7 +9,7 @@ from pipeline.health.alerting.alerts import alerts
 from pipeline.health.alerting.burn import record_groups
 from pipeline.health.alerting.objectives import default
 from pipeline.health.verdicts.status import StreamFacts
-from pipeline.health.verdicts.watch import Reading, Watch
+from pipeline.health.verdicts.watch import StreamReading, Watch
 from tests.unit.listeners.controller_metrics import CONTROLLER_METRICS, NOW
 
 
@@ -21,7 +21,7 @@ def reported() -> dict[str, set[str]]:
     game = GameResult("g", Lane.RUN, 1, 1, 1, {"unknown_schema": 1}, 1, 10, NOW, 0.1, counts)
     exposition.add_pass(Pass(PassResult("a", "run", 0, NOW - 1, NOW, 1, (game,)), None))
     facts = StreamFacts("running", True, None, 0, Lane.RUN, NOW, 5.0, None, 60.0, None)
-    exposition.set_states(Watch("a").observe(NOW, {"g": Reading(facts, 1, 1, 0.0)}, [game]))
+    exposition.set_states(Watch("a").observe(NOW, {"g": StreamReading(facts, 1, 1, 0.0)}, [game]))
     exposition.set_heartbeat("a", NOW)
     exposition.add_ingest(seq=1, accepted=1, refused=0, committed_at=NOW)
     exposition.set_fleet({"group": 0}, NOW, ("b",), {"a": True}, [("g", "a")])

@@ -15,9 +15,9 @@ from pipeline.health.incidents.evidence import (
     GameSeen,
     GroupSeen,
     Look,
-    Need,
     NewestSchema,
     OpenOperation,
+    RegistryWait,
     SourceSeen,
     StreamFailure,
 )
@@ -360,7 +360,7 @@ def registry_waits(fleet: Fleet) -> str | None:
     state = fleet.random.choice(["ok", "away", "mistrusted", None])
     each.seen = {
         "waits_for": "waits for schema 0000000007 of registry main",
-        "need": Need("main", fleet.random.randint(1, 9), fleet.now, state, None),
+        "need": RegistryWait("main", fleet.random.randint(1, 9), fleet.now, state, None),
     }
     return each.key
 

@@ -10,7 +10,14 @@ import pytest
 
 from listeners.status import Status
 from pipeline.health.incidents.causes import AGREEING_LOOKS, CLEARING_LOOKS, Action, Finding, Settled, settle
-from pipeline.health.incidents.evidence import GameSeen, GroupSeen, Need, NewestSchema, OpenOperation, StreamFailure
+from pipeline.health.incidents.evidence import (
+    GameSeen,
+    GroupSeen,
+    NewestSchema,
+    OpenOperation,
+    RegistryWait,
+    StreamFailure,
+)
 from pipeline.health.incidents.judging import judge_cause, judge_source
 from pipeline.health.verdicts.liveness import Liveness
 from pipeline.store.database.states import Cause
@@ -214,7 +221,7 @@ def test_what_retries_by_itself_offers_no_retry() -> None:
 
 def test_a_registry_that_is_away_holds_a_game() -> None:
     """The registry is named, with the number of schemas, and that no row is refused for it."""
-    need = Need("main", 3, NOW - 300, "away", "connection refused")
+    need = RegistryWait("main", 3, NOW - 300, "away", "connection refused")
     finding = found(game(status="LAGGING", waits_for="waits for schema 7 of registry main", need=need))
     assert (finding.cause, finding.title) == (Cause.REGISTRY, "Rows of Chess held until registry main answers")
     assert "3 schemas wanted from registry main for 5 min" in finding.evidence

@@ -5,7 +5,7 @@ import pytest
 
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, Segments, StreamState
 from pipeline.health.verdicts.status import StreamFacts
-from pipeline.health.verdicts.watch import WINDOW_OBSERVATIONS, Reading, Transition, Watch
+from pipeline.health.verdicts.watch import WINDOW_OBSERVATIONS, StreamReading, Transition, Watch
 
 START = 50_000.0
 BUCKETS = len(LATENCY_EDGES_SECONDS) + 1
@@ -23,8 +23,8 @@ FACTS = StreamFacts(
 )
 
 
-def reading(*, cursor: int = 1, age: float | None = 0.0, facts: StreamFacts = FACTS) -> Reading:
-    return Reading(facts, cursor, cursor, age)
+def reading(*, cursor: int = 1, age: float | None = 0.0, facts: StreamFacts = FACTS) -> StreamReading:
+    return StreamReading(facts, cursor, cursor, age)
 
 
 def result(
