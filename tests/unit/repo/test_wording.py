@@ -17,7 +17,8 @@ PACKAGES = ("app", "grants", "listeners", "pipeline")
 DOCS = ROOT / "docs"
 PAGES = sorted({*ROOT.glob("*.md"), *DOCS.glob("*.md"), *DOCS.glob("runbooks/*.md")} - {DOCS / "plan.md"})
 DIALECT: Final = re.compile(
-    r"\b(told|shall|somebody|whoever|nobody who|anew|is so|comes? to|came to|asked for|by hand of|tells? of|telling)\b",
+    r"\b(told|shall|somebody|whoever|nobody who|anew|is so|comes? to|came to|asked for|by hand of|tells? of|telling"
+    r"|so long|so many)\b",
     re.IGNORECASE,
 )
 """Say export, report, grant, request, retry, again, an operator, should instead."""
