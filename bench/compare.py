@@ -217,7 +217,7 @@ def _window(entrant: Contender, load: Load, options: argparse.Namespace, near: i
 
 
 def _settle(entrant: Contender, load: Load, options: argparse.Namespace, near: int) -> bool:
-    """Let a contender run until it has caught up and worked a few triggers more; tell whether it has in time."""
+    """Let a contender run until it has caught up and worked a few triggers more; return whether it has in time."""
     enough = entrant.fewest_commits() + options.settle
     entrant.run(options.trigger)
     deadline = time.monotonic() + _SETTLE_TRIGGERS * options.trigger

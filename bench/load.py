@@ -137,7 +137,7 @@ class Load:
         return {each.game_key: each.last_seq for each in assigned(self._engine, GROUP)}
 
     def landing_behind(self) -> bool:
-        """Tell whether ingest's newest micro-batch did not reach the landing table's newest commit."""
+        """Return whether ingest's newest micro-batch did not reach the landing table's newest commit."""
         offsets = Path(self.paths.ingest) / "1" / "query"
         newest = max((int(each.name) for each in (offsets / "commits").iterdir() if each.name.isdigit()), default=None)
         if newest is None:

@@ -87,7 +87,7 @@ def theil_sen(times: Sequence[float], values: Sequence[float]) -> Slope:
 
 
 def held(slope: Slope, seconds: float, allowed_seconds: float) -> bool:
-    """Tell whether a backlog's age stayed: no growth beyond noise, and none that matters over the window.
+    """Return whether a backlog's age stayed: no growth beyond noise, and none that matters over the window.
 
     Noise alone could excuse any growth, so the median slope over the window must also stay within
     `allowed_seconds`.

@@ -89,7 +89,7 @@ def measure(window: Window, logs: Mapping[str, Sequence[Commit]], work: Arrivals
 
 
 def exact(log: Sequence[Commit], seqs: Sequence[int], rows: Sequence[int]) -> bool:
-    """Tell whether a table got as many rows as bronze has between its first seq and its last one.
+    """Return whether a table got as many rows as bronze has between its first seq and its last one.
 
     `seqs` and `rows` are the game's bronze commits and how many rows each brought.
     """

@@ -78,7 +78,7 @@ class Lakebase:
         self._last.clear()
 
     def has_token(self, token: str | None = None) -> bool:
-        """Tell whether a token, the newest by default, lives."""
+        """Return whether a token, the newest by default, lives."""
         newest, ends = self._last[self.user]
         return token in {None, newest} and datetime.now(UTC) < ends
 

@@ -53,7 +53,7 @@ def latency(series: Series, axis: Frame, objective_seconds: float) -> Chart:
 
 
 def has_rows(series: Series) -> bool:
-    """Tell whether any row landed."""
+    """Return whether any row landed."""
     return bool(series.rows.any())
 
 

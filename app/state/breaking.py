@@ -9,7 +9,7 @@ from pipeline.demo.breaking.channel import Answer
 
 
 def is_offered() -> bool:
-    """Tell whether a demo of this machine and user runs the environment on screen, and does faults."""
+    """Return whether a demo of this machine and user runs the environment on screen, and does faults."""
     try:
         return not identity.person().by_platform and channel.is_offered(services.open_environment().paths)
     except Refused:

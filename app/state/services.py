@@ -143,7 +143,7 @@ def who(environment: Environment) -> str:
 
 
 def only_look(known: Roles, who_acts: Person) -> bool:
-    """Tell whether nothing may be done because no roles are set: in a workspace that does not mean everybody."""
+    """Return whether nothing may be done because no roles are set: in a workspace that does not mean everybody."""
     return who_acts.by_platform and roles_of(known, who_acts.name) is None
 
 

@@ -63,7 +63,7 @@ def matrix(env_dir: Path, games: tuple[str, ...], principals: tuple[str, ...], e
 @click.argument("principal")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def why(env_dir: Path, game: str, principal: str, as_json: bool) -> None:
-    """Tell whether PRINCIPAL reads GAME (name or key), by which grants, and what is missing; reads the catalog now."""
+    """Show whether PRINCIPAL reads GAME (name or key), by which grants, and what is missing; reads the catalog now."""
     from grants.applying import own_tables
     from grants.observing import snapshot
     from grants.observing.resolver import Resolver

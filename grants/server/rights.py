@@ -21,7 +21,7 @@ class Standing:
     admin: bool
 
     def holds(self, privilege: str, at: int = 0) -> bool:
-        """Tell whether a privilege is held at a place of the chain: there, or inherited from further out."""
+        """Return whether a privilege is held at a place of the chain: there, or inherited from further out."""
         enough = {privilege} if privilege in _NEVER_IMPLIED else {privilege, ALL_PRIVILEGES}
         return any(enough & held for held in self.held[at:])
 
@@ -40,11 +40,11 @@ class Standing:
         return [*([] if able else [f"SELECT on table {self.chain[0]['full_name']!r}"]), *self.unusable()]
 
     def administers(self) -> bool:
-        """Tell whether grants on the securable may be changed, and all of them seen."""
+        """Return whether grants on the securable may be changed, and all of them seen."""
         return self.admin or any(self.owned) or (self.holds(MANAGE) and not self.unusable())
 
     def sees(self) -> bool:
-        """Tell whether the securable's own description may be seen."""
+        """Return whether the securable's own description may be seen."""
         something = any(self.held) and not self.unusable()
         return self.administers() or self.holds(BROWSE) or something
 

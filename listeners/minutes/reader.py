@@ -186,12 +186,12 @@ class _Filled:
         self._until = float("-inf")
 
     def is_of_another(self, table: _Table) -> bool:
-        """Tell whether the window was filled from another table than there is now."""
+        """Return whether the window was filled from another table than there is now."""
         reading = self._readings.get(table.kind.name)
         return reading is not None and reading.identity != table.identity
 
     def is_ahead(self, until: float) -> bool:
-        """Tell whether the window was moved by a clock that was ahead: it has lost old minutes, and shows none."""
+        """Return whether the window was moved by a clock that was ahead: it has lost old minutes, and shows none."""
         return self._until - until > _BACK_SECONDS
 
     def advance(self, until: float) -> None:
@@ -245,7 +245,7 @@ class _Filled:
 
 
 def _has_new(table: _Table, path: str, since: float, seen: Seen) -> bool:
-    """Tell whether a merged file has a row that was not read: so large a file is seldom read for nothing."""
+    """Return whether a merged file has a row that was not read: so large a file is seldom read for nothing."""
     return any(
         seen.has_new(writer, numbers[rows])
         for keys in table.batches([path], since, _KEY)

@@ -29,7 +29,7 @@ class Seen:
         return marks.mark(numbers)
 
     def has_new(self, writer: str, numbers: NDArray[np.int64]) -> bool:
-        """Tell whether any of these rows was not read."""
+        """Return whether any of these rows was not read."""
         marks = self._writers.get(writer)
         return bool(len(numbers)) if marks is None else marks.has_new(numbers)
 

@@ -103,7 +103,7 @@ def number(node: yaml.Node, what: str, limit: int, problems: Problems) -> int | 
 
 
 def _plain(text: str, problems: Problems) -> bool:
-    """Tell whether a text has no anchors, aliases or tags and is not deep; each that is there is a problem."""
+    """Return whether a text has no anchors, aliases or tags and is not deep; each that is there is a problem."""
     depth, plain = 0, True
     for event in yaml.parse(text, Loader=_LOADER):
         line = _line(event.start_mark)

@@ -16,7 +16,7 @@ def write_alerts(env_dir: Path, scrape_seconds: float) -> None:
     """Write the files of Prometheus and Alertmanager for this environment into `prometheus` in its folder.
 
     These are `rules.yml`, `prometheus.yml` and `alertmanager.yml`, from the settings and `objectives.yml`. If anything
-    is wrong it reports all of it with lines, and what was there stays. Reload both servers afterwards. See
+    there is wrong, it reports all of it with lines and changes no file. Reload both servers afterwards. See
     docs/alerts.md.
     """
     from pipeline.health.alerting.files import write

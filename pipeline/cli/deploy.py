@@ -65,10 +65,10 @@ def _variable(_context: click.Context, _option: click.Parameter, given: tuple[st
 
 
 on_target: Final = combine_options(
-    click.option("--target", help="Target of databricks.yml; its default target where not given."),
+    click.option("--target", help="Target of databricks.yml; without it, the default target."),
     click.option(
         "--var", "variables", multiple=True, callback=_variable, metavar="NAME=VALUE",
-        help="Value of a variable of the bundle; `root` is the URL of --env-dir where not given.",
+        help="Value of a variable of the bundle; without it, `root` is the URL of --env-dir.",
     ),
     click.option(
         "--bundle", type=click.Path(file_okay=False, path_type=Path), default=Path(),
@@ -98,7 +98,7 @@ def plan(env_dir: Path, target: str | None, variables: dict[str, str], bundle: P
 def diff(env_dir: Path, target: str | None, variables: dict[str, str], bundle: Path, as_json: bool) -> None:
     """Print each value in the workspace that differs from the bundle: what it is, and what it should be.
 
-    JSON as of `turnout deploy plan`.
+    JSON as for `turnout deploy plan`.
     """
     _print(_opened(env_dir, target, variables, bundle), as_json=as_json, changes_too=True)
 
@@ -137,11 +137,11 @@ def drift(env_dir: Path, target: str | None, variables: dict[str, str], bundle: 
 def apply(
     env_dir: Path, target: str | None, variables: dict[str, str], bundle: Path, yes: bool, no_restart: bool
 ) -> None:
-    """Bring the workspace to the bundle: create, update in place, restart, delete.
+    """Make the workspace as the bundle describes it: create, update in place, restart, delete.
 
     Prints the plan and asks. Each change stands in the target's journal before it is made; a second apply goes on where
     one was interrupted, and makes nothing twice. It never deletes or replaces what holds data. Groups start again last,
-    a tenth of them at a time; exit code 2 if one does not run again within 25 minutes, and those after it go on.
+    a tenth of them at a time; exit code 2 if one does not run again within 25 minutes; later ones run on.
     """
     opened = _opened(env_dir, target, variables, bundle)
     steps = opened.deployment.plan()
@@ -159,9 +159,9 @@ def apply(
 @on_target
 @click.argument("address")
 def adopt(env_dir: Path, target: str | None, variables: dict[str, str], bundle: Path, address: str) -> None:
-    """Take the thing of the workspace that has the name of ADDRESS, such as `jobs.ingest`, into the environment.
+    """Adopt the existing resource of the workspace that has the name of ADDRESS, such as `jobs.ingest`.
 
-    It gets the environment's mark, and becomes as the bundle says.
+    It gets the environment's mark, and is updated to what the bundle says.
     """
     opened = _opened(env_dir, target, variables, bundle)
     step = opened.deployment.adopt(address)
@@ -172,7 +172,7 @@ def adopt(env_dir: Path, target: str | None, variables: dict[str, str], bundle: 
 @on_target
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def uninstall(env_dir: Path, target: str | None, variables: dict[str, str], bundle: Path, yes: bool) -> None:
-    """Remove from the workspace what the target's journal and the environment's mark say is turnout's, never data.
+    """Remove turnout's resources from the workspace, by the target's journal and the environment's mark; never data.
 
     Prints what stays: the control store, schemas, the external location and all tables.
     """

@@ -25,7 +25,7 @@ def incidents(env_dir: Path, as_json: bool) -> None:
     """Print the open incidents, then those that ended within the last day.
 
     Games with one cause at one time are one incident: see docs/causes.md. The controller judges causes, or ingest where
-    no controller runs. JSON: `judged` with `by`, `at`, `age_seconds` and `is_stale`, null where nobody ever did;
+    no controller runs. JSON: `judged` with `by`, `at`, `age_seconds` and `is_stale`, null before the first look;
     `incidents`, each with `incident_id`, `cause`, `title`, `evidence`, `excludes`, `action` with `label`, `page` and
     `query`, `advice`, `runbook`, `games` by key, `group`, `since`, `ended_at`, `outlook` and `tone` (`bad`, `late` or
     `recovering`). Unknown values are null.

@@ -79,8 +79,8 @@ def register_schema(env_dir: Path, plan_hash: str | None, reason: str | None, as
     Does exactly what `turnout schemas plan` shows, and prints the schema id for the wrappers. Registers nothing if a
     policy refuses a change, and names the field; or if the message is of another event type than the game's, unless
     --continues says that it is the same type under a new name. With the setting `schemas.second_person` a breaking
-    change waits for another person; exit code 1 then. Running queries use a new version without a restart. Its first
-    schema makes a name a game.
+    change waits for another person; exit code 1 then. Running queries use a new version without a restart. A name
+    becomes a game with its first schema.
     """
     from pipeline.base.names import game_key
     from pipeline.control.registering.proposals import describe, register

@@ -72,12 +72,12 @@ _simulation = combine_options(
 
 @click.command("simulate")
 @_simulation
-@click.option("--events", type=click.IntRange(1), help="Stop after this number of events; endless without.")
-@click.option("--rate", type=Finite(0.1, 10_000_000), help="Events per second; as fast as possible without.")
+@click.option("--events", type=click.IntRange(1), help="Stop after this number of events; without it, never.")
+@click.option("--rate", type=Finite(0.1, 10_000_000), help="Events per second; without it, as fast as possible.")
 @click.option(
     "--start-time",
     type=Finite(-_FARTHEST, _FARTHEST),
-    help="Event time of the first event in Unix seconds; a fixed day without.",
+    help="Event time of the first event in Unix seconds; without it, a fixed day.",
 )
 def simulate(
     env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int, hostile: bool,
@@ -151,7 +151,7 @@ def demo(
     """Run everything on this machine: simulator, ingest, two groups, dashboard, and Prometheus if it is installed.
 
     Runs until Ctrl-C, with the controller and the groups `a` and `b`. Prometheus, Alertmanager and the receiver of its
-    alerts have the ports 9090, 9093 and 9095 where these are free; other ports in use move, too, and it says so. It
+    alerts use the ports 9090, 9093 and 9095. A part whose port is in use takes another one, and the demo prints it. It
     refuses a folder that another demo, controller or ingest uses. It restarts a driver that dies. With Kafka as the
     source and no broker in the settings it starts a broker; for Confluent's frames without --registry-url a schema
     registry. With --formats or --framing, --once also compares every value, and a live run brings a new version of each

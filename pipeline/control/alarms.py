@@ -49,5 +49,5 @@ class Alarms:
         self._by_part[part] = alarms
 
     def _is_new(self, part: str, alarm: str) -> bool:
-        """Tell whether an alarm differs from those before by more than its numbers, such as minutes."""
+        """Return whether an alarm differs from those before by more than its numbers, such as minutes."""
         return _NUMBERS.sub("", alarm) not in {_NUMBERS.sub("", each) for each in self._by_part.get(part, ())}

@@ -224,7 +224,7 @@ def _faults(paths: Paths, environ: Mapping[str, str], simulator: _Simulator, ver
 
 
 def say(text: str) -> None:
-    """Tell the person at the terminal; standard output is kept for the result."""
+    """Print for the person at the terminal; standard output is kept for the result."""
     say_lines(text, err=True)
 
 
@@ -320,7 +320,7 @@ def _watch(children: Children, stop: threading.Event) -> None:
 
 
 def _add_people(children: Children, stop: threading.Event, env: Sequence[str]) -> bool:
-    """Bring people into the embedded catalog, to whom access can be given; tell whether it could be done."""
+    """Bring people into the embedded catalog, to whom access can be given; return whether it could be done."""
     for group, people in _PEOPLE.items():
         add = turnout("catalog", "add-user", *people, "--group", group, "--wait", "30", *env)
         if not _run(children, stop, {f"people-{group}": add}):

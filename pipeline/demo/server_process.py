@@ -35,7 +35,7 @@ class ServerProcess:
 
     @property
     def running(self) -> bool:
-        """Tell whether the process lives."""
+        """Return whether the process lives."""
         return self._process.poll() is None
 
     def stop(self) -> None:

@@ -189,7 +189,7 @@ def let_go(engine: Engine, lease: Lease, keys: Iterable[str]) -> None:
 
 
 def holds(engine: Engine, lease: Lease, key: str) -> bool:
-    """Tell whether a driver holds a game now, and its lease runs long enough to begin a write."""
+    """Return whether a driver holds a game now, and its lease runs long enough to begin a write."""
     query = select(games.c.game_key).where(
         games.c.game_key == key, _is_held(lease.name, lease.epoch), lease.runs(lease.seconds * MARGIN)
     )

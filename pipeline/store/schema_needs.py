@@ -114,7 +114,7 @@ def _same(own: tuple[str, bytes, str]) -> Iterator[ColumnElement[bool]]:
 
 
 def _has_read_again(now: float) -> ColumnElement[bool]:
-    """Tell whether the time to read rows again is over, or began in the future: the clock was set back."""
+    """Return whether the time to read rows again is over, or began in the future: the clock was set back."""
     at = schema_needs.c.reads_again_at
     return (at <= now - READ_SECONDS) | (at > now)
 

@@ -174,7 +174,7 @@ def replace_generation(
 
 
 def is_of(text: str, source: str) -> bool:
-    """Tell whether a generation's text names this source, also when the generation was replaced."""
+    """Return whether a generation's text names this source, also when the generation was replaced."""
     return text == source or text.startswith(f"{source}{_RETIRED}")
 
 

@@ -89,13 +89,13 @@ class Place:
         return self._last_seq()
 
     def passed(self, group: str, seq: int) -> bool:
-        """Tell whether a group's driver says it has passed a seq."""
+        """Return whether a group's driver says it has passed a seq."""
         with self.engine.connect() as connection:
             rows = connection.execute(drivers.select().where(drivers.c.name == group)).all()
         return any(row.kind == "group" and (row.frontier_seq or 0) >= seq for row in rows)
 
     def is_at_rest(self, group: str) -> bool:
-        """Tell whether a group's driver has passed all of bronze, and each of its games runs in the pass.
+        """Return whether a group's driver has passed all of bronze, and each of its games runs in the pass.
 
         A game that is level rejoins the pass with the next batch: that counts, too, as no batch may come any more.
         """
@@ -211,7 +211,7 @@ class Drivers:
         return self.place.env / f"{kind}.log"
 
     def _unfinished_batch(self, kind: str) -> bool:
-        """Tell whether a batch was planned but not finished: Spark will run it again with the same rows."""
+        """Return whether a batch was planned but not finished: Spark will run it again with the same rows."""
         paths = self.place.paths
         query = (paths.ingest / "1" if kind == "ingest" else located(paths.checkpoints / "demux" / "a")) / "query"
         planned, finished = (_numbers(query / part) for part in ("offsets", "commits"))

@@ -85,7 +85,7 @@ class FramedPlace(Place):
         self.sent[game] += range(first, first + ROWS)
 
     def has(self, game: str) -> bool:
-        """Tell whether the game's table has each row that was sent, once."""
+        """Return whether the game's table has each row that was sent, once."""
         folder = self.paths.table(game_key(game))
         if not (folder / "_delta_log").is_folder():
             return False

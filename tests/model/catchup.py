@@ -72,7 +72,7 @@ def _behind(world: World, state: State, driver: Driver) -> tuple[Driver, dict[Ga
 
 
 def is_held(state: State, stream: Stream) -> bool:
-    """Tell whether a stream's next row still waits for what the newest schema set lacks (`Stream.is_held`)."""
+    """Return whether a stream's next row still waits for what the newest schema set lacks (`Stream.is_held`)."""
     waits = stream.waits
     if waits is None or waits.seq <= stream.cursor or stream.cursor < waits.after:
         return False
@@ -140,7 +140,7 @@ def _pinned(before: tuple[Pinned, ...], items: list[Item], work: Work) -> tuple[
 
 
 def _goes_on(pin: Pinned, work: Work, ended: Mapping[Game, Stream]) -> bool:
-    """Tell whether a pin outlives a chunk: it is of another game, or goes on beyond the chunk."""
+    """Return whether a pin outlives a chunk: it is of another game, or goes on beyond the chunk."""
     return pin.game not in ended or work.high <= ended[pin.game].through < pin.high
 
 

@@ -103,7 +103,7 @@ def begin_own(world: World, state: State) -> Next:
 
 
 def departs(pins: tuple[Pinned, ...], driver: Driver, work: Work) -> bool:
-    """Tell whether rows of a chunk that was cut short are classified with another schema set than before (law L5)."""
+    """Return whether rows of a chunk that was cut short are classified with another schema set than before (law L5)."""
     held = {pin.game for pin in pins if pin.version != work.version and _is_cut_short(pin, driver.streams[pin.game])}
     return any(item.game in held and item.state == "ready" for item in work.items)
 

@@ -39,7 +39,7 @@ class Mutant:
     is_rare: bool = False  # found after a hundred schedules or so
 
     def is_seen(self, problems: Sequence[str]) -> bool:
-        """Tell whether it is among these problems, and not only something else."""
+        """Return whether it is among these problems, and not only something else."""
         return any(sign in problem for problem in problems for sign in self.signs)
 
     @contextmanager

@@ -144,7 +144,7 @@ class Scheduler:
             raise Crash
 
     def _stays(self, task: Task) -> bool:
-        """Tell whether the running task goes on, without the cost of a switch; else choose who does."""
+        """Return whether the running task goes on, without the cost of a switch; else choose who does."""
         if self._doomed or self.step >= self._max_steps:
             return False
         self.current = None  # what conditions look at is no point

@@ -123,14 +123,14 @@ def split(rules: Rules, parts: tuple[Part, ...], version: int, lookup: Lookup) -
 
 
 def connects(cursor: int, parts: tuple[Part, ...]) -> bool:
-    """Tell whether the rows lead on from a cursor without a gap (law L4)."""
+    """Return whether the rows lead on from a cursor without a gap (law L4)."""
     if parts[0].prev_seq > cursor:
         return False
     return all(after.prev_seq == before.seq for before, after in itertools.pairwise(parts))
 
 
 def is_owner(state: State, driver: int, game: Game) -> bool:
-    """Tell whether the control store assigns a game to a driver."""
+    """Return whether the control store assigns a game to a driver."""
     return state.owners[game] in {driver, EVERYBODY}
 
 

@@ -261,7 +261,7 @@ def _is_well(sample: Sample, group: str) -> bool:
 
 
 def _behind_source(samples: Sequence[Sample], number: int) -> Truth:
-    """Tell whether rows are late before they reach bronze; an ingest that is not heard of is expected nothing of."""
+    """Return whether rows are late before they reach bronze; an ingest that is not heard of is expected nothing of."""
     now = samples[number]
     age = now.page.judgement.source.age_seconds
     if not _works(now):
@@ -318,7 +318,7 @@ _OF_GAMES: Final[Mapping[str, Callable[[Sequence[Sample], int, str], Truth]]] = 
 
 
 def _missed(samples: Sequence[Sample], number: int, game: str) -> Truth:
-    """Tell whether a game misses its objective at a note."""
+    """Return whether a game misses its objective at a note."""
     now = samples[number]
     word, late = _word(now, game), _late(samples, number, game)
     if word is None:
@@ -340,14 +340,14 @@ def _missed(samples: Sequence[Sample], number: int, game: str) -> Truth:
 
 
 def _was_down(samples: Sequence[Sample], number: int, game: str) -> bool:
-    """Tell whether the judgement found the game's group down within the last minute, which its rule looks back."""
+    """Return whether the judgement found the game's group down within the last minute, which its rule looks back."""
     row = _row(samples[number], game)
     group = "" if row is None else row.group or ""
     return any(each.page.judgement.wanted_groups.get(group, False) for each in samples[max(0, number - 5) : number])
 
 
 def _burns(missed: Sequence[Truth], pairs: Sequence[tuple[int, int, float]]) -> Truth:
-    """Tell whether both windows of a pair burn; rules are evaluated a note earlier or later."""
+    """Return whether both windows of a pair burn; rules are evaluated a note earlier or later."""
     verdicts: list[Truth] = []
     for long, short, share in pairs:
         least = [sum(each is True for each in missed[-notes:]) - 2 for notes in (long, short)]

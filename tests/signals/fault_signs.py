@@ -90,7 +90,7 @@ def signs_of(fault: str, target: str) -> Signs:
 
 
 def is_about(opened: Opened, signs: Signs, target: str, games: Mapping[str, str | None]) -> bool:
-    """Tell whether an incident is about the fault's target; `games` has the group of each."""
+    """Return whether an incident is about the fault's target; `games` has the group of each."""
     if signs.about == GAME:
         return target in opened.games
     if signs.about == GROUP:

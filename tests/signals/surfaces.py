@@ -227,7 +227,7 @@ def _compare_metrics(history: History, page: Fleet) -> None:
 
 
 def _is_dated_across_the_limit(process: Running, now: float) -> bool:
-    """Tell whether a heartbeat is young by the clock of its driver and not by ours, or the other way round."""
+    """Return whether a heartbeat is young by the clock of its driver and not by ours, or the other way round."""
     beat, error = beat_of(scrape(process), process.name), process.skew
     if beat is None:
         return False
@@ -236,7 +236,7 @@ def _is_dated_across_the_limit(process: Running, now: float) -> bool:
 
 
 def _is_before_start(row: GameRow, process: Running, history: History) -> bool:
-    """Tell whether a set-back clock dates a report of this process before its start, or that before an earlier one's.
+    """Return whether a set-back clock dates a report of this process before its start, or that before an earlier one's.
 
     The judgement waits then.
     """

@@ -61,7 +61,7 @@ def until(what: Callable[[], bool], sentence: str) -> None:
 
 
 def runs(engine: Engine, process: subprocess.Popen[bytes]) -> bool:
-    """Tell whether the control store says that this process's query runs."""
+    """Return whether the control store says that this process's query runs."""
     assert process.poll() is None, "the driver has ended"
     mine = (drivers.c.pid == process.pid) & (drivers.c.state == "running")
     with engine.connect() as connection:

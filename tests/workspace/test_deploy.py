@@ -73,7 +73,7 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def once_each(admin: WorkspaceClient) -> bool:
-    """Tell whether nothing is in the workspace twice."""
+    """Return whether nothing is in the workspace twice."""
     return {count for each in census(admin).values() for count in each.values()} == {1}
 
 

@@ -21,7 +21,7 @@ class BackgroundTasks:
         self._begun: dict[str, Future[str]] = {}
 
     def contains(self, name: str) -> bool:
-        """Tell whether a work of this name was begun here, and its result was not taken yet."""
+        """Return whether a work of this name was begun here, and its result was not taken yet."""
         with self._lock:
             return name in self._begun
 
@@ -32,7 +32,7 @@ class BackgroundTasks:
                 self._begun[name] = self._pool.submit(work)
 
     def has_ended(self, name: str) -> bool:
-        """Tell whether a work of this name has ended here, and its result was not taken yet."""
+        """Return whether a work of this name has ended here, and its result was not taken yet."""
         with self._lock:
             return name in self._begun and self._begun[name].done()
 

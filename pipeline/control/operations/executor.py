@@ -187,7 +187,7 @@ def _attempt_look(context: ControlContext, look: Act, operation: Operation) -> S
 
 
 def _advance_one(context: ControlContext, kinds: Mapping[str, OperationDefinition], operation: Operation) -> bool:
-    """Bring one operation on; tell whether it is still open."""
+    """Bring one operation on; return whether it is still open."""
     kind = kinds.get(operation.kind)
     try:
         if kind is None:

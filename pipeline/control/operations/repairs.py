@@ -327,7 +327,7 @@ def _see_rebuilt(context: ControlContext, operation: Operation) -> StepResult:
 
 
 def _is_past(context: ControlContext, assignment: GameAssignment) -> bool:
-    """Tell whether a driver has come as far as the new table: a cursor below its own is the old generation's."""
+    """Return whether a driver has come as far as the new table: a cursor below its own is the old generation's."""
     newest = newest_generation(context.paths, context.settings.environment, assignment.game_key) or 1
     app_id = stream_app_id(context.settings.environment, GameKey(assignment.game_key), newest)
     table = CursorTable.open(context.paths.table(GameKey(assignment.game_key)), app_id)

@@ -248,7 +248,7 @@ def _planned_evacuation(group: Dead, games: _Games, placed: Placed, facts: Facts
 
 
 def _was_moved(operation: Operation, game: GameAssignment | None) -> bool:
-    """Tell whether an ended operation moved a game; if it failed before that, it may be submitted again."""
+    """Return whether an ended operation moved a game; if it failed before that, it may be submitted again."""
     return game is None or operation.state != "failed" or game.epoch > operation.preview[game.game_key][-1]
 
 

@@ -95,7 +95,7 @@ def plan(
 
 
 def _is_over(groups: Sequence[GroupObservation], newest_death: float) -> bool:
-    """Tell whether a driver that was started after the last death runs: what the groups share works again."""
+    """Return whether a driver that was started after the last death runs: what the groups share works again."""
     return any(
         seen.run is not None and seen.run.started_at > newest_death and seen.condition.liveness.state == "running"
         for seen in groups

@@ -119,7 +119,7 @@ class Supervisor:
         return None
 
     def stop_all(self) -> bool:
-        """Ask every run to end; tell whether all have, but for those of frozen groups, which cannot be asked.
+        """Ask every run to end; return whether all have, but for those of frozen groups, which cannot be asked.
 
         Called again and again until they have, it kills what hangs.
         """

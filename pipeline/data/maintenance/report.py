@@ -46,7 +46,7 @@ class Round:
 
     @property
     def ok(self) -> bool:
-        """Tell whether no table failed."""
+        """Return whether no table failed."""
         return all(table.error is None for table in self.tables)
 
 

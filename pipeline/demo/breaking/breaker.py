@@ -294,7 +294,7 @@ def _driver(target: str) -> tuple[str, str]:
 
 
 def _store_is_free(file: Path) -> bool:
-    """Tell whether others can write to the control store while a driver stands still."""
+    """Return whether others can write to the control store while a driver stands still."""
     try:
         with closing(sqlite3.connect(file, timeout=_LOCK_SECONDS, isolation_level=None)) as connection:
             connection.execute("BEGIN IMMEDIATE")

@@ -210,7 +210,7 @@ class _Server:
 
 
 def is_offered(paths: Paths) -> bool:
-    """Tell whether a demo of this user runs this environment now, and does faults; one at work on a fault does, too."""
+    """Return whether a demo of this user runs this environment and does faults; one at work on a fault does, too."""
     try:
         _ask(paths, {"do": "look", "fault": "", "target": ""}, _GLANCE_SECONDS)
     except DemoBusy:

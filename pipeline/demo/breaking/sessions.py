@@ -68,7 +68,7 @@ def limit_files(leader: Process, most: int | None) -> int:
 
 
 def _ignores_limit(place: Path) -> bool:
-    """Tell whether a process ignores the signal of a write above the limit, as Python does."""
+    """Return whether a process ignores the signal of a write above the limit, as Python does."""
     ignored = next(line for line in (place / "status").read_text().splitlines() if line.startswith("SigIgn:"))
     return bool(int(ignored.split()[1], 16) >> (signal.SIGXFSZ - 1) & 1)
 

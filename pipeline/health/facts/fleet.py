@@ -53,12 +53,12 @@ class GameRow:
 
     @property
     def in_trouble(self) -> bool:
-        """Tell whether a person should look: at risk or worse, unknown included."""
+        """Return whether a person should look: at risk or worse, unknown included."""
         return self.verdict.status.is_trouble
 
     @property
     def is_own_trouble(self) -> bool:
-        """Tell whether it is this stream's trouble, and not that of ingest or of the store, which is named once."""
+        """Return whether it is this stream's trouble, and not that of ingest or of the store, which is named once."""
         return self.in_trouble and not self.verdict.waits_for_ingest and not self.verdict.is_unheard
 
     @property

@@ -118,7 +118,7 @@ def is_within(since: float, seconds: float, now: float) -> bool:
 
 
 def _may_live(liveness: Liveness, facts: DriverFacts) -> bool:
-    """Tell whether a process may work on it: it lives, or was heard of a minute ago, and its end is not on record.
+    """Return whether a process may work on it: it lives, or was heard of a minute ago, and its end is not on record.
 
     A process that stands still beats again, one that has failed tries again.
     """
@@ -130,7 +130,7 @@ def _may_live(liveness: Liveness, facts: DriverFacts) -> bool:
 
 
 def _may_return(liveness: Liveness, now: float) -> bool:
-    """Tell whether a restart may bring a driver back before its games would be anywhere else."""
+    """Return whether a restart may bring a driver back before its games would be anywhere else."""
     if liveness.is_live or liveness.state == "not_started":
         return False
     return liveness.since is None or is_within(liveness.since, START_LIMIT_SECONDS, now)

@@ -105,7 +105,7 @@ class Judgement:
         return found
 
     def is_unheard(self, kind: str, name: str) -> bool:
-        """Tell whether a control store without writes keeps a process from reporting: nobody knows how it is."""
+        """Return whether a control store without writes keeps a process from reporting: nobody knows how it is."""
         return self.silence is not None and (kind, name) in self.silence.unheard
 
     @property
@@ -233,7 +233,7 @@ def _is_trouble(verdict: StreamVerdict) -> bool:
 
 
 def _is_excused(kind: ProcessKind, driver: DriverState, facts: FleetFacts) -> bool:
-    """Tell whether that the control store takes no writes is all that is wrong with a driver."""
+    """Return whether a control store without writes is all that is wrong with a driver."""
     return (driver.kind, driver.name) in facts.unheard and not kind.is_overdue(facts)
 
 
@@ -265,7 +265,7 @@ def _judge_report(
 
 
 def _is_failing_word(condition: GroupCondition, reported: StreamState, facts: FleetFacts) -> bool:
-    """Tell whether a driver whose query just failed, and which tries again, said so of its streams: that is known."""
+    """Return whether a driver whose query just failed, and which tries again, said so of its streams: that is known."""
     driver = facts.drivers.get((GROUP, condition.name))
     if condition.liveness.state != "failed" or condition.liveness.is_over or driver is None:
         return False
@@ -275,7 +275,7 @@ def _is_failing_word(condition: GroupCondition, reported: StreamState, facts: Fl
 
 
 def _is_normal_start(condition: GroupCondition, reported: StreamState, now: float) -> bool:
-    """Tell whether a driver that has not reported a stream yet is in a start that needs nobody.
+    """Return whether a driver that has not reported a stream yet is in a start that needs nobody.
 
     It began a moment ago; and the run before reported the stream until then, or nothing died under the controller. A
     driver that fails at each start is starting half of the time: its streams become unknown, and a person looks.

@@ -54,7 +54,7 @@ class Silence:
 
 
 def is_silent(facts: DriverFacts) -> bool:
-    """Tell whether no process was heard in time, so that the store has to be asked whether it takes writes.
+    """Return whether no process was heard in time, so that the store has to be asked whether it takes writes.
 
     A driver that is starting beats when Spark has loaded: it is silent where its lease has run out as well.
     """
@@ -90,7 +90,7 @@ def _newest(known: Mapping[tuple[str, str], Driver]) -> float:
 
 
 def _was_heard(facts: DriverFacts, driver: Driver, at: float, limit: float) -> bool:
-    """Tell whether nothing was wrong with a driver yet at a moment."""
+    """Return whether nothing was wrong with a driver yet at a moment."""
     patience = limit if driver.state in RUNS else max(limit, START_LIMIT_SECONDS)
     lease = facts.leases.get((driver.kind, driver.name))
     is_lost = lease is not None and lease.process == driver.process and lease.expires_at <= at

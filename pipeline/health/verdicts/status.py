@@ -232,7 +232,7 @@ def _judge_age(run: Sequence[Observation], facts: StreamFacts) -> StatusVerdict:
 
 
 def _risk(trend: Sequence[Observation], age: float, objective: float) -> StatusVerdict | None:
-    """Tell whether a stream within its objective is on the way out of it."""
+    """Return whether a stream within its objective is on the way out of it."""
     ages = [seen.backlog_age_seconds for seen in trend]
     known = [each for each in ages if each is not None and each >= RISK_SHARE * objective]
     if len(known) < TREND_OBSERVATIONS:

@@ -72,7 +72,7 @@ def limit_seconds(wanted: Maintenance) -> float | None:
 
 
 def in_hours(hours: tuple[int, int], at: float) -> bool:
-    """Tell whether a moment lies in hours of the day, in UTC; the second may be of the next day."""
+    """Return whether a moment lies in hours of the day, in UTC; the second may be of the next day."""
     hour, (first, end) = datetime.fromtimestamp(at, UTC).hour, hours
     return first <= hour < end if first < end else hour >= first or hour < end
 

@@ -33,7 +33,7 @@ _DEAD_PEER: Final = {
 
 
 def claims(url: str) -> bool:
-    """Tell whether `store.url` names an endpoint of Lakebase, or tries to."""
+    """Return whether `store.url` names an endpoint of Lakebase, or tries to."""
     return url.startswith((_SCHEME, "projects/"))
 
 

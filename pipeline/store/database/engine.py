@@ -143,7 +143,7 @@ def _missing(why: str) -> Refused:
 
 
 def _is_there(store: Path) -> bool:
-    """Tell whether there is more than an empty file, as a full disk leaves it; the content may still be in the log."""
+    """Return whether there is more than an empty file, as a full disk leaves it; content may be in the log."""
     log = store.with_name(f"{store.name}-wal")
     return store.exists() and any(each.exists() and each.stat().st_size for each in (store, log))
 
@@ -282,7 +282,7 @@ def _set_pragmas(connection: Connection, values: Mapping[str, int]) -> None:
 
 
 def _lacks_right(connection: Connection, error: DBAPIError) -> bool:
-    """Tell whether this reader may not write to SQLite's file, where its file system takes writes."""
+    """Return whether this reader may not write to SQLite's file, where its file system takes writes."""
     code = getattr(error.orig, "sqlite_errorcode", None)
     if code is None or code & 0xFF != sqlite3.SQLITE_READONLY:
         return False

@@ -103,7 +103,7 @@ def share(connection: Connection) -> None:
 
 
 def is_shared_late(connection: Connection) -> bool:
-    """Tell whether `turnout_user` lacks rights that this role can give, as it was made after the tables."""
+    """Return whether `turnout_user` lacks rights that this role can give, as it was made after the tables."""
     if not _has_roles(connection) or not connection.scalar(_NOT_SHARED, {"users": USERS}):
         return False
     return _may_become(connection, _look(connection).creator)

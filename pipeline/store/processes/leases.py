@@ -93,11 +93,11 @@ class Process:
         return self.host, self.pid
 
     def is_here(self) -> bool:
-        """Tell whether it is one of this machine and container, of which we can know."""
+        """Return whether it is one of this machine and container, of which we can know."""
         return self.pid_namespace is not None and self.pid_namespace == _pid_namespace()
 
     def is_dead(self) -> bool:
-        """Tell whether it has certainly ended; of another machine's or container's process nobody here knows."""
+        """Return whether it has certainly ended; of another machine's or container's process nobody here knows."""
         if not self.is_here():
             return False
         try:

@@ -206,7 +206,7 @@ def submit_stop(engine: Engine, run_id: int) -> None:
 
 
 def is_wanted(engine: Engine, kind: str, name: str, run_id: int) -> bool:
-    """Tell a driver whether its run goes on: it is known, has not been given up, and nobody has asked it to end.
+    """Return whether a run goes on: it is known, has not been given up, and nobody has asked it to end.
 
     A number alone may be another run's, where the store was restored from a copy.
     """

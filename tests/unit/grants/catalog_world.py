@@ -153,7 +153,7 @@ class World(Protocol):
 
     @property
     def folds_case(self) -> bool:
-        """Tell whether names of principals are found whatever their casing."""
+        """Return whether names of principals are found whatever their casing."""
 
     def user(self, name: str | None = None) -> str:
         """Make a user that is new."""
@@ -172,11 +172,11 @@ class World(Protocol):
 
     @property
     def takes_any_name(self) -> bool:
-        """Tell whether a user can be named anything."""
+        """Return whether a user can be named anything."""
 
     @property
     def may_be_filled(self) -> bool:
-        """Tell whether hundreds of users and tables can be left there."""
+        """Return whether hundreds of users and tables can be left there."""
 
 
 def register(catalog: Catalog, catalog_name: str, location: str) -> GameTable:

@@ -42,7 +42,8 @@ RIDDLE: Final = re.compile(
     r"""\b[Ss]o\ (?:long|many|much|few)\b                            # the number and its unit
     | \b(?:of|by|from|after|below|above)\ so\b
     | \A(?:Of|By|In|As|To|For|That|Those)\b                        # a noun first: what the value is
-    | \bwho\ acts\b""",
+    | \bwho\ acts\b
+    | \ATell\b                                                        # return, print, report""",
     re.VERBOSE,
 )
 """A docstring names what it is about, with number and unit where it is one."""

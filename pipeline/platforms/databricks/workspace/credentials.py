@@ -81,7 +81,7 @@ class DatabaseCredentials:
             self._renewing.release()
 
     def doubt(self, password: str) -> bool:
-        """Drop a token that a login refused; tell whether another try makes sense.
+        """Drop a token that a login refused; return whether another try makes sense.
 
         None does after a token that was just made: then the identity has no role, or another fault that stays.
         """

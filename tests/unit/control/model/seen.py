@@ -84,7 +84,7 @@ def look(store: sqlite3.Connection, now: float) -> StoreSnapshot:
 
 
 def let_go(row: Row, seen: StoreSnapshot) -> bool:
-    """Tell whether the games of a move or a retirement are assigned anew, and no old driver holds one.
+    """Return whether the games of a move or a retirement are assigned anew, and no old driver holds one.
 
     Of one that was assigned again since nobody has to let go: it may be back in its old group.
     """
@@ -96,7 +96,7 @@ def let_go(row: Row, seen: StoreSnapshot) -> bool:
 
 
 def taken_over(row: Row, seen: StoreSnapshot) -> bool:
-    """Tell whether the new drivers of a move hold all of its games that were not moved on since."""
+    """Return whether the new drivers of a move hold all of its games that were not moved on since."""
     return all(
         seen.places[key].epoch > epoch + 1 or (seen.places[key].epoch, seen.places[key].held_by) == (epoch + 1, group)
         for key, (_, group, epoch) in json.loads(row.preview).items()
@@ -104,7 +104,7 @@ def taken_over(row: Row, seen: StoreSnapshot) -> bool:
 
 
 def has_effect(row: Row, seen: StoreSnapshot) -> bool:
-    """Tell whether all that an operation is for can be seen in the store now."""
+    """Return whether all that an operation is for can be seen in the store now."""
     if row.kind in {"start", "stop", "restart"}:
         return all(_group_is_so(row, name, seen) for name in json.loads(row.preview))
     if row.kind == "retire":

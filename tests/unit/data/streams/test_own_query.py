@@ -96,7 +96,7 @@ def decide(group: Group, *, own_query: bool) -> None:
 
 
 def in_shared_pass(group: Group) -> bool:
-    """Tell whether a shared pass that begins now has the game."""
+    """Return whether a shared pass that begins now has the game."""
     try:
         return CHESS in group.roster.for_pass(0)
     finally:

@@ -45,7 +45,7 @@ def row(
 
 
 def composed(rows: list[Row]) -> bool:
-    """Tell whether Terraform leaves the principals' names as they are."""
+    """Return whether Terraform leaves the principals' names as they are."""
     return all(normalize("NFC", each.principal) == each.principal for each in rows)
 
 
