@@ -17,9 +17,9 @@ from typing import Final
 from pipeline.base.errors import Refused
 
 PACKAGES: Final = (
-    "arro3-core", "deltalake", "deprecated", "duckdb", "fastavro", "googleapis-common-protos", "numpy", "obstore",
-    "pandas", "protobuf", "ptars", "pyarrow", "python-dateutil", "pytz", "six", "sqlalchemy", "typing-extensions",
-    "tzdata", "wrapt",
+    "arro3-core", "deltalake", "deprecated", "duckdb", "fastavro", "googleapis-common-protos", "msgspec", "numpy",
+    "obstore", "pandas", "protobuf", "ptars", "pyarrow", "python-dateutil", "pytz", "six", "sqlalchemy",
+    "typing-extensions", "tzdata", "wrapt",
 )  # fmt: skip
 """The packages that modules of tasks import, directly or not."""
 
