@@ -21,7 +21,9 @@ from pipeline.data.contracts.policies import CHOICES, parse_policies
 from pipeline.data.contracts.registrations import Registration
 
 _FILE: Final = "file"
-_FORMATS: Final[Mapping[str, str]] = {".avsc": "avro", ".desc": "protobuf"}  # by the suffix of the file
+_FORMATS: Final[Mapping[str, str]] = {  # by the suffix of the file
+    ".avsc": "avro", ".desc": "protobuf", ".json": "json",
+}  # fmt: skip
 _POLICIES: Final = tuple(f"{kind}={policy}" for kind, policies in CHOICES.items() for policy in policies[1:])
 _MAX_SHOWN: Final = 25
 
@@ -66,14 +68,14 @@ def _draw_fields(own: str, game: GameVersions | None) -> None:
             help="With other policies its next rows land. A replay lands those in quarantine.",
         )
     st.file_uploader(
-        "File: an Avro schema (.avsc), or a descriptor set (.desc) of protoc with --include_imports",
+        "File: an Avro schema (.avsc), a JSON Schema (.json), or a descriptor set (.desc, protoc --include_imports)",
         type=[suffix.removeprefix(".") for suffix in _FORMATS],
         key=f"register_file_{own}",
     )
     newest = None if game is None else game.newest
     st.text_input(
         "Message", value="" if newest is None else newest.message, key=f"register_message_{own}", max_chars=1000,
-        autocomplete="off", help="Full name of the payload's message or record.",
+        autocomplete="off", help="Full name of the payload's message or record, or the title of its JSON Schema.",
     )  # fmt: skip
     if game is not None:
         st.text_input(

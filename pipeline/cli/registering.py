@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _SCHEMA = combine_options(
     click.option("--game", required=True, help="The game's exact name."),
-    click.option("--message", required=True, help="Full name of the payload's message."),
+    click.option("--message", required=True, help="Full name of the payload's message, or a JSON Schema's title."),
     click.option(
         "--policy", "policies", multiple=True, help="Policy of a change, such as incompatible=side-column; repeatable."
     ),
@@ -29,7 +29,7 @@ _SCHEMA = combine_options(
         "--continues", metavar="OLD", help="Confirm that the game's event type OLD was renamed to this message's."
     ),
     click.option(
-        "--format", "format_name", help="Format of the file: protobuf or avro. Default: avro for .avsc files."
+        "--format", "format_name", help="Format of the file: protobuf, avro or json. Default: by .avsc and .json."
     ),
     click.argument("definition", type=click.Path(exists=True, dir_okay=False, path_type=Path)),
 )
@@ -74,7 +74,7 @@ def plan_schema(env_dir: Path, as_json: bool, **schema: Any) -> None:
 @click.option("--reason", help="Reason, kept in the audit log; required where a second person must approve.")
 @_JSON
 def register_schema(env_dir: Path, plan_hash: str | None, reason: str | None, as_json: bool, **schema: Any) -> None:
-    """Register the next schema version of a game: a FileDescriptorSet (protoc --include_imports -o FILE) or an .avsc.
+    """Register the next schema version of a game: a FileDescriptorSet (protoc --include_imports -o), .avsc or .json.
 
     Does exactly what `turnout schemas plan` shows, and prints the schema id for the wrappers. Registers nothing if a
     policy refuses a change, and names the field; or if the message is of another event type than the game's, unless
@@ -231,7 +231,7 @@ def _registration(
     from pipeline.data.contracts.policies import parse_policies
     from pipeline.data.contracts.registrations import Registration
 
-    kind = format_name or ("avro" if definition.suffix == ".avsc" else "protobuf")
+    kind = format_name or {".avsc": "avro", ".json": "json"}.get(definition.suffix, "protobuf")
     content = definition.read_bytes()
     return Registration(game, message, content, parse_policies(policies), plan_hash, kind, continues=continues)
 

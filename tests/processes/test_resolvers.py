@@ -32,7 +32,9 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
+from pipeline.data.contracts.columns import type_text
 from pipeline.data.contracts.formats.protobuf.messages import canonical
+from pipeline.data.contracts.formats.supported import columns, format_of
 from pipeline.data.contracts.registries.answers import Absent, Away, Found, Unusable
 from pipeline.data.contracts.registries.bounded_http import Credentials, checked_url, tls
 from pipeline.data.contracts.registries.confluent import ConfluentResolver
@@ -41,6 +43,7 @@ from pipeline.data.contracts.registries.glue import GlueResolver
 from pipeline.data.contracts.registries.protobuf_sources import descriptor_set
 from pipeline.data.contracts.registries.resolution import Resolution
 from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.contracts.schemas import Schema as PayloadSchema
 from pipeline.demo.registry import Registry
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
@@ -57,6 +60,12 @@ SECONDS = 0.3
 ID_7 = b"\x00\x00\x00\x00\x07"
 GUID = uuid.UUID("11111111-2222-4333-8444-555555555555")
 LAP = '{"type":"record","name":"Lap","namespace":"acme","fields":[{"name":"n","type":"int"}]}'
+LAP_JSON = '{"title":"acme.Lap","type":"object","properties":{"driver":{"$ref":"driver.json"}}}'
+
+
+def schema_of(found: Found) -> PayloadSchema:
+    (name,) = found.messages.values()
+    return PayloadSchema(1, found.format, name, format_of(found.format).canonical(name, found.definition))
 
 
 # ------------------------------------------------------------------------------------------------ a registry that lies
@@ -98,6 +107,10 @@ def avro(text: str = LAP, references: list[dict[str, Any]] | None = None) -> Pag
 
 def protobuf(text: str, references: list[dict[str, Any]] | None = None) -> Page:
     return said(200, {"schema": text, "schemaType": "PROTOBUF", "references": references or []})
+
+
+def json_schema(text: str, references: list[dict[str, Any]] | None = None) -> Page:
+    return said(200, {"schema": text, "schemaType": "JSON", "references": references or []})
 
 
 @contextmanager
@@ -216,7 +229,10 @@ LIES: dict[str, tuple[Callable[[Liar], Page], type[Away] | type[Unusable], str]]
     "nested schema": (lambda _: avro("[" * 200_000), Unusable, "nested too deep"),
     "name that is no text": (lambda _: avro(r'{"type":"record","name":"\ud800"}'), Unusable, "no Unicode"),
     "nameless": (lambda _: avro('{"type":"record","fields":[]}'), Unusable, "without a name"),
-    "JSON Schema": (lambda _: said(200, {"schema": "{}", "schemaType": "JSON"}), Unusable, "not read yet"),
+    "JSON Schema without a title": (lambda _: json_schema("{}"), Unusable, "no title"),
+    "JSON Schema that is no JSON": (lambda _: json_schema("{"), Unusable, "no JSON"),
+    "JSON Schema of anything": (lambda _: json_schema("true"), Unusable, "no objects"),
+    "nested JSON Schema": (lambda _: json_schema('{"not":' * 100_000), Unusable, "nested too deep"),
     "kind of tomorrow": (lambda _: said(200, {"schema": "{}", "schemaType": "X\n"}), Unusable, r"'X\n'"),
     "no .proto": (lambda _: protobuf("hello"), Unusable, "no valid .proto file"),
     "file without messages": (lambda _: protobuf('syntax = "proto3";'), Unusable, "no messages"),
@@ -276,6 +292,39 @@ def test_avro_by_id_guid_and_name(liar: Liar) -> None:
     liar.default = said(404, {"error_code": 40401})
     for writer in (b"\x00\xff\xff\xff\xff", b"\x01" + GUID.bytes, b"laps", b"races"):
         assert resolver(liar).resolve(writer) == expected
+
+
+def test_references_of_json_schemas_become_one_schema(liar: Liar) -> None:
+    """A definition needs nothing beside itself, whether a reference names another schema by its name or its address."""
+    whole = {"type": "integer", "minimum": 0}
+    driver = {"$id": "https://acme/driver.json", "type": "object", "properties": {
+        "car": {"$ref": "car.json#/definitions/Car"}, "age": {"$ref": "#/$defs/Age"},
+    }, "$defs": {"Age": whole}}  # fmt: skip
+    car = {"definitions": {"Car": {"enum": ["A"]}}}
+    main = {"title": "acme.Lap", "type": "object", "properties": {
+        "driver": {"$ref": "https://acme/driver.json"}, "spare": {"$ref": "https://acme/car.json#/definitions/Car"},
+        "ms": {"$ref": "#/$defs/Age"},
+    }, "$id": "https://acme/lap.json", "$defs": {"Age": whole}}  # fmt: skip
+    car_1 = {"name": "https://acme/car.json", "subject": "car", "version": 1}
+    refer = [{"name": "https://acme/driver.json", "subject": "driver", "version": 3}, car_1]
+    liar.pages = {
+        "/schemas/ids/7": json_schema(json.dumps(main), refer),
+        "/subjects/driver/versions/3?deleted=true": json_schema(json.dumps(driver), [car_1]),
+        "/subjects/car/versions/1?deleted=true": json_schema(json.dumps(car)),
+    }
+    answer = resolver(liar).resolve(ID_7)
+    assert isinstance(answer, Found)
+    assert (answer.format, answer.messages) == ("json", {b"": "acme.Lap"})
+    of = schema_of(answer)
+    assert [f"{each.name} {type_text(each.type)}" for each in columns(of)] == [
+        "driver struct<age: long, car: string>", "ms long", "spare string",
+    ]  # fmt: skip
+    liar.pages["/schemas/ids/7"] = json_schema(
+        json.dumps({**main, "properties": {"x": {"$ref": "other.json"}}}), [car_1]
+    )
+    answer = resolver(liar).resolve(ID_7)
+    assert isinstance(answer, Unusable)
+    assert "'other.json'" in answer.detail
 
 
 def test_references_of_avro_become_one_text(liar: Liar) -> None:
@@ -621,20 +670,27 @@ def test_a_real_registry_says_that_it_has_none(apicurio: Registry) -> None:
 
 
 def test_real_references_are_found(apicurio: Registry) -> None:
-    """References by subject and version, of both formats, the protobuf ones as text."""
+    """References by subject and version, of every format, the protobuf ones as text."""
     car = Schema('{"type":"enum","name":"Car","namespace":"acme","symbols":["A"]}', "AVRO")
     main = '{"type":"record","name":"Race","namespace":"acme","fields":[{"name":"c","type":"acme.Car"}]}'
     race = Schema(main, "AVRO", [SchemaReference("acme.Car", "car", 1)])
+    driver = Schema('{"type":"object","properties":{"age":{"type":"integer"}}}', "JSON")
+    lap = Schema(LAP_JSON, "JSON", [SchemaReference("driver.json", "driver", 1)])
     outer = Schema(OUTER, "PROTOBUF", [SchemaReference("acme/car.proto", "acme/car.proto", 1)])
     with client(apicurio) as registry:
         registry.register_schema("car", car)
         race_id = registry.register_schema("race-value", race)
+        registry.register_schema("driver", driver)
+        lap_id = registry.register_schema("lap-value", lap)
         registry.register_schema("acme/car.proto", Schema(CAR, "PROTOBUF"))
         outer_id = registry.register_schema("outer-value", outer)
     found = confluent(apicurio).resolve(b"\x00" + race_id.to_bytes(4))
     assert isinstance(found, Found)
     assert found.messages == {b"": "acme.Race"}
     assert json.loads(found.definition)["fields"][0]["type"]["symbols"] == ["A"]
+    found = confluent(apicurio).resolve(b"\x00" + lap_id.to_bytes(4))
+    assert isinstance(found, Found)
+    assert [type_text(each.type) for each in columns(schema_of(found))] == ["struct<age: long>"]
     found = confluent(apicurio).resolve(b"\x00" + outer_id.to_bytes(4))
     assert isinstance(found, Found)
     assert found.messages == OUTER_MESSAGES
@@ -705,7 +761,12 @@ def test_glue_has_what_was_registered_and_nothing_else(moto: str, aws: None) -> 
     boto = boto3.client("glue", region_name="eu-west-1", endpoint_url=moto)
     boto.create_registry(RegistryName="mine")
     ids = dict[str, bytes]()
-    for name, kind, text in (("laps", "AVRO", LAP), ("cars", "PROTOBUF", CAR), ("any", "JSON", "{}")):
+    for name, kind, text in (
+        ("laps", "AVRO", LAP),
+        ("cars", "PROTOBUF", CAR),
+        ("any", "JSON", "{}"),
+        ("json", "JSON", LAP_JSON),
+    ):
         made = boto.create_schema(
             RegistryId={"RegistryName": "mine"},
             SchemaName=name,
@@ -721,6 +782,7 @@ def test_glue_has_what_was_registered_and_nothing_else(moto: str, aws: None) -> 
     assert isinstance(found, Found)
     assert found.messages == {b"": "acme.Car"}
     assert isinstance(patient.resolve(ids["any"]), Unusable)
+    assert patient.resolve(ids["json"]) == Found("json", LAP_JSON.encode(), {b"": "acme.Lap"})
     assert isinstance(patient.resolve(UUID_WRITER), Absent)
     assert isinstance(patient.resolve(b"elsewhere"), Absent)
     assert isinstance(patient.resolve("Block Party é".encode()), Unusable)  # no schema of Glue has such a name

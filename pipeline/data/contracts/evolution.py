@@ -349,10 +349,10 @@ def _goes_by(slot: Slot, name: str) -> bool:
 def _free_name(place: _Place, one: Field) -> tuple[str, str | None]:
     """Return the name of a new column, and why it is not the field's given name, None where it is."""
     top, given = not place.path, one.given
-    if one.name != given:
-        why = "is the name of another field of its message: case and '_' make no difference"
-    elif not _NAME.fullmatch(given):
+    if not _NAME.fullmatch(given):
         why = "a column needs a name of at most 255 letters, digits and '_'"
+    elif one.name != given:
+        why = "is the name of another field of its message: case and '_' make no difference"
     elif top and given.startswith("_"):
         why = "names that begin with '_' belong to the table's own columns"
     elif (twin := place.taken.get(given.lower())) is not None:

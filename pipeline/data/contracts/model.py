@@ -144,6 +144,7 @@ class Message:
     """Numbers of extensions that the definition lacks: first number, and the one after the last. Their values are
     ignored."""
     aliases: frozenset[str] = frozenset()  # full names it had before
+    unchecked: tuple[str, ...] = ()  # sentences on what of the definition restricts values and is not applied
 
 
 def ranges_text(ranges: Iterable[tuple[int, int]]) -> list[str]:
@@ -158,6 +159,7 @@ def remarks(message: Message, path: str = "") -> Iterator[str]:
         numbers = ", ".join(ranges_text(message.open))
         within = f" of {path}" if path else ""
         yield f"extensions {numbers}{within} are not in the definition: turnout ignores them"
+    yield from message.unchecked
     for each in message.fields:
         if each.inside is not None:
             yield from remarks(each.inside, f"{path}.{each.name}" if path else each.name)

@@ -96,4 +96,4 @@ def test_a_breaking_change_is_requested_and_approved(world: Any, tmp_path: Path,
 
 def test_a_format_that_nobody_reads_is_refused(world: Any) -> None:
     """An unknown format is one sentence with those that there are."""
-    assert "this turnout reads: protobuf, avro" in str(world("plan", "--format", "json", ms="int").exception)
+    assert "this turnout reads: protobuf, avro, json" in str(world("plan", "--format", "xml", ms="int").exception)

@@ -276,10 +276,15 @@ def test_no_row_of_a_table_is_long(path: Path) -> None:
     assert [line for line in lines if line.startswith("|") and len(line) > 200] == []
 
 
+ASSIGNED = {41, 42, 43}  # decisions of work under way; empty before a release
+
+
 def test_decisions_are_numbered_and_short() -> None:
-    """A decision is one page with context, decision and consequences; numbers have no gap."""
+    """A decision is one page with context, decision and consequences; no number lacks but those of work under way."""
     found = sorted(DOCS.glob("decisions/*.md"))
-    assert [f"{number:04}" for number in range(1, len(found) + 1)] == [path.name[:4] for path in found]
+    numbers = [int(path.name[:4]) for path in found]
+    assert len(set(numbers)) == len(numbers)
+    assert {*numbers, *ASSIGNED} == set(range(1, max(numbers) + 1))
     for path in found:
         text = path.read_text("utf-8")
         parts = re.findall(r"^(?:## |\*\*)(Context|Decision|Consequences)\b", text, re.MULTILINE)

@@ -13,12 +13,15 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import shown
 from pipeline.data.contracts.event_types import Numbering
 from pipeline.data.contracts.formats.avro.format import AvroFormat
+from pipeline.data.contracts.formats.json.format import JsonFormat
 from pipeline.data.contracts.formats.payload_format import PayloadDecoder, PayloadFormat
 from pipeline.data.contracts.formats.protobuf.format import ProtobufFormat
 from pipeline.data.contracts.model import Message
 from pipeline.data.contracts.schemas import Schema
 
-FORMATS: Final[Mapping[str, PayloadFormat]] = MappingProxyType({"protobuf": ProtobufFormat(), "avro": AvroFormat()})
+FORMATS: Final[Mapping[str, PayloadFormat]] = MappingProxyType(
+    {"protobuf": ProtobufFormat(), "avro": AvroFormat(), "json": JsonFormat()}
+)
 """Formats by the name that `Schema.format` and the setting `format` of a source use."""
 
 

@@ -1,4 +1,4 @@
-"""A folder of files as a registry: `WRITER.avsc`, and `WRITER.desc` with protoc's descriptor sets.
+"""A folder of files as a registry: `WRITER.avsc`, `WRITER.json` with a JSON Schema, and `WRITER.desc` of protoc.
 
 A file's WRITER is the decimal id, the GUID or UUID, or the topic's or game's name in the quoting of URLs.
 """
@@ -18,7 +18,7 @@ from pipeline.base.errors import Refused, Transient, first_line
 from pipeline.base.names import shown
 from pipeline.data.contracts.registries.answers import Absent, Answer, Found, settled
 from pipeline.data.contracts.registries.bounded_http import MAX_BYTES
-from pipeline.data.contracts.registries.kinds import avro, protobuf
+from pipeline.data.contracts.registries.kinds import avro, json_schema, protobuf
 
 
 class FolderResolver:
@@ -73,10 +73,18 @@ def _name(writer: bytes) -> tuple[str, bool]:
 
 
 def _avsc(content: bytes, _indexed: bool, _message: str | None) -> Found:
+    return avro(_text(content, ".avsc"), {}, indexed=False, message=None)
+
+
+def _json(content: bytes, _indexed: bool, message: str | None) -> Found:
+    return json_schema(_text(content, ".json"), {}, indexed=False, message=message)
+
+
+def _text(content: bytes, suffix: str) -> str:
     try:
-        return avro(content.decode("utf-8"), {}, indexed=False, message=None)
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Refused("The .avsc file is not UTF-8.") from error
+        raise Refused(f"The {suffix} file is not UTF-8.") from error
 
 
 def _desc(content: bytes, indexed: bool, message: str | None) -> Found:
@@ -88,5 +96,5 @@ def _desc(content: bytes, indexed: bool, message: str | None) -> Found:
 
 
 _READERS: Final[Mapping[str, Callable[[bytes, bool, str | None], Found]]] = MappingProxyType(
-    {".avsc": _avsc, ".desc": _desc}
+    {".avsc": _avsc, ".json": _json, ".desc": _desc}
 )

@@ -11,6 +11,7 @@ from pipeline.base.names import shown
 from pipeline.data.contracts.envelopes.index_paths import path_bytes
 from pipeline.data.contracts.registries.answers import Found
 from pipeline.data.contracts.registries.avro_sources import inlined
+from pipeline.data.contracts.registries.json_sources import bundled
 from pipeline.data.contracts.registries.protobuf_sources import descriptor_set, message_paths, only_message
 
 
@@ -48,6 +49,16 @@ def avro(text: str, imports: Mapping[str, str], *, indexed: bool, message: str |
     return Found("avro", definition, {b"": name})
 
 
+def json_schema(text: str, imports: Mapping[str, str], *, indexed: bool, message: str | None) -> Found:  # noqa: ARG001 - JSON has no index paths
+    """Return a JSON Schema, whose title names the event type; `message` does where it has none.
+
+    Raises:
+        Refused: turnout cannot use the schema.
+    """
+    definition, name = bundled(text, imports, message)
+    return Found("json", definition, {b"": name})
+
+
 def protobuf(files: FileDescriptorSet, *, indexed: bool, message: str | None) -> Found:
     """Return a set of files, of which the last one has the payloads' messages.
 
@@ -68,8 +79,4 @@ def _protobuf(text: str, imports: Mapping[str, str], *, indexed: bool, message: 
     return protobuf(descriptor_set(text, imports), indexed=indexed, message=message)
 
 
-def _json(text: str, imports: Mapping[str, str], *, indexed: bool, message: str | None) -> Found:  # noqa: ARG001
-    raise Refused("JSON Schema payloads are not read yet.")
-
-
-_READERS: Final[Mapping[str, _Reader]] = MappingProxyType({"AVRO": avro, "PROTOBUF": _protobuf, "JSON": _json})
+_READERS: Final[Mapping[str, _Reader]] = MappingProxyType({"AVRO": avro, "PROTOBUF": _protobuf, "JSON": json_schema})

@@ -4,23 +4,21 @@ Most payloads are read together (`readers`). Those that fail there, or are slow 
 items than the others, are decided alone by the scalar decoder.
 """
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES, Decoded, Refusal, Rows, malformed, one_line
+from pipeline.data.contracts.decoded import Decoded, Rows, malformed, one_line
 from pipeline.data.contracts.formats.avro.columns import columns_of
 from pipeline.data.contracts.formats.avro.cursor import ALL, Cursor
 from pipeline.data.contracts.formats.avro.definitions import describe
 from pipeline.data.contracts.formats.avro.readers import reader
 from pipeline.data.contracts.formats.avro.scalar import PRESENT, Malformed, ScalarDecoder
+from pipeline.data.contracts.formats.batches import held, joined, one_batch, parts, sized
 from pipeline.data.contracts.schemas import Schema
 
-_PART_ROWS: Final = 32_768  # decoded at once; more would leave the processor's caches
-_PART_BYTES: Final = 64 * 1024 * 1024  # of payloads decoded at once
 _SCALAR_BYTES: Final = 512 * 1024  # of payloads whose values are held as Python objects, a few hundred for a byte
 
 
@@ -48,26 +46,16 @@ class Decoder:
         """Decode payloads; null is a row without one, which is the whole payload where the schema has no columns."""
         if not len(self.arrow_schema):
             payloads = pc.fill_null(payloads, b"")
-        sizes = pc.fill_null(pc.binary_length(payloads), -1).to_numpy(zero_copy_only=False)
-        refused = [Refusal(row, "empty_payload", "the payload is empty") for row in np.flatnonzero(sizes < 0).tolist()]
-        refused += [
-            malformed(row, f"larger than {MAX_PAYLOAD_BYTES} bytes: {sizes[row]}")
-            for row in np.flatnonzero(sizes > MAX_PAYLOAD_BYTES).tolist()
-        ]
-        rows = np.flatnonzero((sizes >= 0) & (sizes <= MAX_PAYLOAD_BYTES)).astype(np.int64)
+        sizes, rows, refused = sized(payloads)
         batches, good = [], []
-        for part in _parts(rows, sizes):
-            held = payloads.slice(int(part[0]), len(part))
-            if int(part[-1]) - int(part[0]) + 1 != len(part):
-                held = payloads.take(pa.array(part))
-            batch, places, bad = self._part(held)
+        for part in parts(rows, sizes):
+            batch, places, bad = self._part(held(payloads, part))
             batches.append(batch)
             good.append(part[places])
             refused += [malformed(int(part[place]), detail) for place, detail in bad]
         if len(batches) == 1:
             return Decoded(self._of_table(batches[0]), good[0], sorted(refused))
-        table = pa.Table.from_batches(batches, self._schema).combine_chunks()
-        whole = pa.RecordBatch.from_arrays([_one(column) for column in table.columns], schema=self._schema)
+        whole = joined(batches, self._schema)
         return Decoded(self._of_table(whole), np.concatenate([np.empty(0, dtype=np.int64), *good]), sorted(refused))
 
     def _of_table(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -92,11 +80,7 @@ class Decoder:
         both = np.concatenate([clear, late_places])
         order = np.argsort(both)
         table = pa.Table.from_batches([batch, *late], self._schema).take(pa.array(order))
-        return (
-            pa.RecordBatch.from_arrays([_one(column) for column in table.columns], schema=self._schema),
-            both[order],
-            bad,
-        )
+        return one_batch(table), both[order], bad
 
     def _one_by_one(
         self, payloads: pa.BinaryArray, places: Rows
@@ -124,26 +108,3 @@ class Decoder:
     def _batch(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
         arrays = [pa.array([row[each.name] for row in rows], each.type) for each in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-
-
-def _parts(rows: Rows, sizes: Rows) -> Iterator[Rows]:
-    """Cut rows into parts that are decoded at once."""
-    ends = np.cumsum(sizes[rows], dtype=np.int64)
-    start = 0
-    while start < len(rows):
-        before = int(ends[start - 1]) if start else 0
-        within = int(np.searchsorted(ends, before + _PART_BYTES, side="right"))
-        stop = max(start + 1, min(start + _PART_ROWS, within))
-        yield rows[start:stop]
-        start = stop
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    """Return the only chunk of a column, or all of them as one."""
-    return (
-        column.chunk(0)
-        if column.num_chunks == 1
-        else pa.concat_arrays(column.chunks)
-        if column.num_chunks
-        else pa.array([], column.type)
-    )

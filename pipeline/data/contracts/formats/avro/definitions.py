@@ -32,11 +32,11 @@ from pipeline.data.contracts.formats.avro.types import (
     Union,
     kind_name,
 )
+from pipeline.data.contracts.formats.definition_text import read_json
 
 MAX_DEFINITION_BYTES: Final = 1024 * 1024
 _MAX_PRECISION: Final = 2**31 - 1  # of Java
 _MAX_JSON_DEPTH: Final = 160  # a level of records takes four: object, list of fields, field, union
-_JSON_PARTS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RECORDS: Final = frozenset({"record", "error"})
 """Kinds of records; a protocol throws an `error`."""
@@ -97,41 +97,9 @@ def _parsed(message: str, definition: bytes) -> Record:
 
 def _json(message: str, definition: bytes) -> Any:
     try:
-        text = definition.decode()
-        if _depth(text) > _MAX_JSON_DEPTH:  # before the parser: its recursion ends at the interpreter's stack
-            raise refusal(message, [f"its JSON is nested deeper than {_MAX_JSON_DEPTH} levels"])
-        return json.loads(text, parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_each_once)
+        return read_json(definition.decode(), _MAX_JSON_DEPTH)
     except ValueError as error:
         raise refusal(message, [f"it is not JSON: {shown(str(error))}"]) from error
-
-
-def _depth(text: str) -> int:
-    """Return how deeply brackets nest outside of strings."""
-    depth = deepest = 0
-    for part in _JSON_PARTS.finditer(text):
-        first = text[part.start()]
-        if first in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif first in "]}":
-            depth -= 1
-    return deepest
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is not a number of JSON")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    return number if math.isfinite(number) else _no_number(text[:40])
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("an object has a key twice")
-    return found
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from pipeline.data.contracts.formats.protobuf.messages import canonical, describ
 from pipeline.data.contracts.schemas import Schema
 from tests.unit.data.contracts.definition_world import Fields, bundle, define
 from tests.unit.data.contracts.formats.avro import avro_world
+from tests.unit.data.contracts.formats.json import json_world
 from tests.unit.data.contracts.formats.protobuf import wire_world
 from tests.unit.data.contracts.formats.protobuf.wire_world import BOXES, KEYS, SCALARS, WIRE_TYPES, tagged
 
@@ -271,7 +272,29 @@ class ProtobufWorld:
         return self._producer.spoiling.spoiled(self.whole, self._draw)
 
 
-WORLDS: Mapping[str, Callable[[int], World]] = {"avro": AvroWorld, "protobuf": ProtobufWorld}
+# --------------------------------------------------------------------------------------------------------------- json
+
+
+class JsonWorld:
+    """An object of JSON, with others in it; every other schema has maps, whose documents are decoded one by one."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance = json_world.Chance(seed, maps=seed % 2 == 0)
+        self._given = self._chance.object(3)
+        self.schema = json_world.schema(self._given)
+
+    def whole(self) -> bytes:
+        self._chance.armed, self._chance.how = False, ""
+        return self._chance.document(self._given)
+
+    def spoiled(self) -> Mutant:
+        self._chance.armed, self._chance.how = True, ""
+        while not self._chance.how:
+            content = self._chance.document(self._given)
+        return Mutant(self._chance.how, content)
+
+
+WORLDS: Mapping[str, Callable[[int], World]] = {"avro": AvroWorld, "json": JsonWorld, "protobuf": ProtobufWorld}
 
 
 def comparable(value: Any) -> Any:

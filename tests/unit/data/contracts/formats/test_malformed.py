@@ -13,12 +13,14 @@ from pipeline.data.contracts.formats.supported import FORMATS, columns, decoder,
 from pipeline.data.contracts.schemas import Schema
 from tests.unit.data.contracts.definition_world import bundle, define
 from tests.unit.data.contracts.formats.avro import avro_world
+from tests.unit.data.contracts.formats.json import json_world
 from tests.unit.data.contracts.formats.malformed_world import HUGE, WORLDS, World, comparable, mutant
 from tests.unit.data.contracts.formats.peak_memory import at_most
 from tests.unit.data.contracts.formats.protobuf.wire_world import varint
 
 WAYS = {
     "avro": {"huge", "negative", "unending", "off by one", "text", "boolean", "blocks"},
+    "json": {"type", "missing", "null", "twice", "undeclared", "symbol", "time", "text", "number", "two"},
     "protobuf": {"wire type", "length", "unending", "tag", "group", "text", "packed"},
 }
 EACH = 10  # of one schema
@@ -88,7 +90,15 @@ def bombs_of_protobuf() -> tuple[Schema, list[bytes]]:
     return Schema(1, "protobuf", "t.M", canonical("t.M", bundle(file))), [*sizes, *[b"\x1a\0" * 2**18] * 2]
 
 
-BOMBS = {"avro": bombs_of_avro, "protobuf": bombs_of_protobuf}
+def bombs_of_json() -> tuple[Schema, list[bytes]]:
+    point = json_world.obj(x={"type": "integer"})
+    given = json_world.obj(s={"type": "string"}, xs={"type": "array", "items": point})
+    deep = [each * 2**17 for each in (b"[", b'{"xs":', b'{"xs":[', b'{"s":[{')]
+    swarm = b'{"xs":[' + b"{}," * 2**17 + b"{}]}"
+    return json_world.schema(given), [*deep, *(each + b"]}" * 2**17 for each in deep), swarm, swarm]
+
+
+BOMBS = {"avro": bombs_of_avro, "json": bombs_of_json, "protobuf": bombs_of_protobuf}
 
 
 @pytest.mark.parametrize("name", FORMATS)

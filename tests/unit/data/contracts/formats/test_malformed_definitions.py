@@ -15,11 +15,13 @@ from sqlalchemy import Engine
 from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
 from pipeline.data.contracts.formats.avro.columns import suffix
+from pipeline.data.contracts.formats.json.columns import suffix as json_suffix
 from pipeline.data.contracts.formats.supported import FORMATS, format_of
 from pipeline.data.contracts.registries.answers import Found
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from tests.unit.data.contracts.definition_world import Fields, bundle, define
+from tests.unit.data.contracts.formats.json.json_world import obj
 from tests.unit.data.contracts.registries.resolution_world import CHESS, World
 
 MAKE = dict[str, Callable[[], bytes]]
@@ -61,6 +63,14 @@ def lists(depth: int) -> Any:
     return {"type": "array", "items": lists(depth - 1)} if depth else "int"
 
 
+def json_of(given: dict[str, Any]) -> bytes:
+    return json.dumps(given).encode()
+
+
+def json_lists(depth: int) -> Any:
+    return {"type": "array", "items": json_lists(depth - 1)} if depth else {"type": "string"}
+
+
 TWINS: Fields = {"a_b": (1, "int32"), "aB": (2, "int32"), "aB__f2": (3, "int32")}
 
 
@@ -82,6 +92,27 @@ HOSTILE: dict[str, MAKE] = {
         "a name twice": lambda: avro(("a", "int"), ("a", "long")),
         "names that collide": lambda: avro(("id", "int"), ("ID", "int"), (f"ID__{suffix('ID')}", "int")),
     },
+    "json": {
+        "10 MB": lambda: b" " * 10_000_000,
+        "nested": lambda: b'{"not":' * 100_000,
+        "10,000 properties": lambda: json_of(obj(**{f"p{index}": {"type": "string"} for index in range(10_000)})),
+        "a billion columns": lambda: json_of(obj(a={"$ref": "#/$defs/d30"}) | {"$defs": {"d0": {"type": "string"}} | {
+            f"d{n + 1}": obj(a={"$ref": f"#/$defs/d{n}"}, b={"$ref": f"#/$defs/d{n}"}) for n in range(30)
+        }}),
+        "of itself": lambda: json_of(obj(a={"$ref": "#"})),
+        "1,000 references": lambda: json_of(obj(a={"$ref": "#/$defs/d0"}) | {"$defs": {
+            f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(1_000)
+        }}),
+        "lists of lists": lambda: json_of(obj(a=json_lists(60))),
+        "an endless number": lambda: json_of(obj(a={"type": "integer", "maximum": 1})).replace(b"1", b"9" * 500_000),
+        "a hostile name": lambda: json_of({**obj(a={"type": "string"}), "title": "a\x1b[31m\n"}),
+        "half a letter": lambda: json_of(obj(**{"\ud800": {"type": "string"}})),
+        "half a symbol": lambda: json_of(obj(a={"enum": ["\ud800"]})),
+        "a name twice": lambda: b'{"type":"object","properties":{"a":{"type":"null"},"a":{"type":"null"}}}',
+        "names that collide": lambda: json_of(obj(**{
+            name: {"type": "string"} for name in ("a", "A", f"A__{json_suffix('a')}")
+        })),
+    },
     "protobuf": {
         "10 MB": lambda: b"\n" * 10_000_000,
         "nested": lambda: b"\x0a\x7f" * 100_000,
@@ -99,7 +130,7 @@ HOSTILE: dict[str, MAKE] = {
     },
 }  # fmt: skip
 CASES = [(name, what) for name, cases in HOSTILE.items() for what in cases]
-FEW = CASES[::4]  # all of them have their sentence from one place
+FEW = CASES[::6]  # all of them have their sentence from one place
 
 
 def assert_plain(sentence: str) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES
+from pipeline.data.contracts.formats import batches
 from pipeline.data.contracts.formats.avro import decoder as decoding
 from pipeline.data.contracts.formats.avro.scalar import Malformed
 from pipeline.data.contracts.formats.supported import columns
@@ -269,8 +270,12 @@ def test_parts_are_put_together_in_order(monkeypatch: pytest.MonkeyPatch) -> Non
     whole = decode(of, *contents)
     assert [each.row for each in whole.refused] == [37, 111, 222]
     assert [row for row in range(400) if row not in {37, 111, 222}] == whole.batch.column("i").to_pylist()
-    for name, most in (("_PART_ROWS", 7), ("_PART_BYTES", 1_000), ("_SCALAR_BYTES", 100)):
-        monkeypatch.setattr(decoding, name, most)
+    for module, name, most in (
+        (batches, "_PART_ROWS", 7),
+        (batches, "_PART_BYTES", 1_000),
+        (decoding, "_SCALAR_BYTES", 100),
+    ):
+        monkeypatch.setattr(module, name, most)
         parts = decode(of, *contents)
         assert parts.refused == whole.refused
         assert parts.batch.equals(whole.batch)

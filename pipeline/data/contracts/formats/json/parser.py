@@ -1,0 +1,209 @@
+"""Reads many JSON documents at once with Arrow's parser, whose holes are closed here (tests/unit/.../json).
+
+It passes text that is not UTF-8, takes NaN and infinity, and lets two documents pass for one and none: so texts are
+cast first, doubles looked at, and each document is wrapped with its number, under names that no producer can know.
+"""
+
+import secrets
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as arrow_json
+
+from pipeline.data.contracts.decoded import Rows
+from pipeline.data.contracts.formats.json.columns import TIME, arrow_type, columns_of
+from pipeline.data.contracts.formats.json.scalar import MOST_DIGITS, WHOLE
+from pipeline.data.contracts.formats.json.scalar import TIME as RFC_3339
+from pipeline.data.contracts.formats.json.types import JsonArray, JsonEnum, JsonMap, Nothing, Object, Scalar, Type
+from pipeline.data.contracts.nested import parent_of_each, union_rows
+
+_ROW, _DOCUMENT = secrets.token_urlsafe(6), secrets.token_urlsafe(6)  # no producer can guess 48 bits
+_EARLIEST, _LATEST = (np.datetime64(day, "us").astype(np.int64) for day in ("0001-01-01", "9999-12-31T23:59:59.999999"))
+
+_USUAL: Final = r"^[-0-9]+T[:0-9]+(\.[0-9]{1,6})?[Z+-]"  # a time that Arrow reads as it is
+
+_Up: TypeAlias = Callable[[Rows], Rows]
+"""From the places of values to the rows of the documents that hold them."""
+
+
+class DocumentParser:
+    """Parses documents of one schema, which has no maps: Arrow's parser knows none."""
+
+    def __init__(self, root: Object, columns: pa.Schema) -> None:
+        """Prepare for a schema with its columns."""
+        self._root, self._columns = root, columns
+        held = pa.schema([(_ROW, pa.int64()), (_DOCUMENT, _parsed_type(root))])
+        self._options = arrow_json.ParseOptions(explicit_schema=held, unexpected_field_behavior="error")
+        self._long = "|".join(_LONG) if _has(root, "number") else None
+
+    def parse(self, documents: pa.BinaryArray) -> tuple[pa.RecordBatch, Rows] | None:
+        """Return columns, and the rows that the scalar decoder must decide; None where the documents do not parse."""
+        try:
+            texts = documents.cast(pa.string())
+            table = self._table(texts)
+        except pa.ArrowInvalid:
+            return None
+        rows, found = (column.combine_chunks() for column in table.columns)
+        if len(rows) != len(documents) or rows.null_count or found.null_count:
+            return None
+        if not np.array_equal(rows.to_numpy(), np.arange(len(documents))):
+            return None
+        shaping = _Shaping(len(documents))
+        columns = shaping.members(self._root, found, lambda places: places)
+        if self._long is not None:
+            matching = pc.match_substring_regex(texts, self._long)
+            shaping.doubt(np.flatnonzero(matching.to_numpy(zero_copy_only=False)))
+        return pa.RecordBatch.from_arrays(columns, schema=self._columns), union_rows(shaping.doubts)
+
+    def _table(self, texts: pa.StringArray) -> pa.Table:
+        numbers = _numbers(len(texts).bit_length()).slice(0, len(texts))
+        begin, middle, end = f'{{"{_ROW}":', f',"{_DOCUMENT}":', "}\n"
+        lines = pc.binary_join_element_wise(begin, numbers, middle, texts, end, "")
+        _, offsets, data = lines.buffers()
+        first, last = np.frombuffer(offsets, dtype=np.int32)[[lines.offset, lines.offset + len(lines)]].tolist()
+        content = data.slice(first, last - first)
+        reading = arrow_json.ReadOptions(use_threads=False, block_size=content.size + 1)
+        return arrow_json.read_json(pa.BufferReader(content), reading, self._options)
+
+
+@lru_cache
+def _numbers(bits: int) -> pa.StringArray:
+    return pa.array([str(number) for number in range(2**bits)])
+
+
+_LONG: Final = (
+    *(
+        rf"[:,\[\s-][1-9][0-9]{{{before - 1}}}\.[0-9]{{{MOST_DIGITS + 1 - before}}}"
+        for before in range(1, MOST_DIGITS + 1)
+    ),
+    rf"[:,\[\s-]0\.0*[1-9][0-9]{{{MOST_DIGITS}}}",
+    rf"[:,\[\s-][1-9][0-9]{{{MOST_DIGITS}}}[0-9]*[.eE]",
+    r"[:,\[\s-]0\.0{200}",
+    r"[0-9][eE]-0*[1-9][0-9]{2,}[,\]}\s]",
+)
+"""What a number with a fraction has, of which a double may not hold every digit: too many, or a tiny exponent.
+
+Each begins before the number, without which the expression would be forty times as slow.
+"""
+
+
+def _has(of: Type, name: str) -> bool:
+    match of:
+        case Scalar():
+            return of.name == name
+        case JsonArray():
+            return _has(of.items, name)
+        case Object():
+            return any(_has(each.type, name) for each in of.properties)
+        case _:
+            return False
+
+
+def _parsed_type(of: Type) -> pa.DataType:
+    """Return the type as which Arrow parses values."""
+    match of:
+        case Nothing():
+            return pa.null()
+        case Scalar():
+            return pa.string() if of.name == "date-time" else arrow_type(of)
+        case JsonArray():
+            return pa.list_(_parsed_type(of.items))
+        case Object():
+            return pa.struct([(each.key, _parsed_type(each.type)) for each in of.properties])
+        case JsonMap():
+            raise AssertionError
+        case JsonEnum():
+            return pa.string()
+
+
+class _Shaping:
+    """Turns parsed values into columns, and collects the rows that hold what may not fit."""
+
+    def __init__(self, rows: int) -> None:
+        self.doubts: list[Rows] = []
+        self._rows = rows
+
+    def doubt(self, rows: Rows) -> None:
+        """Add rows."""
+        if len(rows):
+            self.doubts.append(rows.astype(np.int64))
+
+    def members(self, of: Object, parsed: pa.StructArray, up: _Up) -> list[pa.Array]:
+        """Return the columns of an object's properties."""
+        made = []
+        for index, each in enumerate(of.properties):
+            values = parsed.field(index)
+            if each.required and not each.type.nullable and values.null_count > parsed.null_count:
+                self._doubt_where(pc.and_(values.is_null(), parsed.is_valid()), up)
+            if arrow_type(each.type) is not None:
+                made.append(self._column(each.type, values, up))
+        return made
+
+    def _column(self, of: Type, values: pa.Array, up: _Up) -> pa.Array:
+        match of:
+            case Object():
+                members, nulls = self.members(of, values, up), values.is_null()
+                if not members:
+                    return pc.if_else(nulls, pa.scalar(None, pa.bool_()), pa.scalar(value=True))
+                return pa.StructArray.from_arrays(members, fields=columns_of(of), mask=nulls)
+            case JsonArray():
+                return self._list(of, values, up)
+            case JsonEnum():
+                known = pc.is_in(values, value_set=pa.array(of.symbols, pa.string()))
+                self._doubt_unless(known, values, up)
+            case Scalar(name="number"):  # a comparison with NaN is false; JSON has one zero
+                self._doubt_unless(pc.less(pc.abs(values), float(WHOLE)), values, up)
+                return pc.add(values, 0.0)
+            case Scalar(name="date-time"):
+                return self._times(values, up)
+        return values
+
+    def _list(self, of: JsonArray, values: pa.ListArray, up: _Up) -> pa.Array:
+        inner = values.values
+
+        def rows(places: Rows) -> Rows:
+            return up(np.unique(parent_of_each(values, places)))
+
+        if inner.null_count and not of.items.nullable:
+            self._doubt_where(inner.is_null(), rows)
+        made = self._column(of.items, inner, rows)
+        return pa.ListArray.from_arrays(values.offsets, made, type=arrow_type(of), mask=values.is_null())
+
+    def _times(self, texts: pa.Array, up: _Up) -> pa.Array:
+        written = pc.match_substring_regex(texts, f"^(?:{RFC_3339.pattern})$")
+        self._doubt_unless(written, texts, up)
+        usual = pc.if_else(written, texts, pa.scalar(None, pa.string()))
+        if not pc.all(pc.match_substring_regex(usual, _USUAL)).as_py():
+            usual = pc.replace_substring_regex(pc.ascii_upper(usual), r"(\.[0-9]{6})[0-9]+", r"\1")
+        try:
+            times = pc.cast(usual, TIME)
+        except pa.ArrowInvalid:
+            possible = pa.array([_is_time(text) for text in usual.to_pylist()])
+            self._doubt_unless(possible, texts, up)
+            times = pc.cast(pc.if_else(possible, usual, pa.scalar(None, pa.string())), TIME)
+        micros = times.cast(pa.int64())
+        within = pc.and_(pc.greater_equal(micros, int(_EARLIEST)), pc.less_equal(micros, int(_LATEST)))
+        self._doubt_unless(within, times, up)
+        return times
+
+    def _doubt_unless(self, good: pa.Array, values: pa.Array, up: _Up) -> None:
+        """Doubt the rows of values, other than null, for which something does not hold."""
+        if (pc.sum(good).as_py() or 0) + values.null_count != len(values):
+            self._doubt_where(pc.and_not(values.is_valid(), pc.fill_null(good, fill_value=False)), up)
+
+    def _doubt_where(self, bad: pa.Array, up: _Up) -> None:
+        self.doubt(up(np.flatnonzero(bad.to_numpy(zero_copy_only=False))))
+
+
+def _is_time(text: str | None) -> bool:
+    if text is None:
+        return False
+    try:
+        pa.scalar(text).cast(TIME)
+    except pa.ArrowInvalid:
+        return False
+    return True
