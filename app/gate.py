@@ -41,7 +41,7 @@ _HIDDEN: Final = (b"x-forwarded-", b"x-turnout-", b"x-real-", b"forwarded")
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who acts, and who says so."""
+    """The acting person, and who vouches for them."""
 
     name: str
     by_platform: bool  # False: the user of the operating system who started the dashboard
@@ -66,7 +66,7 @@ class Identity(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalUser:
-    """On one machine: who has the token of the printed URL is the user who started the dashboard."""
+    """Gate of one machine: the token of the printed URL stands for the user who started the dashboard."""
 
     user: str
     token: str

@@ -90,7 +90,7 @@ class Catalog(Protocol):
         """
 
     def directory(self) -> Directory:
-        """Return who there is, and who is in which group."""
+        """Return the principals, and the members of each group."""
 
     def change(self, change: Change) -> None:
         """Apply one change; done twice it is done once.

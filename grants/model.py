@@ -86,7 +86,7 @@ class Securable:
 
 @lru_cache(maxsize=4_096)
 def securable(path: tuple[str, ...]) -> Securable:
-    """Return a securable of what was kept: one object for one path, so that they are compared at once.
+    """Return the one object of a path, so that securables compare by identity.
 
     Raises:
         Refused: see Securable.
@@ -109,7 +109,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """Who there is, and who is directly in which group; names are looked up by `folded`."""
+    """The principals, and the direct members of each group; names are looked up by `folded`."""
 
     principals: Mapping[str, Principal] = field(default_factory=dict)  # folded name → it
     groups_of: Mapping[str, frozenset[str]] = field(default_factory=dict)  # folded name → folded names of its groups

@@ -143,7 +143,7 @@ def _active_in(resolver: Resolver, group: str) -> list[str]:
 
 
 def _is_unsure(resolver: Resolver, group: str) -> bool:
-    """Return whether nothing is known of a group's members; who is shown beside a hidden one is in it."""
+    """Return whether a group's members are unknown; a member shown beside a hidden one counts."""
     return resolver.is_ambiguous(group) or (folded(group) in resolver.hidden and not _active_in(resolver, group))
 
 

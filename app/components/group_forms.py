@@ -93,7 +93,7 @@ def _draw_form(environment: Environment, seen: Group, now: Group, disabled_reaso
 
 
 def _draw_fields(prefix: str, group: Group, environment: Environment) -> None:
-    """Draw a field for each thing that can be wanted, filled with what is."""
+    """Draw a field for each setting, filled with its present value."""
     st.selectbox(
         "Driver started by",
         BACKENDS,

@@ -75,7 +75,7 @@ def remember(table: str, games: Mapping[str, str]) -> None:
 
 
 def open_page(page: str, query: Mapping[str, str | tuple[str, ...]]) -> None:
-    """Open a page of ours in this tab with what is chosen there; the range on screen goes along.
+    """Open a page of ours in this tab with this choice; the range on screen goes along.
 
     A page that there is not, as an incident of a newer version may name, opens nothing.
     """
@@ -203,7 +203,7 @@ def keep(widgets: Mapping[str, str]) -> None:
 
 
 def forget(*params: str) -> None:
-    """Take parameters out of the URL, with what is known of their widgets: nothing writes them again."""
+    """Remove parameters from the URL and forget their widgets, so that nothing writes them again."""
     slots: dict[tuple[str, str], _Slot] = st.session_state.get(_SLOTS, {})
     for place in [each for each in slots if each[0] in params]:
         del slots[place]
@@ -265,7 +265,7 @@ def _offer(key: str, what: str, choices: Mapping[str, str], to: tuple[str, str])
 
 
 def _open(key: str, page: str, param: str) -> None:
-    """Open what was clicked by what its cell says: its row may hold another one by now."""
+    """Open the clicked game by the text of its cell: its row may hold another one by now."""
     _switch(page, {param: st.session_state[key]["label"]})
 
 

@@ -117,7 +117,7 @@ FILLS: Final[Mapping[Tone, str]] = MappingProxyType(
 FILL_INKS: Final[Mapping[Tone, str]] = MappingProxyType(
     {tone: {"well": "ok-quiet-ink", "plain": "still-ink"}.get(tone, "on-colour") for tone in FILLS}
 )
-"""The ink of what is written on such a fill."""
+"""The ink of text on such a fill."""
 
 
 def colour(name: str, mode: Mode) -> str:

@@ -164,7 +164,7 @@ def _trust(environment: Environment, proposal: TrustProposal, intent: Intent) ->
 
 @contextmanager
 def _acting(environment: Environment, act: DirectAct) -> Iterator[str]:
-    """Let in those who may do it now; everything is read again afterwards, also where another was faster.
+    """Let in a person who has the role now; everything is read again afterwards, also if another person was faster.
 
     Raises:
         Refused: they may not, or the control store does not answer.

@@ -92,7 +92,7 @@ def _draw_matrix(environment: Environment, access: AccessState, known: ResolvedC
 
 
 def _change(does: str, key: str, who: str) -> None:
-    """Open the form of a change with what is chosen under why."""
+    """Open the form of a change with the game and principal chosen under why."""
     st.session_state.update({_VIEW: "change", forms.DO: does, forms.GAMES: [key], forms.WHO: [who]})
 
 

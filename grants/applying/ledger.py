@@ -81,7 +81,7 @@ def write(
     *,
     replaces: bool = False,
 ) -> None:
-    """Record the plan of an operation, once; with `replaces`, in the place of that of an earlier try.
+    """Record the plan of an operation, once; with `replaces`, instead of an earlier try's plan.
 
     Raises:
         OperationConflict: another writer has changed the operation since it was read.

@@ -52,7 +52,7 @@ class Databricks:
         return unity_rest.assignments(self._rest, securable)
 
     def directory(self) -> Directory:
-        """Return the users, service principals and account groups, and who is in which group.
+        """Return the users, service principals and account groups, and the members of each group.
 
         Groups of the workspace alone are left out: nothing can be granted to them.
         """
@@ -70,7 +70,7 @@ class Databricks:
         return _directory(entries) if self.shows_all else self._in_part(entries)
 
     def _in_part(self, entries: "list[_Entry]") -> Directory:
-        """Return the directory of what was listed, with the groups whose members the catalog may not have shown.
+        """Return the listed principals as a directory, with the groups whose members the catalog may have hidden.
 
         turnout asks for a group that has a member for sure, one of its own: where such a group shows none, none does.
         A member that is in no list may be a group of the account, and anyone may be in that.

@@ -42,7 +42,7 @@ def permissions_path(securable: Securable) -> str:
 
 
 def assignments(rest: Rest, securable: Securable) -> Mapping[str, frozenset[str]]:
-    """Return who has what, in our spelling; a principal that was deleted has no name, and all such are one."""
+    """Return the assignments in our spelling; deleted principals have no name and count as one."""
     held: dict[str, frozenset[str]] = {}
     for each in rest.pages(permissions_path(securable), "privilege_assignments"):
         principal, privileges = each.get("principal") or "", each.get("privileges") or []
@@ -54,7 +54,7 @@ def assignments(rest: Rest, securable: Securable) -> Mapping[str, frozenset[str]
 
 
 def register(rest: Rest, table: Securable, location: str, columns: Sequence[tuple[str, str]], comment: str) -> bool:
-    """Make a table known, with what it lies in; False: it was known.
+    """Register a table with its schema and catalog; return False if it was known.
 
     Raises:
         Refused: the name is taken by a table that lies elsewhere, or the catalog does not take it.

@@ -17,7 +17,7 @@ Way = Literal["direct", "group", "schema"]
 
 @dataclass(frozen=True)
 class Matrix:
-    """Who reads what; the columns are as long as `keys`, and in their order."""
+    """The verdicts by principal and game; the columns are as long as `keys`, and in their order."""
 
     keys: tuple[str, ...]
     columns: Mapping[str, tuple[CellState, ...]]  # by the principal's name, in the order of the request

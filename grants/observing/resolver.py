@@ -1,4 +1,4 @@
-"""Who reads which game, and why: the one place where it is worked out what grants mean.
+"""Who reads which game, and why: the only place that interprets grants.
 
 Reading takes SELECT, USE_SCHEMA and USE_CATALOG. Each counts where it is granted on its own level or above, also as a
 part of ALL_PRIVILEGES, to a principal or to a group they are in, directly or not; the owner of a table, schema or
@@ -354,7 +354,7 @@ class Resolver:
         return Way(where, by, tuple(self.name(group) for group in chain))
 
     def _granting(self, table: Securable, needs: Iterable[RequiredPrivilege], chains: Chains) -> Iterator[Way]:
-        """Yield by what a principal could grant themselves reading: what lies above is theirs, or they manage it."""
+        """Yield the ways to grant oneself reading: the principal owns or manages the table or a securable above it."""
         for where in self._above:
             if self._owner.get(where) in chains:
                 yield self._way(where, OWNERSHIP, chains[self._owner[where]])

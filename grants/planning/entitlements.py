@@ -52,7 +52,7 @@ class AccessIntent:
 
     @property
     def cell(self) -> Cell:
-        """Whom and what it is about."""
+        """The principal and the game."""
         return folded(self.principal), self.key
 
 
@@ -72,7 +72,7 @@ class Entitlement(NamedTuple):
 
     @property
     def cell(self) -> Cell:
-        """Whom and what it is about."""
+        """The principal and the game."""
         return folded(self.principal), self.key
 
     def is_over(self, now: float) -> bool:

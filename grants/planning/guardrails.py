@@ -26,7 +26,7 @@ _EVERYONE: Final = folded(EVERYONE)
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who asks or approves, as the catalog's directory has them now."""
+    """The requester or approver, as the catalog's directory has them now."""
 
     name: str
     closure: Collection[str]  # folded names of themselves and of all groups they are in: `Resolver.closure`

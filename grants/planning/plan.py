@@ -172,7 +172,7 @@ def assembled(
     adopted: Iterable[ManagedGrant] = (),
     disowned: Iterable[ManagedGrant] = (),
 ) -> AccessPlan:
-    """Return the plan of what is thought through, with all that comes of it.
+    """Return the plan of a finished draft, with all its effects.
 
     Raises:
         Refused: it grants, adopts or reverts on a table that is not the game's.

@@ -23,7 +23,7 @@ def uses(observed: Observed) -> Iterator[tuple[str, Securable]]:
 
 
 def give(draft: Draft, resolver: Resolver, principals: Iterable[str]) -> None:
-    """Give those who lack them what is needed above tables; who is in a group that gets it gets it by that."""
+    """Grant the missing privileges above tables; members of a group that gets one need none of their own."""
     coming: set[Holding] = set()
     for who in sorted({folded(each) for each in principals}, key=lambda each: (len(resolver.closure(each)), each)):
         for need, where in uses(resolver.observed):
@@ -60,7 +60,7 @@ def take(
 
 
 def readers_by(resolver: Resolver, given: ManagedGrant) -> set[Cell]:
-    """Return who would not read what, or who may read what, without one assignment."""
+    """Return who would lose what to read, or may read it, without one assignment."""
     return set(_losses(resolver, set(), (given.securable, given.principal, given.privilege)))
 
 

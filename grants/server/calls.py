@@ -40,7 +40,7 @@ class ServerState:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request of a caller who is known."""
+    """One request of an authenticated caller."""
 
     state: ServerState
     caller: sqlite3.Row  # of principals

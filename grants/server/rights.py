@@ -1,4 +1,4 @@
-"""Who may what: what a principal holds on a securable and on all it lies in, itself and through nested groups."""
+"""What a principal may do: privileges on a securable and above it, its own and through nested groups."""
 
 import sqlite3
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The commands of what was refused or lost: `turnout quarantine …` and `turnout stream accept-gap`."""
+"""The commands for refused and lost rows: `turnout quarantine …` and `turnout stream accept-gap`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

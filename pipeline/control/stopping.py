@@ -191,7 +191,7 @@ def _elsewhere(engine: Engine) -> Iterator[str]:
 
 
 def _beating_here(context: ControlContext) -> list[str]:
-    """Return what beats from this machine and was not found, with what ends it: only a lease proves whose a pid is."""
+    """Return processes that report from this machine and were not found, with how to end each; a lease proves a pid."""
     heartbeat_seconds = context.settings.metrics.heartbeat_seconds
     facts, this = read_drivers(context.engine, heartbeat_seconds), Process.this()
     found = {this.pid, *(each.process.pid for each in present(context.engine, context.paths))}

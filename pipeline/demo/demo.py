@@ -277,7 +277,7 @@ def _source_settings(framing: str, wanted: Wanted) -> dict[str, str]:
 
 
 def _kept_port(folder: Path) -> int | None:
-    """Return the port of the last run: the broker's address is part of what names the ingested source."""
+    """Return the port of the last run: the broker's address is part of the ingested source's name."""
     kept = folder / _PORT
     return int(kept.read_text()) if kept.exists() else None
 

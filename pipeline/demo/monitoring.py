@@ -36,7 +36,7 @@ class Monitoring:
         return {f"TURNOUT_ALERTS__{name}": url for name, url in both.items() if url}
 
     def start(self, children: Children, paths: Paths) -> None:
-        """Write the files and start what there is.
+        """Write the files and start the installed servers.
 
         Raises:
             Refused: the objectives are wrong.

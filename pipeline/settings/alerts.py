@@ -1,4 +1,4 @@
-"""The settings of what carries alerts to people: `[alerts]`; pure."""
+"""The settings of alerts' servers and webhooks: `[alerts]`; pure."""
 
 import re
 from collections.abc import Iterator

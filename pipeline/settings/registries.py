@@ -94,7 +94,7 @@ def key_of(generation: str, message: str | None) -> str:
 
 
 def split_key(key: str) -> tuple[str, str | None]:
-    """Return the generation and the message of what `key_of` gave."""
+    """Return the generation and the message of a key that `key_of` made."""
     generation, colon, message = key.partition(":")
     return generation, message if colon else None
 

@@ -171,7 +171,7 @@ class _Chain:
         self._last = ("", 0)
 
     def rest(self) -> ColumnElement[bool]:
-        """Return the SQL condition of what comes after."""
+        """Return the SQL condition of later entries."""
         if not self.count:
             return true()
         day, number, *_ = self.last

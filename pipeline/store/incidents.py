@@ -77,7 +77,7 @@ _KEPT: Final = tuple(incidents.c[name] for name in KeptIncident.__slots__)
 
 @dataclass(frozen=True, slots=True)
 class LastLook:
-    """Who judged causes last; what was judged long ago says nothing about now."""
+    """The last judgement of causes; an old one says nothing about now."""
 
     kept_by: str  # controller | ingest
     looked_at: float  # Unix seconds by the store's clock

@@ -335,7 +335,7 @@ def _read(connection: Connection, operation_id: str) -> Operation:
 
 
 def _operation(row: Row[Any]) -> Operation:
-    """Return a row; where its preview is not what the actor was shown, it says nothing of what to do."""
+    """Return a row; without targets and preview if the preview is not the one that the actor was shown."""
     values = {name: getattr(row, name) for name in Operation.__slots__}
     values |= {name: json.loads(values[name]) for name in ("targets", "parameters", "preview")}
     values["state"] = OperationState(row.state)

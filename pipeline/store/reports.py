@@ -99,7 +99,7 @@ def write_backlog(
     reason: str | None,
     sources: Sequence[NamedBacklog] = (),
 ) -> None:
-    """Replace what is known of the source by what was measured just now."""
+    """Replace the source's state by the values measured just now."""
     values = {
         "measured_at": store_now(), "age_seconds": age_seconds, "peak_seconds": peak_seconds, "rows": rows,
         "limit_seconds": limit_seconds, "reason": reason,

@@ -48,7 +48,7 @@ class Backend(Protocol):
         """Return whether a second start with the same token gives the run of the first one."""
 
     def start(self, duty: Duty, run_id: int, token: str) -> str:
-        """Start a run that does it, and hand its id to the driver; return by what it is found again.
+        """Start a run for it, and hand its id to the driver; return the reference that finds it again.
 
         `token` is the run's own for ever: ids come again where the control store is restored from a copy.
 

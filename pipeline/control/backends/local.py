@@ -92,12 +92,12 @@ class Local:
 
 
 def reference_of(process: Process) -> str:
-    """Return by what the `local` backend finds a process again."""
+    """Return the reference by which the `local` backend finds a process again."""
     return json.dumps(asdict(process), sort_keys=True)
 
 
 def process_of(reference: str) -> Process | None:
-    """Return the process a reference is of, None where it makes no sense."""
+    """Return a reference's process; None if the reference is invalid."""
     try:
         process = Process(**json.loads(reference))
         return process if process.makes_sense else None

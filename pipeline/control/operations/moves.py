@@ -228,7 +228,7 @@ def _assign(context: ControlContext, operation: Operation) -> StepResult:
 
 
 def release(context: ControlContext, operation: Operation) -> StepResult:
-    """Wait until the old drivers, the first of what the preview says of each game, have let the games go.
+    """Wait until the old drivers have released the games; the preview names the old driver of each first.
 
     One that was assigned again since, perhaps back to its old group, is not waited for: the last request wins.
     """

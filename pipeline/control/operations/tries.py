@@ -46,7 +46,7 @@ def worked(
 def looked(
     context: ControlContext, operation: Operation, look: Callable[[], str], meanwhile: str, *, keep: bool
 ) -> StepResult:
-    """Look at what a work has done, beside the ticks; with `keep` the result stays for the next call.
+    """Return the result of background work, between ticks; with `keep` it stays for the next call.
 
     So one that took longer than its step is taken once it is there.
     """

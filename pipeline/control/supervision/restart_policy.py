@@ -59,7 +59,7 @@ class Action:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return kind and name of what it is about."""
+        """Return kind and name of its process."""
         return self.kind, self.group
 
 

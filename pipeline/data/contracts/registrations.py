@@ -211,7 +211,7 @@ class RegistrationBatch:
     def _comes(
         self, checked: CheckedRegistration, schema_id: int, held: dict[int, FieldPlacement], version: int
     ) -> RegistrationPlan:
-        """Return the plan of what waited as another type, and add it to `held`; a change that is refused waits on."""
+        """Return the plan of versions that waited as another type, and add it to `held`; a refused change waits on."""
         by = {"actor": checked.actor, "registry": checked.registry}
         again = unattended(checked.game, checked.key, self._schemas[schema_id], checked.policies, **by)
         self._ids[again.fingerprint] = schema_id

@@ -216,7 +216,7 @@ def _parted_tables(
 
 
 def _with_last_commits(source: SourceKind, position: Position) -> Position:
-    """Return a position with what tells the last commit that was read of each landing table."""
+    """Return a position with the evidence of the last commit read from each landing table."""
     of = dict(identity.each_position(source.description, position))
     for member in source.members:
         at = of.get(member.description)

@@ -26,7 +26,7 @@ _log = logging.getLogger("turnout")
 
 
 class BatchChecks:
-    """Compares the sources of one run of the query with what they were. For one thread."""
+    """Compares the sources of one run of the query with their earlier state. For one thread."""
 
     def __init__(self, source: SourceKind, bronze: Location, kept: KeptMarks, landed: int | None, begin: Begin) -> None:
         """Begin with the marks of the last landed batch, and with the last records in bronze."""

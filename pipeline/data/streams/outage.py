@@ -18,7 +18,7 @@ _log = logging.getLogger("turnout")
 
 @contextmanager
 def tolerate_store_outage(meanwhile: str) -> Iterator[None]:
-    """Continue after the block if the control store does not answer in it; `meanwhile` says with what."""
+    """Continue after the block if the control store does not answer in it; `meanwhile` says what then holds."""
     try:
         yield
     except STORE_AWAY as error:

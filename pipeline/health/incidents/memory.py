@@ -1,4 +1,4 @@
-"""The memory of looks: trends of what waits, and what is usual while all is well.
+"""The memory of looks: trends of backlogs, and the usual values of healthy times.
 
 One process keeps it, beside the incidents; a new one begins without, and knows what is usual after two minutes. Pure.
 """

@@ -56,7 +56,7 @@ STILL_SECONDS: Final = 60.0
 """A driver that lives stands still after these seconds without progress while bronze has more."""
 
 GRACE_SECONDS: Final = 120.0
-"""Seconds after a driver's start in which its games may be late by what waited for it."""
+"""Seconds after a driver's start in which its games may be late by the rows that waited for it."""
 
 RESTART_SECONDS: Final = 60.0
 """Seconds in which a driver that ended in order may be started again, and an operation may be done."""

@@ -66,7 +66,7 @@ class ForeignCommit:
         return f"version {self.version}, {self.operation} by {self.engine}{who}{when}, {what}"
 
     def way_back(self, table: Location) -> str:
-        """Return the statement that takes its change back, for a person who may write to the table."""
+        """Return the statement that reverts its change, for a person who may write to the table."""
         name = f"delta.`{table.uri}`"
         if self.features:
             others = f" (and {', '.join(self.features[1:])})" if self.features[1:] else ""

@@ -135,7 +135,7 @@ def commits_after(table: Location, version: int) -> Iterator[tuple[int, list[Act
 
 
 def infos(table: Location) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield each version that the log still has as a commit, in order, with what its commit says of itself.
+    """Yield each version that the log still has as a commit, in order, with its commit info.
 
     In place of delta-rs's `history`, which holds the interpreter's lock until storage has answered.
 

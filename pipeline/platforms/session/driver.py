@@ -204,7 +204,7 @@ def _as_it_was(spark: SparkSession) -> Iterator["_Changes"]:
 
 
 class _Changes:
-    """Settings that were changed, with what they were; None: nothing."""
+    """Changed settings with their earlier values; None: it was not set."""
 
     def __init__(self) -> None:
         self._made: list[tuple[Any, str, str | None]] = []
@@ -224,7 +224,7 @@ class _Changes:
 
 
 def _tune(spark: SparkSession, settings: Settings, changes: _Changes) -> None:
-    """Set what a running session takes, and log the names of what it refuses."""
+    """Apply the settings that a running session accepts, and log the names of the others."""
     known = spark.conf.getAll
     refused = []
     for name, value in session_conf(settings).items():

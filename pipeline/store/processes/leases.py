@@ -229,7 +229,7 @@ class Lease:
             raise self._lost
 
     def read_holding(self) -> Holding | None:
-        """Return who has the lease, or had it last; None when nobody ever did."""
+        """Return the holder of the lease, or the last one; None if it was never held."""
         query = select(*(leases.c[name] for name in (*Process.__slots__, "token", "epoch", "since", "expires_at")))
         with self._engine.connect() as connection:
             row = connection.execute(query.where(self._row)).one_or_none()

@@ -91,7 +91,7 @@ def active_drivers(engine: Engine, kind: str = GROUP) -> dict[str, GroupDriver]:
 
 
 def open_runs(engine: Engine, kind: str = GROUP) -> dict[str, Run]:
-    """Return the run of each group, or of what else has this kind, that has not ended."""
+    """Return the open run of each process of a kind, by name."""
     with engine.connect() as connection:
         is_open = (group_runs.c.kind == kind) & group_runs.c.ended_at.is_(None)
         rows = connection.execute(select(*RUN_COLUMNS).where(is_open).order_by(group_runs.c.run_id))
@@ -99,7 +99,7 @@ def open_runs(engine: Engine, kind: str = GROUP) -> dict[str, Run]:
 
 
 def ended_runs(engine: Engine, since: float, kind: str = GROUP) -> dict[str, list[Run]]:
-    """Return the runs of each group, or of what else has this kind, that ended after `since`, the newest first."""
+    """Return the runs of each process of a kind that ended after `since`, the newest first."""
     has_ended = (group_runs.c.kind == kind) & (group_runs.c.ended_at > since)
     query = select(*RUN_COLUMNS).where(has_ended).order_by(group_runs.c.run_id.desc())
     runs_by_group: dict[str, list[Run]] = {}
@@ -136,7 +136,7 @@ def adopt(
     reference: str,
     start_seconds: float = START_LIMIT_SECONDS,
 ) -> int | None:
-    """Write by what the driver is found that has the lease, as an open run, or as a new run where it has none.
+    """Write the reference of the driver that has the lease into its open run, or into a new run.
 
     One that was released and is taken back goes on with its run, whose number it was started with.
 
@@ -193,7 +193,7 @@ def _begin_run(
 
 
 def record_process(engine: Engine, run_id: int, reference: str, *, begins_now: bool = False) -> None:
-    """Keep by what a backend finds the process of a run again; `begins_now` where earlier tries had no answer."""
+    """Keep the reference by which a backend finds a run's process; `begins_now` if earlier tries had no answer."""
     values = {"started_at": store_now()} if begins_now else {}
     _change_run(engine, run_id, reference=reference, **values)
 
@@ -256,7 +256,7 @@ def reset_restart_budget(engine: Engine, name: str) -> None:
 
 
 def runs_of(kind: str, name: str) -> ColumnElement[bool]:
-    """Return what picks the runs of a group, or of what else has this kind."""
+    """Return the SQL condition of a process's runs, by kind and name."""
     return (group_runs.c.kind == kind) & (group_runs.c.group_name == name)
 
 

@@ -90,7 +90,7 @@ class Bridge(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metric families of what was read last; `refresh` reads."""
+        """Yield the metric families of the last reading; `refresh` reads."""
         yield from bridge_families(self.known(time.time()))
 
     def refresh(self, wait_seconds: float = WAIT_SECONDS) -> None:

@@ -311,7 +311,7 @@ def _own_checkpointed(member: SourceKind, checkpointed: Callable[[], Position | 
 
 
 def _seen(member: SourceKind, seen: SourceObservation) -> SourceObservation:
-    """Return a source's part of what was observed of all."""
+    """Return one source's part of an observation of all."""
     own = {described: each for described, each in identity.each_source("", seen).items() if member.owns(described)}
     return Observations(own) if member.is_several else own[member.description]
 

@@ -77,7 +77,7 @@ def _changes_of_lists(
 
 
 def _by_key(elements: list[Any]) -> dict[str, Any] | None:
-    """Return elements by what names each; None where nothing does."""
+    """Return elements by the key that names each; None if they have none."""
     if not elements:
         return {}
     if all(isinstance(each, Mapping) and "level" in each for each in elements):  # permissions

@@ -243,7 +243,7 @@ def _of_task(task: Mapping[str, Any], parses: Parses | None) -> Iterator[str]:
 
 
 def _of_types(resource: Resource) -> Iterator[str]:
-    """Compare a definition with what the SDK's dataclass of its request keeps of it."""
+    """Compare a definition with the part that the SDK's dataclass of its request keeps."""
     judge = _judges().get(resource.kind)
     if judge is None:
         return
