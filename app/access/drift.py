@@ -19,7 +19,7 @@ from app.state.services import Environment
 from grants.applying import drift_store
 from grants.applying.ledger import Held
 from grants.observing.verdict import place
-from grants.planning.drift import CLASSES, Drift, Finding
+from grants.planning.drift import CLASSES, Drift, DriftFinding
 from grants.planning.drift import Act as Deed
 from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
@@ -39,7 +39,7 @@ _FOUND: Final = {
     "kind": st.column_config.TextColumn("Class", width=90),
     "who": st.column_config.TextColumn("Who", width=190),
     "where": st.column_config.TextColumn("Where", width=270),
-    "sentence": st.column_config.TextColumn("Finding", width=480),
+    "sentence": st.column_config.TextColumn("DriftFinding", width=480),
     "acts": st.column_config.TextColumn("Possible", width=150),
     "ignored": st.column_config.TextColumn("Ignored because", width=200),
 }
@@ -107,7 +107,7 @@ def draw_first(observed: Drift | None, known: ResolvedCatalog, review: Callable[
             st.button("Review drift", key="review_drift", on_click=review)
 
 
-def _chosen_class(observed: Drift) -> tuple[Finding, ...]:
+def _chosen_class(observed: Drift) -> tuple[DriftFinding, ...]:
     """Draw the choice of a class, and return its findings, ignored ones last."""
     kinds = [kind for kind in CLASSES if observed.counts[kind]]
     chosen = st.segmented_control("Class", kinds, key=_CLASS, label_visibility="collapsed") if len(kinds) > 1 else None
@@ -124,7 +124,7 @@ def _draw_counts(observed: Drift) -> None:
                 st.text(f"{observed.counts[kind]} {kind}: {meaning}{left}")
 
 
-def _row(each: Finding) -> dict[str, str]:
+def _row(each: DriftFinding) -> dict[str, str]:
     return {
         "kind": each.kind,
         "who": _who(each),
@@ -135,7 +135,7 @@ def _row(each: Finding) -> dict[str, str]:
     }
 
 
-def _draw_acts(environment: Environment, findings: Sequence[Finding]) -> None:
+def _draw_acts(environment: Environment, findings: Sequence[DriftFinding]) -> None:
     """Draw the acts on findings; a finding is chosen by its text, never by its place in the table."""
     by_id = {drift_store.id_of(each): each for each in findings}
     disabled_reason = services.missing_role(environment, OperationKind.ACCESS)
@@ -163,13 +163,13 @@ def _draw_acts(environment: Environment, findings: Sequence[Finding]) -> None:
         confirm.draw_confirmation(environment, _PLACE, operation_items.draw)
 
 
-def _who(each: Finding) -> str:
+def _who(each: DriftFinding) -> str:
     if each.kind == "other_table":
         return formatting.UNKNOWN_VALUE
     return formatting.principal_text(each.principal) if each.principal else "(deleted)"
 
 
-def _label(each: Finding) -> str:
+def _label(each: DriftFinding) -> str:
     who = _who(each)
     return f"{each.kind}: {who} · {'+'.join(each.privileges)} · {each.securable.path[-1]}"
 

@@ -19,7 +19,7 @@ from app.components import links
 from grants.applying.requests import Request
 from grants.model import folded
 from grants.observing.matrix import CellState, Way
-from grants.planning.drift import Finding
+from grants.planning.drift import DriftFinding
 
 STATES: Final[Mapping[CellState, str]] = {
     "reads": "✓ reads",
@@ -62,14 +62,14 @@ class Filters:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MatrixPart:
     """A part of the matrix."""
 
     keys: tuple[str, ...]
     who: tuple[str, ...]  # folded names
 
 
-def part(known: ResolvedCatalog, names: Mapping[str, str], filters: Filters) -> Part:
+def part(known: ResolvedCatalog, names: Mapping[str, str], filters: Filters) -> MatrixPart:
     """Return the chosen games and principals; what is not known stays where readers are the choice."""
     game, who = filters.game.strip().casefold(), filters.who.strip().casefold()
     keys = [key for key in known.matrix.keys if game in names.get(key, "").casefold() or game in key]
@@ -82,10 +82,10 @@ def part(known: ResolvedCatalog, names: Mapping[str, str], filters: Filters) -> 
         chosen = [rows[key] for key in keys]
         principals = [name for name in principals if any(columns[name][row] in {"reads", "unknown"} for row in chosen)]
         keys = [key for key in keys if any(columns[name][rows[key]] in {"reads", "unknown"} for name in principals)]
-    return Part(tuple(keys), tuple(principals))
+    return MatrixPart(tuple(keys), tuple(principals))
 
 
-def marks(requests: Sequence[Request], findings: Sequence[Finding]) -> dict[Cell, str]:
+def marks(requests: Sequence[Request], findings: Sequence[DriftFinding]) -> dict[Cell, str]:
     """Return the cells that wait for a person: requested access, drift, and missing grants of turnout."""
     found: dict[Cell, str] = {}
     for request in requests:
@@ -118,7 +118,7 @@ def words(known: ResolvedCatalog, marked: Mapping[Cell, str], keys: Sequence[str
 
 
 def table(
-    known: ResolvedCatalog, access: AccessState, shown: Part, marked: Mapping[Cell, str] | None = None
+    known: ResolvedCatalog, access: AccessState, shown: MatrixPart, marked: Mapping[Cell, str] | None = None
 ) -> pa.Table:
     """Return a row per game and a column per principal, `p0` and so on: two names may look the same."""
     columns: dict[str, Any] = {"game": [access.game(key) for key in shown.keys]}
@@ -157,7 +157,7 @@ class Names:
     game: str
     who: str
 
-    def of(self, shown: Part, cell: tuple[int, str]) -> dict[str, str]:
+    def of(self, shown: MatrixPart, cell: tuple[int, str]) -> dict[str, str]:
         """Return what the widgets hold after a click, by their keys."""
         key, who = chosen(shown, cell)
         return {widget: value for widget, value in {self.game: key, self.who: who}.items() if value is not None}
@@ -187,7 +187,7 @@ def draw(
     st.caption(_legend(known, shown))
 
 
-def _legend(known: ResolvedCatalog, shown: Part) -> str:
+def _legend(known: ResolvedCatalog, shown: MatrixPart) -> str:
     whole = len(shown.keys) == len(known.matrix.keys) and len(shown.who) == len(known.who)
     of = "" if whole else f" of {len(known.matrix.keys)} × {len(known.who)}"
     return (
@@ -214,12 +214,12 @@ def _fill(names: Names) -> None:
     """Fill in the names of the chosen cell, as it was drawn; nothing is done with a place in a table but that."""
     shown, held = st.session_state.get(_DRAWN), st.session_state.get(_TABLE)
     cells = [] if held is None else held["selection"]["cells"]
-    if isinstance(shown, Part) and cells:
+    if isinstance(shown, MatrixPart) and cells:
         for widget, value in names.of(shown, cells[0]).items():
             st.session_state[widget] = value
 
 
-def chosen(shown: Part, cell: tuple[int, str]) -> tuple[str | None, str | None]:
+def chosen(shown: MatrixPart, cell: tuple[int, str]) -> tuple[str | None, str | None]:
     """Return the game key and the principal of a cell, as the table was drawn; None where it had none there."""
     row, column = cell
     number = column.removeprefix("p")

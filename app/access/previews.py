@@ -19,7 +19,7 @@ from grants.applying import approvals, drift_store, proposals, requests
 from grants.applying.proposals import AccessProposal
 from grants.applying.requests import Request
 from grants.planning.drift import Act as Deed
-from grants.planning.drift import Finding
+from grants.planning.drift import DriftFinding
 from grants.planning.drift import intent as intent_about
 from grants.planning.effects import Effect
 from grants.planning.entitlements import AccessIntent
@@ -99,7 +99,7 @@ def preview_approval(environment: Environment, request_id: str) -> Preview:
 
 
 def preview_findings(
-    environment: Environment, findings: Sequence[Finding], act: Deed, reason: str, days: int
+    environment: Environment, findings: Sequence[DriftFinding], act: Deed, reason: str, days: int
 ) -> Preview:
     """Plan to adopt or revert findings, to ignore them for some days, or to have them open again.
 
@@ -169,7 +169,7 @@ def _approve(environment: Environment, wanted: Request, intent: operations.Inten
     return operation
 
 
-def _ignore(environment: Environment, findings: Sequence[Finding], days: int, intent: operations.Intent) -> str:
+def _ignore(environment: Environment, findings: Sequence[DriftFinding], days: int, intent: operations.Intent) -> str:
     actor, settings = services.permitted(environment, DirectAct.IGNORE_DRIFT), services.renewed(environment).settings
     with writing():
         until = time.time() + days * 86_400
@@ -178,7 +178,7 @@ def _ignore(environment: Environment, findings: Sequence[Finding], days: int, in
     return f"{len(findings)} finding{'' if len(findings) == 1 else 's'} ignored."
 
 
-def _unignore(environment: Environment, findings: Sequence[Finding], intent: operations.Intent) -> str:
+def _unignore(environment: Environment, findings: Sequence[DriftFinding], intent: operations.Intent) -> str:
     actor, settings = services.permitted(environment, DirectAct.UNIGNORE_DRIFT), services.renewed(environment).settings
     with writing():
         drift_store.unignore(services.engine(environment), settings, findings, actor, intent.reason)

@@ -34,7 +34,7 @@ class GroupCourses:
 
     frame: vega.Frame | None
     courses: Mapping[str, Course]
-    marks: Mapping[str, Sequence[vega.Event]]
+    marks: Mapping[str, Sequence[vega.ChartMark]]
     why: str = ""
 
 
@@ -128,14 +128,14 @@ def _numbers(fleet: Fleet, loads: Loads, name: str) -> list[tuple[str, str]]:
     ]
 
 
-def _line(before: GroupLoad, after: GroupLoad) -> parts.Load:
+def _line(before: GroupLoad, after: GroupLoad) -> parts.Fullness:
     """Return a bar; a group without a limit compares as one of `COMPARED_CORES`, and has no tick."""
     if before.capacity_cores is None:
         said = f"{before.cores:.2g} → {after.cores:.2g}" if after.games != before.games else f"{before.cores:.2g}"
-        return parts.Load(_named(before), before.share, after.share, f"{said} cores, no limit", limited=False)
+        return parts.Fullness(_named(before), before.share, after.share, f"{said} cores, no limit", limited=False)
     share = f"{before.share:.0%}"
     said = share if after.games == before.games else f"{share} → {after.share:.0%}"
-    return parts.Load(_named(before), before.share, after.share, said.replace("%", " %"))
+    return parts.Fullness(_named(before), before.share, after.share, said.replace("%", " %"))
 
 
 def _named(group: GroupLoad) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from app import formatting
-from app.look.axes import Event, Values
+from app.look.axes import ChartMark, Values
 from app.look.lines import per_second
 from listeners.process_kinds import GROUP
 from listeners.series import Series
@@ -83,12 +83,12 @@ def games_came_at(operations: Sequence[Operation], group: str) -> float:
 
 def marks(
     fleet: Fleet, condition: GroupCondition | None, operations: Sequence[Operation], group: str, since: float
-) -> list[Event]:
+) -> list[ChartMark]:
     """Return the starts and deaths of a group's drivers, and the arrivals of games, since then."""
     driver = fleet.driver(GROUP, group)
-    found = [Event(each.ended_at or 0.0, "died") for each in (() if condition is None else condition.deaths)]
-    found += [] if driver is None else [Event(driver.started_at, "starts")]
-    found += [Event(each.ended_at or 0.0, f"+{games} {'game' if games == 1 else 'games'}")
+    found = [ChartMark(each.ended_at or 0.0, "died") for each in (() if condition is None else condition.deaths)]
+    found += [] if driver is None else [ChartMark(driver.started_at, "starts")]
+    found += [ChartMark(each.ended_at or 0.0, f"+{games} {'game' if games == 1 else 'games'}")
               for each, games in _arrivals(operations, group)]  # fmt: skip
     return sorted((each for each in found if each.at >= since), key=lambda each: each.at)
 

@@ -95,7 +95,7 @@ def is_paused() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class FrameLines:
     """The frame as it was drawn."""
 
     age_place: DeltaGenerator
@@ -114,7 +114,7 @@ def draw(
     return show(environment, lines(environment, ranged=ranged), read, name, about)
 
 
-def lines(environment: Environment, *, ranged: bool = True) -> Lines:
+def lines(environment: Environment, *, ranged: bool = True) -> FrameLines:
     """Draw the frame; `ranged`: the page has charts over time."""
     counted, unread = _count(environment)
     with st.container(horizontal=True, vertical_alignment="center", key="context", gap="small"):
@@ -126,11 +126,11 @@ def lines(environment: Environment, *, ranged: bool = True) -> Lines:
             _draw_range()
         paused = _draw_refresh(environment)
         _draw_keys()
-    return Lines(age_place, paused)
+    return FrameLines(age_place, paused)
 
 
 def show(
-    environment: Environment, drawn: Lines, read: Callable[[Environment], Shown], name: str, about: str = ""
+    environment: Environment, drawn: FrameLines, read: Callable[[Environment], Shown], name: str, about: str = ""
 ) -> Shown | None:
     """Return what to show, read by `read` and kept under `name` in the viewer's session while it is `about` the same.
 

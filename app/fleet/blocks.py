@@ -8,7 +8,7 @@ from typing import Final
 
 from app import formatting
 from app.fleet.incidents import reason
-from app.look.grid import Block, Cell
+from app.look.grid import Block, GridCell
 from app.look.tokens import Tone
 from listeners.status import Status
 from pipeline.health.facts.fleet import Fleet, GameRow
@@ -22,14 +22,14 @@ def blocks(
 ) -> list[Block]:
     """Return the groups by name, those without a game left out; a filter hides cells, and no trouble from a head."""
     opened = {key: each for each in reversed(incidents) if each.ended_at is None for key in each.games}
-    cells: dict[str | None, list[Cell]] = {}
+    cells: dict[str | None, list[GridCell]] = {}
     for row in sorted(rows, key=lambda row: (row.group is None, row.group or "", row.game.casefold(), row.game_key)):
         incident = opened.get(row.game_key)
         note = (incident.finding.title if incident is not None else reason(row)) or ""
         mark = _mark(row, incident)
         since = row.verdict.since if mark is None or incident is None else incident.since
         said = formatting.shown(note, _LONGEST) if note else ""
-        cells.setdefault(row.group, []).append(Cell(row.game_key, row.game, row.verdict.status, since, said, mark))
+        cells.setdefault(row.group, []).append(GridCell(row.game_key, row.game, row.verdict.status, since, said, mark))
     return [
         Block(
             "no group" if group is None else f"group {formatting.shown(group, 40)}",

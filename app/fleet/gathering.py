@@ -6,7 +6,7 @@ from typing import Final
 
 from app.fleet import readers
 from app.fleet.signals import Signals
-from app.fleet.timeline import Registered
+from app.fleet.timeline import RegisteredSchema
 from app.schemas import queries as schema_queries
 from app.state import control_queries, services
 from app.state.alerts import Alerts
@@ -36,7 +36,7 @@ class Gathered:
     series: Reading[Series]
     incidents: Reading[tuple[Incident, ...]]
     operations: Reading[OperationList]
-    schemas: Reading[tuple[Registered, ...]]
+    schemas: Reading[tuple[RegisteredSchema, ...]]
     names: Reading[Pending]  # those without a game
     signals: Signals | None  # None: the fleet could never be read
     stale_since: float | None  # when the store last answered, where it does not and that is too long ago

@@ -236,7 +236,7 @@ def _around(known: Gathered, signals: Signals) -> tuple[object, ...]:
 def _frame(
     signals: Signals,
     operations: OperationList | None,
-    schemas: tuple[timeline.Registered, ...] | None,
+    schemas: tuple[timeline.RegisteredSchema, ...] | None,
     now: float,
     mode: Mode,
 ) -> Frame:

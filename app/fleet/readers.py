@@ -11,7 +11,7 @@ import streamlit as st
 from sqlalchemy import select
 
 from app import formatting
-from app.fleet.timeline import Registered
+from app.fleet.timeline import RegisteredSchema
 from app.state.services import BY_STORE, Environment, engine, fleet, reading
 from pipeline.base.errors import Refused
 from pipeline.health.facts.incidents import read_incidents
@@ -72,7 +72,7 @@ def loads(environment: Environment) -> Mapping[str, str]:
 
 
 @st.cache_resource(ttl=30, max_entries=8, show_spinner=False, hash_funcs=BY_STORE)
-def registered(environment: Environment, seconds: float) -> tuple[Registered, ...]:
+def registered(environment: Environment, seconds: float) -> tuple[RegisteredSchema, ...]:
     """Read which schemas were registered in the last `seconds`, newest first, at most 30 s old.
 
     Raises:
@@ -86,4 +86,4 @@ def registered(environment: Environment, seconds: float) -> tuple[Registered, ..
         .limit(_MOST_SCHEMAS)
     )
     with reading(), engine(environment).connect() as connection:
-        return tuple(Registered(key, version, at) for key, version, at in connection.execute(query))
+        return tuple(RegisteredSchema(key, version, at) for key, version, at in connection.execute(query))

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from app.fleet.signals import short
-from app.look.parts import Slot
+from app.look.parts import StripSlot
 from app.state.shared import once
 from listeners.series import IntArray, Series
 from listeners.status import Status
@@ -45,7 +45,7 @@ class _Counts:
     silent: IntArray
 
 
-def slots(series: Series, fleet: Fleet, now: float, stale_since: float | None = None) -> list[Slot]:
+def slots(series: Series, fleet: Fleet, now: float, stale_since: float | None = None) -> list[StripSlot]:
     """Return the slots up to now; the last one is what the control store says of this moment.
 
     `stale_since` is when the store last answered, where it does not: from then on no slot is known.
@@ -58,13 +58,13 @@ def slots(series: Series, fleet: Fleet, now: float, stale_since: float | None = 
     ]
     end = series.since + series.slots * seconds
     while end + seconds + _PATIENCE_SECONDS <= now:
-        made.append(Slot(end, 0.0, 0.0, known=False, title=f"{_clock(end)}: not reported yet"))
+        made.append(StripSlot(end, 0.0, 0.0, known=False, title=f"{_clock(end)}: not reported yet"))
         end += seconds
     made.append(_now(fleet, now, known=stale_since is None))
     return made[-SLOTS:]
 
 
-def edges(made: list[Slot], now: float) -> tuple[str, str, str]:
+def edges(made: list[StripSlot], now: float) -> tuple[str, str, str]:
     """Return the texts under the strip: its beginning, its middle and its end."""
     if not made:
         return "", "", "now"
@@ -72,7 +72,7 @@ def edges(made: list[Slot], now: float) -> tuple[str, str, str]:
     return short(made[0].at, now), short(middle, now), "now"
 
 
-def label(made: list[Slot]) -> str:
+def label(made: list[StripSlot]) -> str:
     """Say the whole strip in a sentence, for people who do not see it."""
     bad, unknown = sum(each.bad > 0 for each in made), sum(not each.known for each in made)
     late = sum(each.late > 0 and not each.bad for each in made)
@@ -114,30 +114,30 @@ def _count(series: Series, fleet: Fleet) -> _Counts:
     )
 
 
-def _slot(counts: _Counts, place: int, at: float, *, known: bool) -> Slot:
+def _slot(counts: _Counts, place: int, at: float, *, known: bool) -> StripSlot:
     bad, late = int(counts.bad[place]), int(counts.late[place])
     reported, silent = int(counts.reported[place]), int(counts.silent[place])
     if not known or not reported:
-        return Slot(at, 0.0, 0.0, known=False, title=f"{_clock(at)}: no driver reported")
+        return StripSlot(at, 0.0, 0.0, known=False, title=f"{_clock(at)}: no driver reported")
     games = reported + silent
     starting = int(counts.starting[place])
     words = [(bad, "failing"), (late, "late or unknown"), (silent, "silent"), (starting, "starting")]
     said = ", ".join(f"{amount} {word}" for amount, word in words if amount)
     title = f"{_clock(at)}: {said or 'none in trouble'}"
-    return Slot(at, bad / games, (late + silent) / games, known=True, title=title, starting=starting / games)
+    return StripSlot(at, bad / games, (late + silent) / games, known=True, title=title, starting=starting / games)
 
 
-def _now(fleet: Fleet, now: float, *, known: bool) -> Slot:
+def _now(fleet: Fleet, now: float, *, known: bool) -> StripSlot:
     statuses = [row.verdict.status for row in fleet.rows]
     if not known or not statuses:
         why = "nothing is known" if not known else "no game"
-        return Slot(now, 0.0, 0.0, known=False, title=f"now: {why}")
+        return StripSlot(now, 0.0, 0.0, known=False, title=f"now: {why}")
     bad, late = sum(each.is_bad for each in statuses), sum(each.is_late for each in statuses)
     starting = statuses.count(Status.STARTING)
     words = ((bad, "failing"), (late, "late or unknown"), (starting, "starting"))
     said = [f"{amount} {word}" for amount, word in words if amount]
     title, games = f"now: {join_limited(said) or 'none in trouble'}", len(statuses)
-    return Slot(now, bad / games, late / games, known=True, title=title, starting=starting / games)
+    return StripSlot(now, bad / games, late / games, known=True, title=title, starting=starting / games)
 
 
 def _clock(at: float) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 from app import formatting
 from app.look import vega
-from app.look.axes import Chart, Event, Frame
+from app.look.axes import Chart, ChartMark, Frame
 from app.look.lines import gapped, per_second
 from app.look.tokens import Mode
 from listeners.series import Series
@@ -26,7 +26,7 @@ _CLOSE_SECONDS, _CLOSE_SHARE = 120.0, 0.1  # starts closer than these seconds, o
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegisteredSchema:
     """A schema that was registered: of which game, which version, when (Unix seconds)."""
 
     game_key: str
@@ -34,7 +34,7 @@ class Registered:
     at: float
 
 
-def frame(series: Series, now: float, mode: Mode, events: Sequence[Event]) -> Frame:
+def frame(series: Series, now: float, mode: Mode, events: Sequence[ChartMark]) -> Frame:
     """Return the axis that both charts share."""
     return Frame(series.since, series.slot_seconds, now, mode, events)
 
@@ -57,13 +57,15 @@ def has_rows(series: Series) -> bool:
     return bool(series.rows.any())
 
 
-def events(fleet: Fleet, operations: Sequence[Operation], schemas: Sequence[Registered], since: float) -> list[Event]:
+def events(
+    fleet: Fleet, operations: Sequence[Operation], schemas: Sequence[RegisteredSchema], since: float
+) -> list[ChartMark]:
     """Return the starts of drivers, the operations that moved or remade games and the new schemas since then.
 
     Starts close to one another are one mark: their words would overlap.
     """
     done = [
-        Event(each.ended_at, _operation(each))
+        ChartMark(each.ended_at, _operation(each))
         for each in operations
         if each.kind in _MARKED
         and each.state == OperationState.SUCCEEDED
@@ -74,7 +76,7 @@ def events(fleet: Fleet, operations: Sequence[Operation], schemas: Sequence[Regi
     return sorted([*_starts(fleet, since), *done, *changed], key=lambda each: each.at)
 
 
-def _starts(fleet: Fleet, since: float) -> list[Event]:
+def _starts(fleet: Fleet, since: float) -> list[ChartMark]:
     close = max(_CLOSE_SECONDS, _CLOSE_SHARE * (fleet.read_at - since))
     movers = (each for kind in registered() if kind.moves_rows for each in fleet.drivers_of(kind.name))
     drivers = sorted(
@@ -86,7 +88,7 @@ def _starts(fleet: Fleet, since: float) -> list[Event]:
             bundles[-1].append(each)
         else:
             bundles.append([each])
-    return [Event(bundle[0].started_at, _started(bundle)) for bundle in bundles]
+    return [ChartMark(bundle[0].started_at, _started(bundle)) for bundle in bundles]
 
 
 def _started(bundle: Sequence[Driver]) -> str:
@@ -107,10 +109,10 @@ def _operation(operation: Operation) -> str:
     return f"{operation.kind} {many}"[:_LONGEST]
 
 
-def _schemas(schemas: Sequence[Registered], names: Mapping[str, str]) -> list[Event]:
+def _schemas(schemas: Sequence[RegisteredSchema], names: Mapping[str, str]) -> list[ChartMark]:
     """Return a mark per minute in which versions were registered; those of a game that has just come are no change."""
     begun = {each.game_key: each.at for each in schemas if each.version == 1}
-    by_minute: dict[int, list[Registered]] = {}
+    by_minute: dict[int, list[RegisteredSchema]] = {}
     for each in schemas:
         if each.at - begun.get(each.game_key, float("-inf")) > _NEW_GAME_SECONDS:
             by_minute.setdefault(int(each.at // 60), []).append(each)
@@ -119,5 +121,5 @@ def _schemas(schemas: Sequence[Registered], names: Mapping[str, str]) -> list[Ev
         one = changes[0]
         words = f"schema {one.version}" if len(changes) == 1 else f"{len(changes)} schemas"
         name = f" {formatting.shown(names.get(one.game_key, one.game_key), 12)}" if len(changes) == 1 else ""
-        marks.append(Event(one.at, f"{words}{name}"[:_LONGEST]))
+        marks.append(ChartMark(one.at, f"{words}{name}"[:_LONGEST]))
     return marks

@@ -10,7 +10,7 @@ from typing import Final, Literal
 from app import formatting
 from app.game.signals import GameSignals, short
 from app.look import lines
-from app.look.parts import Figure, Slot
+from app.look.parts import Figure, StripSlot
 from app.look.tokens import Tone
 from listeners.series import Series
 from listeners.status import STATUSES, Status
@@ -147,10 +147,10 @@ def since_commit(series: Series) -> Points:
     return points
 
 
-def slots(signals: GameSignals) -> list[Slot]:
+def slots(signals: GameSignals) -> list[StripSlot]:
     """Return the health strip: the worst status of each slot, and of this moment by the control store."""
     series, now = signals.series, signals.now
-    made: list[Slot] = []
+    made: list[StripSlot] = []
     if series is not None:
         for place, code in enumerate(lines.gapped(series.total("status"))):
             at = series.since + place * series.slot_seconds
@@ -163,23 +163,23 @@ def slots(signals: GameSignals) -> list[Slot]:
     return made[-SLOTS:]
 
 
-def edges(made: Sequence[Slot], now: float) -> tuple[str, str, str]:
+def edges(made: Sequence[StripSlot], now: float) -> tuple[str, str, str]:
     """Return the texts under the strip: its beginning, its middle and its end."""
     return short(made[0].at, now), short((made[0].at + now) / 2, now), "now"
 
 
-def label(made: Sequence[Slot]) -> str:
+def label(made: Sequence[StripSlot]) -> str:
     """Say the whole strip in a sentence, for people who do not see it."""
     bad, late = sum(each.bad > 0 for each in made), sum(each.late > 0 for each in made)
     unknown = sum(not each.known for each in made)
     return f"Status over time, {len(made)} slots: {bad} failing, {late} late or unknown, {unknown} not reported."
 
 
-def _slot(at: float, status: Status | None, when: str) -> Slot:
+def _slot(at: float, status: Status | None, when: str) -> StripSlot:
     if status is None:
-        return Slot(at, 0.0, 0.0, known=False, title=f"{when}: no driver reported")
+        return StripSlot(at, 0.0, 0.0, known=False, title=f"{when}: no driver reported")
     bad, late = float(status.is_bad), float(status.is_late)
-    return Slot(at, bad, late, known=True, title=f"{when}: {formatting.STATUS_STYLES[status].word}")
+    return StripSlot(at, bad, late, known=True, title=f"{when}: {formatting.STATUS_STYLES[status].word}")
 
 
 def _unknown(label: str, why: str, points: Points, objective: float | None = None) -> Figure:

@@ -4,7 +4,7 @@ from typing import Final
 
 from app import formatting
 from app.game.signals import GameSignals
-from app.look.axes import Event
+from app.look.axes import ChartMark
 from listeners.process_kinds import GROUP
 from pipeline.control.operations import registry
 from pipeline.store.operations import Intent, Operation
@@ -12,14 +12,14 @@ from pipeline.store.operations import Intent, Operation
 _LONGEST: Final = 24  # characters
 
 
-def events(signals: GameSignals) -> list[Event]:
+def events(signals: GameSignals) -> list[ChartMark]:
     """Return the events, oldest first; what could not be read has none."""
-    found = [Event(each.requested_at, operation_words(each)) for each in signals.operations or ()]
-    found += [Event(each.created_at, f"schema {each.version}") for each in signals.versions or ()]
+    found = [ChartMark(each.requested_at, operation_words(each)) for each in signals.operations or ()]
+    found += [ChartMark(each.created_at, f"schema {each.version}") for each in signals.versions or ()]
     group = signals.row.group
     driver = signals.fleet.driver(GROUP, group) if group is not None else None
     if driver is not None and group is not None:
-        found.append(Event(driver.started_at, formatting.shown(f"{group} starts", _LONGEST)))
+        found.append(ChartMark(driver.started_at, formatting.shown(f"{group} starts", _LONGEST)))
     return sorted(found, key=lambda each: each.at)
 
 

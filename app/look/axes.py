@@ -28,7 +28,7 @@ _LOW: Final = 150  # a chart below this height has few ticks
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ChartMark:
     """What is marked in a chart: `deploy 1.8.2`, `2 games a→b`, `schema 7`, `b restarts`."""
 
     at: float
@@ -43,7 +43,7 @@ class Frame:
     slot_seconds: int
     until: float
     mode: Mode = "light"
-    events: Sequence[Event] = ()
+    events: Sequence[ChartMark] = ()
     height: int = 170
 
 

@@ -31,7 +31,7 @@ _MARK: Final = "!"  # of a game whose stream is well, and which an open incident
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class GridCell:
     """One game; `status` is of its stream, `note` its cause in a few words.
 
     `mark` is the tone of an open incident that its status does not show: its stream runs, and its rows are refused.
@@ -52,7 +52,7 @@ class Block:
     title: str
     well: str
     load: str
-    cells: Sequence[Cell]
+    cells: Sequence[GridCell]
 
 
 def grid(blocks: Sequence[Block], mode: Mode, *, blind: bool = False) -> Chart:
@@ -197,7 +197,7 @@ def _placed(
     )
 
 
-def _cell(cell: Cell, block: int, column: int, y: int, *, blind: bool) -> dict[str, Any]:
+def _cell(cell: GridCell, block: int, column: int, y: int, *, blind: bool) -> dict[str, Any]:
     return {
         "key": cell.key,
         "name": formatting.shown(cell.name, 60),
@@ -210,7 +210,7 @@ def _cell(cell: Cell, block: int, column: int, y: int, *, blind: bool) -> dict[s
     }
 
 
-def _code(cell: Cell) -> int:
+def _code(cell: GridCell) -> int:
     return cell.status.severity if cell.mark is None else _MARKS[cell.mark]
 
 

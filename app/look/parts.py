@@ -22,7 +22,7 @@ _GLYPHS: Final = {"done": "✓", "running": "»", "waiting": "○", "failed": "�
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class StripSlot:
     """One slot of a health strip; `bad`, `late` and `starting` are shares of all streams, 0 to 1."""
 
     at: float
@@ -48,7 +48,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class Fullness:
     """How full something is before and after a plan, as shares of what it may use; None is not known."""
 
     name: str
@@ -67,7 +67,7 @@ def sentence(text: str, meta: str, tone: Tone) -> str:
     )
 
 
-def strip(slots: Sequence[Slot], begin: str, middle: str, end: str, label: str) -> str:
+def strip(slots: Sequence[StripSlot], begin: str, middle: str, end: str, label: str) -> str:
     """Return a health strip: a slot per time, trouble rising from below, hatched where no driver reported."""
     ends = f"<p><span>{_text(begin)}</span><span>{_text(middle)}</span><span>{_text(end)}</span></p>"
     cells = "".join(map(_slot, slots))
@@ -146,7 +146,7 @@ def steps(items: Sequence[tuple[str, str, str]]) -> str:
     return f'<ol class="t-steps">{inside}</ol>'
 
 
-def loads(items: Sequence[Load], limit: float | None) -> str:
+def loads(items: Sequence[Fullness], limit: float | None) -> str:
     """Return loads before and after a plan: a gain strong, a loss faded, the limit a tick."""
     tick = f'<s style="left:{_percent(limit)}%"></s>' if limit is not None else ""
     lines = "".join(
@@ -175,7 +175,7 @@ def _text(raw: str) -> str:
     return html.escape(raw, quote=True)
 
 
-def _slot(slot: Slot) -> str:
+def _slot(slot: StripSlot) -> str:
     named = f' title="{_text(slot.title)}"'
     if not slot.known:
         return f'<i class="t-none"{named}></i>'
@@ -247,7 +247,7 @@ def _paths(points: Sequence[float | None], top: float) -> tuple[str, str]:
     return "".join(lines), "".join(areas)
 
 
-def _bar(load: Load, tick: str) -> str:
+def _bar(load: Fullness, tick: str) -> str:
     before, after = load.before, load.after if load.after is not None else load.before
     if before is None or after is None:
         return f'<i class="t-none">{tick}</i>'

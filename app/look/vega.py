@@ -11,12 +11,25 @@ import pyarrow as pa
 
 from app import formatting
 from app.look import axes, tokens
-from app.look.axes import Chart, Event, Frame, Values
-from app.look.grid import Block, Cell, grid
+from app.look.axes import Chart, ChartMark, Frame, Values
+from app.look.grid import Block, GridCell, grid
 
 __all__ = [
-    "QUANTILES", "Block", "Cell", "Chart", "Event", "Frame", "Values",
-    "backlog", "bars", "folded", "grid", "latency", "legend", "load", "throughput",
+    "QUANTILES",
+    "Block",
+    "Chart",
+    "ChartMark",
+    "Frame",
+    "GridCell",
+    "Values",
+    "backlog",
+    "bars",
+    "folded",
+    "grid",
+    "latency",
+    "legend",
+    "load",
+    "throughput",
 ]  # fmt: skip
 
 _DECADES: Final = [1, 10, 60, 600, 3600, 36000]  # seconds, ticks of a latency

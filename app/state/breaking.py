@@ -5,7 +5,7 @@ from app.state.services import Environment
 from pipeline.base.errors import Refused
 from pipeline.control.acts import DirectAct
 from pipeline.demo.breaking import channel
-from pipeline.demo.breaking.channel import Answer
+from pipeline.demo.breaking.channel import ChannelAnswer
 
 
 def is_offered() -> bool:
@@ -16,7 +16,7 @@ def is_offered() -> bool:
         return False
 
 
-def look(environment: Environment) -> Answer:
+def look(environment: Environment) -> ChannelAnswer:
     """Return which faults have not ended.
 
     Raises:

@@ -5,7 +5,7 @@ from typing import Final
 
 from listeners.metrics_schema import INGEST_MINUTE, STREAM_MINUTE, MetricsTable
 from listeners.minutes.fold import GRACE_SECONDS
-from listeners.minutes.reader import Place, SeriesReader
+from listeners.minutes.reader import SeriesReader, TablePlace
 from pipeline.lake.delta.log import exists
 from pipeline.lake.delta.opening import DeltaTable, files_below, open_table
 from pipeline.lake.storage.location import Location
@@ -31,9 +31,9 @@ def settled_seconds(metrics: Metrics) -> float:
     return GRACE_SECONDS + metrics.heartbeat_seconds + _JITTER * metrics.flush_seconds + _WRITE_SECONDS
 
 
-def _place(folder: Location, table: MetricsTable) -> Place:
+def _place(folder: Location, table: MetricsTable) -> TablePlace:
     path = folder / table.name
-    return Place(_opener(path), files_below(path))
+    return TablePlace(_opener(path), files_below(path))
 
 
 def _opener(path: Location) -> Callable[[], DeltaTable | None]:

@@ -12,7 +12,7 @@ from app.state import breaking, services
 from app.state.services import Environment
 from pipeline.base.errors import Refused
 from pipeline.control.acts import DirectAct
-from pipeline.demo.breaking.channel import Active, Answer
+from pipeline.demo.breaking.channel import Active, ChannelAnswer
 from pipeline.demo.breaking.faults import FAULTS, Fault, TargetKind
 from pipeline.health.facts.fleet import Fleet
 
@@ -45,7 +45,7 @@ def _live(environment: Environment) -> None:
                 _draw_fault(environment, fault, targets, lacking)
 
 
-def _sentence(answer: Answer) -> tuple[str, str, Tone]:
+def _sentence(answer: ChannelAnswer) -> tuple[str, str, Tone]:
     """Return the page's sentence, what stands beside it, and its tone."""
     if not answer.active:
         return "Nothing is broken", "choose a fault; then find, explain and mend it by the other pages", "plain"

@@ -12,7 +12,7 @@ from grants.applying import ledger, own_tables, proposals
 from grants.catalog import Catalog
 from grants.model import Observed
 from grants.observing import snapshot
-from grants.planning.drift import Drift, Finding, drift
+from grants.planning.drift import Drift, DriftFinding, drift
 from pipeline.base.errors import Refused
 from pipeline.base.names import is_said
 from pipeline.control.acts import DirectAct
@@ -55,7 +55,7 @@ def ignored(engine: Engine) -> dict[str, str]:
 def ignore(
     engine: Engine,
     settings: Settings,
-    findings: Sequence[Finding],
+    findings: Sequence[DriftFinding],
     actor: str,
     reason: str,
     until: float | None = None,
@@ -81,7 +81,7 @@ def ignore(
             connection.execute(insert(ignored_drift).values(values))
 
 
-def unignore(engine: Engine, settings: Settings, findings: Sequence[Finding], actor: str, reason: str) -> None:
+def unignore(engine: Engine, settings: Settings, findings: Sequence[DriftFinding], actor: str, reason: str) -> None:
     """Have ignored findings open again, and audit it.
 
     Raises:
@@ -125,7 +125,7 @@ def _require(engine: Engine, settings: Settings, actor: str, reason: str, act: D
 
 @contextmanager
 def _audited(
-    connection: Connection, actor: str, kind: DirectAct, findings: Sequence[Finding], detail: Mapping[str, str]
+    connection: Connection, actor: str, kind: DirectAct, findings: Sequence[DriftFinding], detail: Mapping[str, str]
 ) -> Iterator[None]:
     targets = tuple(proposals.target(each.principal or "deleted") for each in findings)
     act = audit.Act(actor, kind, targets, None, {"findings": [each.mark for each in findings], **detail})
@@ -139,12 +139,12 @@ def _day(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).date().isoformat()
 
 
-def id_of(finding: Finding) -> str:
+def id_of(finding: DriftFinding) -> str:
     """Return a short name by which a finding is recognised when it is found again."""
     return hashlib.sha256(finding.mark.encode()).hexdigest()
 
 
-def find(observed: Drift, name: str) -> Finding:
+def find(observed: Drift, name: str) -> DriftFinding:
     """Return the finding whose id begins so.
 
     Raises:

@@ -18,7 +18,7 @@ from grants.observing.resolver import Resolver
 from grants.planning import guardrails
 from grants.planning.elsewhere import elsewhere, with_elsewhere
 from grants.planning.entitlements import NO_GAME, AccessIntent, ManagedAccess
-from grants.planning.guardrails import Case, Person
+from grants.planning.guardrails import Case, Requester
 from grants.planning.plan import AccessPlan, plan
 from grants.planning.undo import undo
 from pipeline.base.errors import Refused
@@ -266,13 +266,13 @@ def require_permitted(
     """
     resolver, roles = Resolver(prepared.observed), current(settings, engine)
 
-    def person(actor: str) -> Person:
+    def person(actor: str) -> Requester:
         name = principal_of(settings.access, actor)
         principal = prepared.observed.directory.principals.get(folded(name))
         # who has the embedded catalog's folder may act as all its users; none of them is a person of another system
         is_known = settings.access.catalog == "embedded" or (principal is not None and principal.kind != "group")
         closure, is_admin = resolver.closure(name), may(roles, actor, Role.ACCESS_ADMIN)
-        return Person(name, closure, is_admin, is_known, resolver.maybe(name).keys() - closure.keys())
+        return Requester(name, closure, is_admin, is_known, resolver.maybe(name).keys() - closure.keys())
 
     requester = by.parameters.get("requested_by")
     guardrails.require_allowed(

@@ -172,13 +172,13 @@ def expire(env_dir: Path, how: SubmitOptions) -> None:
 def export(env_dir: Path, form: Any) -> None:
     """Print what turnout granted and what is in force, as a policy, as SQL or as Terraform."""
     from grants.applying import ledger
-    from grants.formats.exchange import Row, render_rows
+    from grants.formats.exchange import ReadRow, render_rows
     from grants.observing import snapshot
 
     context = AccessContext(env_dir)
     names, held = context.names(), ledger.held(context.engine)
     rows = [
-        Row(
+        ReadRow(
             each.principal, None, each.game_key, names.get(each.game_key, each.game_key),
             None if each.expires_at is None else int(each.expires_at),
             each.reason or f"operation {each.operation_id[:8]}", each.ticket or None,

@@ -10,7 +10,7 @@ import click
 from grants.applying import drift_store
 from grants.cli.options import AccessContext
 from grants.formats.expiry import parse_until
-from grants.planning.drift import Drift, Finding
+from grants.planning.drift import Drift, DriftFinding
 from pipeline.base.errors import Refused
 from pipeline.base.terminal import say, say_json
 from pipeline.cli.options import SubmitOptions, submitting
@@ -55,7 +55,7 @@ def drift(env_dir: Path, act: str | None, chosen: tuple[str, ...], until: str | 
 
 
 def _decide(
-    context: AccessContext, act: str, findings: Sequence[Finding], until: str | None, how: SubmitOptions
+    context: AccessContext, act: str, findings: Sequence[DriftFinding], until: str | None, how: SubmitOptions
 ) -> None:
     """Ignore findings, or have them open again."""
     end = None if until is None else parse_until(until)
@@ -83,7 +83,7 @@ def _show(observed: Drift, how: SubmitOptions) -> None:
     say(f"{differences}; {sum(observed.ignored_counts.values())} ignored.{unread}")
 
 
-def _as_dict(finding: Finding) -> dict[str, Any]:
+def _as_dict(finding: DriftFinding) -> dict[str, Any]:
     ours = finding.entitlement
     return {
         **asdict(finding),

@@ -9,18 +9,18 @@ from typing import Final, Literal, get_args
 from grants.formats import exchange_sql, exchange_terraform, policy
 from grants.formats.exchange_terraform import Direct
 from grants.formats.expiry import spelled_until
-from grants.formats.rows import Row, in_order, quoted
+from grants.formats.rows import ReadRow, in_order, quoted
 from grants.model import EVERYONE, Securable, folded
 from pipeline.base.errors import Refused
 from pipeline.base.yaml_nodes import MAX_BYTES
 
-__all__ = ["FORMATS", "Format", "Row", "render_rows", "render_yaml"]
+__all__ = ["FORMATS", "Format", "ReadRow", "render_rows", "render_yaml"]
 
 Format = Literal["yaml", "sql", "terraform"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 
 
-def render_rows(form: Format, rows: Iterable[Row], schema: Securable, direct: Direct | None = None) -> str:
+def render_rows(form: Format, rows: Iterable[ReadRow], schema: Securable, direct: Direct | None = None) -> str:
     """Return rows in a format; `schema` is the one that all tables of games lie in.
 
     `direct` is what the catalog was read to hold: Terraform needs it, or it would take other privileges away.
@@ -35,7 +35,7 @@ def render_rows(form: Format, rows: Iterable[Row], schema: Securable, direct: Di
     return exchange_terraform.render_terraform(rows, schema, direct)
 
 
-def render_yaml(rows: Iterable[Row], max_days: int = policy.MAX_DAYS) -> str:
+def render_yaml(rows: Iterable[ReadRow], max_days: int = policy.MAX_DAYS) -> str:
     """Return a policy of rows; what shares its terms and its games is one entry. Games stand there by their keys.
 
     Raises:
@@ -65,12 +65,12 @@ def render_yaml(rows: Iterable[Row], max_days: int = policy.MAX_DAYS) -> str:
     return text
 
 
-def _shared(rows: Iterable[Row]) -> list[tuple[list[Row], list[Row]]]:
+def _shared(rows: Iterable[ReadRow]) -> list[tuple[list[ReadRow], list[ReadRow]]]:
     """Return (a row per principal, a row per game) of each entry: all of the ones read all of the others."""
-    by_terms: dict[tuple[int | None, str, str | None, str], list[Row]] = {}
+    by_terms: dict[tuple[int | None, str, str | None, str], list[ReadRow]] = {}
     for row in rows:
         by_terms.setdefault((row.until, row.reason, row.ticket, row.principal), []).append(row)
-    entries: dict[tuple[int | None, str, str | None, tuple[str, ...]], tuple[list[Row], list[Row]]] = {}
+    entries: dict[tuple[int | None, str, str | None, tuple[str, ...]], tuple[list[ReadRow], list[ReadRow]]] = {}
     for (until, reason, ticket, _), games in by_terms.items():
         keys = tuple(row.key for row in games)
         entries.setdefault((until, reason, ticket, keys), ([], games))[0].append(games[0])

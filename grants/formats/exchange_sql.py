@@ -5,7 +5,7 @@ Identifiers are quoted with back-ticks, inner ones doubled. What SQL has no plac
 
 from collections.abc import Iterable
 
-from grants.formats.rows import Row, comment, in_order, uses
+from grants.formats.rows import ReadRow, comment, in_order, uses
 from grants.model import SELECT, Securable, folded
 
 
@@ -21,7 +21,7 @@ def grant(privilege: str, securable: Securable, principal: str) -> str:
     return f"GRANT {words} ON {securable.type.upper()} {path} TO {quoted_name(principal)};"
 
 
-def render_sql(rows: Iterable[Row], schema: Securable) -> str:
+def render_sql(rows: Iterable[ReadRow], schema: Securable) -> str:
     """Return the statements of rows whose tables lie in a schema: USE_* of everybody first, each once.
 
     Raises:

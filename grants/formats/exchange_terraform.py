@@ -10,7 +10,7 @@ from base64 import b32encode
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 
-from grants.formats.rows import Row, comment, in_order, quoted, uses
+from grants.formats.rows import ReadRow, comment, in_order, quoted, uses
 from grants.model import SELECT, Securable, folded
 from pipeline.base.errors import Refused
 from pipeline.base.problems import shown
@@ -19,7 +19,7 @@ Direct = Mapping[Securable, Mapping[str, frozenset[str]]]
 """Securable → principal → privileges, as `grants.model.Observed` has them."""
 
 
-def render_terraform(rows: Iterable[Row], schema: Securable, direct: Direct | None = None) -> str:
+def render_terraform(rows: Iterable[ReadRow], schema: Securable, direct: Direct | None = None) -> str:
     """Return one resource for each securable and principal of rows whose tables lie in a schema.
 
     With `direct`, what the catalog was read to hold, the other privileges of those pairs are kept.

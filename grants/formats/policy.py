@@ -40,7 +40,7 @@ class Written(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PolicyItem:
     """One item of `grants`: each of its principals reads each of its games."""
 
     principals: tuple[str, ...]
@@ -55,14 +55,14 @@ class Entry:
 class Policy:
     """A policy that was understood wholly."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[PolicyItem, ...]
     kinds: Mapping[str, PrincipalKind]  # folded principal → what the policy says it is; missing where it does not say
     allow_everyone: bool = False
     max_days: int = MAX_DAYS
     warnings: tuple[str, ...] = ()  # sentences for people, with line numbers
 
 
-class Cell(NamedTuple):
+class PolicyCell(NamedTuple):
     """One principal may read one game."""
 
     principal: str
@@ -110,7 +110,7 @@ def check_until(policy: Policy, now: float) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def cells(policy: Policy, known_games: Mapping[str, str]) -> list[Cell]:
+def cells(policy: Policy, known_games: Mapping[str, str]) -> list[PolicyCell]:
     """Return who may read what, each principal and game once, by principal and then game key.
 
     A principal is spelled as where it stands first. Entries whose time is over are in it: the caller has the clock.
@@ -152,7 +152,7 @@ class _Reading:
         elif not (isinstance(node, yaml.ScalarNode) and node.tag.endswith(":int") and node.value == str(VERSION)):
             self._problems.add(line_of(node), f"version must be {VERSION}; this turnout supports no other")
 
-    def _entries(self, root: yaml.Node, node: yaml.Node | None) -> tuple[Entry, ...]:
+    def _entries(self, root: yaml.Node, node: yaml.Node | None) -> tuple[PolicyItem, ...]:
         if node is None:
             if isinstance(root, yaml.MappingNode):
                 self._problems.add(line_of(root), "grants is missing; write grants: [] if nobody may read anything")
@@ -161,7 +161,7 @@ class _Reading:
             return ()
         return tuple(self._entry(item) for item in self._items(node, "grants"))
 
-    def _entry(self, node: yaml.Node) -> Entry:
+    def _entry(self, node: yaml.Node) -> PolicyItem:
         known = ("principals", "games", "until", "reason", "ticket")
         fields = yaml_nodes.fields(node, "a grant", known, self._problems)
         for name in ("principals", "games", "reason") if isinstance(node, yaml.MappingNode) else ():
@@ -177,7 +177,7 @@ class _Reading:
             if "games" in fields
             else []
         )
-        return Entry(
+        return PolicyItem(
             principals=tuple(dict.fromkeys(each for each in principals if each is not None)),
             games=tuple(Written(name, line) for name, line in games if name is not None),
             until=self._until(fields.get("until")),
@@ -224,7 +224,7 @@ class _Reading:
 
 def _resolved(
     policy: Policy, known_games: Mapping[str, str], problems: Problems
-) -> tuple[dict[tuple[str, str], Cell], list[str]]:
+) -> tuple[dict[tuple[str, str], PolicyCell], list[str]]:
     """Return the cells by folded principal and key, and warnings about games; what contradicts is a problem."""
     keys_of = {name: key for key, name in known_games.items()}
     patterns = {text for entry in policy.entries for text, _ in entry.games if _PATTERN.search(text)}
@@ -238,14 +238,14 @@ def _resolved(
         problem = f"the policy has {named:,} pairs of game and principal; the limit is {MAX_CELLS:,}"
         problems.add(policy.entries[0].line, f"{problem}; use groups")
         return {}, []
-    found: dict[tuple[str, str], tuple[Cell, int]] = {}
+    found: dict[tuple[str, str], tuple[PolicyCell, int]] = {}
     spelling: dict[str, str] = {}
     for entry, (keys, _) in zip(policy.entries, chosen, strict=True):
-        against: dict[int, list[Cell]] = {}  # line of another entry → the cells both name
+        against: dict[int, list[PolicyCell]] = {}  # line of another entry → the cells both name
         for principal in entry.principals:
             spelled = spelling.setdefault(folded(principal), principal)
             for key in keys:
-                cell = Cell(spelled, key, entry.until, entry.reason, entry.ticket)
+                cell = PolicyCell(spelled, key, entry.until, entry.reason, entry.ticket)
                 before, line = found.setdefault((folded(principal), key), (cell, entry.line))
                 if before != cell:
                     against.setdefault(line, []).append(cell)
@@ -259,7 +259,7 @@ def _resolved(
 
 
 def _keys(
-    entry: Entry, known_games: Mapping[str, str], keys_of: Mapping[str, str], problems: Problems
+    entry: PolicyItem, known_games: Mapping[str, str], keys_of: Mapping[str, str], problems: Problems
 ) -> tuple[list[str], list[str]]:
     """Return the keys of an entry's games, each once, and warnings."""
     keys: dict[str, None] = {}

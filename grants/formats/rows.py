@@ -24,7 +24,7 @@ _RISKY: Final = frozenset("`;$")  # tools that look for these do not know what a
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ReadRow:
     """One principal may read one game.
 
     Raises:
@@ -57,14 +57,14 @@ class Row:
         return folded(self.principal), self.key
 
 
-def in_order(rows: Iterable[Row]) -> list[Row]:
+def in_order(rows: Iterable[ReadRow]) -> list[ReadRow]:
     """Return rows sorted, each once.
 
     Raises:
         Refused: two rows of one principal and game differ, or a principal is spelled in two ways or has two kinds.
     """
-    by_cell: dict[tuple[str, str], Row] = {}
-    who: dict[str, Row] = {}
+    by_cell: dict[tuple[str, str], ReadRow] = {}
+    who: dict[str, ReadRow] = {}
     for row in rows:
         one, other = row, who.setdefault(folded(row.principal), row)
         if (one.principal, one.kind) != (other.principal, other.kind):
@@ -85,7 +85,7 @@ def quoted(text: str) -> str:
     return '"' + "".join(_escaped(char) for char in text) + '"'
 
 
-def comment(row: Row | None, kept: Iterable[str] = ()) -> str:
+def comment(row: ReadRow | None, kept: Iterable[str] = ()) -> str:
     """Return the text of a structured comment, always one line: a row's terms, privileges that turnout only keeps."""
     terms: dict[str, Any] = {}
     if row is not None:

@@ -33,7 +33,7 @@ CLASSES: Final[Mapping[Class, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DriftFinding:
     """One difference."""
 
     kind: Class
@@ -63,11 +63,11 @@ class Finding:
 class Drift:
     """All findings, and the unread places."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[DriftFinding, ...]
     unread: tuple[Securable, ...]  # of these it is not known whether they have drifted
 
     @property
-    def open(self) -> tuple[Finding, ...]:
+    def open(self) -> tuple[DriftFinding, ...]:
         """Findings that nobody ignores."""
         return tuple(each for each in self.findings if each.ignored is None)
 
@@ -108,7 +108,7 @@ def drift(observed: Observed, managed: ManagedAccess, now: float, ignored: Mappi
     return Drift(tuple(_decided(each, ignored.get(each.mark)) for each in ordered), unread)
 
 
-def _of_whom(resolver: Resolver, finding: Finding) -> Finding:
+def _of_whom(resolver: Resolver, finding: DriftFinding) -> DriftFinding:
     """Return a finding that says so where its address belongs to another person than at its grant."""
     ours = finding.entitlement
     if ours is None or not ours.principal_id or resolver.identity(ours.principal) in {"", ours.principal_id}:
@@ -122,11 +122,11 @@ def _of_whom(resolver: Resolver, finding: Finding) -> Finding:
     return replace(finding, sentence=sentence, acts=acts)
 
 
-def _decided(finding: Finding, why: str | None) -> Finding:
+def _decided(finding: DriftFinding, why: str | None) -> DriftFinding:
     return finding if why is None else replace(finding, ignored=why, acts=(*finding.acts, "unignore"))
 
 
-def intent(finding: Finding, act: Act, reason: str, ticket: str = "") -> AccessIntent:
+def intent(finding: DriftFinding, act: Act, reason: str, ticket: str = "") -> AccessIntent:
     """Return the intent that does an act about a finding; to ignore it or not is none, and is kept by `Finding.mark`.
 
     Raises:
@@ -148,19 +148,19 @@ def intent(finding: Finding, act: Act, reason: str, ticket: str = "") -> AccessI
     return AccessIntent(who, key, read=read, until=ours.until, reason=reason, ticket=ticket)
 
 
-def _of_other_tables(observed: Observed, managed: ManagedAccess) -> Iterator[Finding]:
+def _of_other_tables(observed: Observed, managed: ManagedAccess) -> Iterator[DriftFinding]:
     """Report tables that are not their game's, one finding each; of others' grants there turnout says nothing."""
     for key, table in observed.tables.items():
         if table.other is not None:
             granted = len({each.principal for each in managed.entitlements if each.key == key})
             effect = "they do not read it" if table.is_left else "who has SELECT reads other rows"
             sentence = f"{table.other} turnout granted the game to {granted} principals: {effect}."
-            yield Finding("other_table", "", table.securable, (), sentence, ("ignore",))
+            yield DriftFinding("other_table", "", table.securable, (), sentence, ("ignore",))
 
 
 def _of_entitlements(
     resolver: Resolver, managed: ManagedAccess, by_cell: Mapping[Cell, list[Entitlement]], now: float
-) -> Iterator[Finding]:
+) -> Iterator[DriftFinding]:
     use = {who: _lacks_use(resolver, who) for who in {who for who, _ in by_cell}}
     selected = {who: resolver.selected_by_itself(who) for who in use}
     in_force = {who for (who, _), some in by_cell.items() if not all(each.is_over(now) for each in some)}
@@ -185,10 +185,10 @@ def _lacks_use(resolver: Resolver, who: str) -> list[str]:
     return [need for need, above in uses(resolver.observed) if resolver.has(who, need, above) is False]
 
 
-def _gone(resolver: Resolver, ours: Entitlement) -> Finding:
+def _gone(resolver: Resolver, ours: Entitlement) -> DriftFinding:
     state = "is not active" if resolver.standing(ours.principal) == "inactive" else "is no longer in the directory"
     sentence = f"{ours.principal} holds a grant on {ours.key} but {state}. Revoke it, or ignore it if they return."
-    return Finding(
+    return DriftFinding(
         "gone", ours.principal, resolver.observed.table(ours.key), (SELECT,), sentence, ("revert", "ignore"), ours
     )
 
@@ -202,37 +202,37 @@ def _left_of(resolver: Resolver, managed: ManagedAccess, where: Securable, who: 
             yield need
 
 
-def _expired(resolver: Resolver, ours: Entitlement, left: tuple[str, ...]) -> Finding:
+def _expired(resolver: Resolver, ours: Entitlement, left: tuple[str, ...]) -> DriftFinding:
     sentence = (
         f"{ours.principal} still holds {' and '.join(left)} for {ours.key}, though that grant is over. A running "
         "controller revokes it, and tries again where the catalog does not."
     )
-    return Finding(
+    return DriftFinding(
         "expired", ours.principal, resolver.observed.table(ours.key), left, sentence, ("revert", "ignore"), ours
     )
 
 
-def _unfulfilled(resolver: Resolver, ours: Entitlement, lacks: tuple[str, ...]) -> Iterator[Finding]:
+def _unfulfilled(resolver: Resolver, ours: Entitlement, lacks: tuple[str, ...]) -> Iterator[DriftFinding]:
     who, where, table = ours.principal, resolver.observed.table(ours.key), resolver.observed.tables.get(ours.key)
     if table is None:
         sentence = f"{who} was granted {ours.key}, but the catalog has no such table. Register it, or revert the grant."
-        yield Finding("missing", who, where, (SELECT,), sentence, ("adopt", "ignore"), ours)
+        yield DriftFinding("missing", who, where, (SELECT,), sentence, ("adopt", "ignore"), ours)
     elif table.table_id != ours.table_id:
         what = f"lost {' and '.join(lacks)}" if lacks else "was granted it again since, the grantor is unknown"
         sentence = f"The table of {ours.key} was recreated after {who} was granted it: {who} {what}."
         acts: tuple[Act, ...] = ("adopt", "revert", "ignore") if lacks else ("adopt", "ignore")
-        yield Finding("recreated", who, where, lacks, sentence, acts, ours)
+        yield DriftFinding("recreated", who, where, lacks, sentence, acts, ours)
     elif lacks:
         reads = resolver.reading(who).of(ours.key)
         still = "still reads it by another grant" if reads else "does not read it"
         still = "may or may not read it" if reads is None else still
         sentence = f"{who} was granted {ours.key}, but {' and '.join(lacks)} is missing: {who} {still}."
-        yield Finding("missing", who, where, lacks, sentence, ("adopt", "revert", "ignore"), ours)
+        yield DriftFinding("missing", who, where, lacks, sentence, ("adopt", "revert", "ignore"), ours)
 
 
 def _of_assignments(
     resolver: Resolver, managed: ManagedAccess, by_cell: Mapping[Cell, list[Entitlement]]
-) -> Iterator[Finding]:
+) -> Iterator[DriftFinding]:
     observed = resolver.observed
     keys = {table.securable: key for key, table in observed.tables.items()}
     entitled = {who for who, _ in by_cell}
@@ -245,7 +245,7 @@ def _of_assignments(
             holder = principal or "A deleted principal"
             for privilege in sorted(privileges - KNOWN):
                 sentence = f"{holder} holds {privilege} on {place(where)}: turnout does not know its effect."
-                yield Finding("unknown", principal, where, (privilege,), sentence, ("ignore",))
+                yield DriftFinding("unknown", principal, where, (privilege,), sentence, ("ignore",))
             if resolver.standing(principal) == "gone" or not principal:
                 if cell not in by_cell and (where in keys or cell[0] not in entitled):
                     yield _gone_holder(principal, where, privileges, is_table=where in keys)
@@ -257,14 +257,14 @@ def _of_assignments(
             yield from _broader(resolver, principal, where, privileges, declared[cell[0]])
             if where in keys and SELECT in privileges and cell not in by_cell:
                 sentence = f"{principal} has SELECT on {place(where)}, and turnout knows no grant of it."
-                yield Finding("extra", principal, where, (SELECT,), sentence, ("adopt", "revert", "ignore"))
+                yield DriftFinding("extra", principal, where, (SELECT,), sentence, ("adopt", "revert", "ignore"))
     above = set(uses(observed))
     for given in managed.given:
         if given.principal not in entitled and (given.privilege, given.securable) in above and resolver.holds(*given):
             yield from _left_over(resolver, given)
 
 
-def _unclear(resolver: Resolver, principal: str, where: Securable, rights: tuple[str, ...]) -> Finding:
+def _unclear(resolver: Resolver, principal: str, where: Securable, rights: tuple[str, ...]) -> DriftFinding:
     if resolver.is_ambiguous(principal):
         why = "several principals share that name, but for its case. Rename one of them."
     elif resolver.observed.directory.is_read:
@@ -272,20 +272,20 @@ def _unclear(resolver: Resolver, principal: str, where: Securable, rights: tuple
     else:
         why = "the directory could not be read."
     sentence = f"{principal} holds {' and '.join(rights)} on {place(where)}: {why}"
-    return Finding("unclear", principal, where, rights, sentence, ("ignore",))
+    return DriftFinding("unclear", principal, where, rights, sentence, ("ignore",))
 
 
-def _gone_holder(principal: str, where: Securable, privileges: frozenset[str], *, is_table: bool) -> Finding:
+def _gone_holder(principal: str, where: Securable, privileges: frozenset[str], *, is_table: bool) -> DriftFinding:
     rights = tuple(sorted(privileges))
     who = principal or "A deleted principal"
     acts: tuple[Act, ...] = ("revert", "ignore") if is_table and principal else ("ignore",)
     sentence = f"{who} holds {' and '.join(rights)} on {place(where)}, but is not in the directory."
-    return Finding("gone", principal, where, rights, sentence, acts)
+    return DriftFinding("gone", principal, where, rights, sentence, acts)
 
 
 def _broader(
     resolver: Resolver, principal: str, where: Securable, privileges: frozenset[str], declared: int
-) -> Iterator[Finding]:
+) -> Iterator[DriftFinding]:
     tables = len(resolver.observed.tables)
     yield from _writing(resolver, principal, where, privileges)
     for privilege in sorted(privileges & {SELECT, ALL_PRIVILEGES}):
@@ -294,13 +294,15 @@ def _broader(
                 f"{principal} holds {privilege} on {place(where)}: that counts for all {tables} games, and {declared} "
                 "were declared. Its owner can revoke it there; turnout does not."
             )
-            yield Finding("broader", principal, where, (privilege,), sentence, ("ignore",))
+            yield DriftFinding("broader", principal, where, (privilege,), sentence, ("ignore",))
         elif privilege == ALL_PRIVILEGES:
             sentence = f"{principal} holds {privilege} on {place(where)}: more than reading. Its owner can revoke it."
-            yield Finding("broader", principal, where, (privilege,), sentence, ("ignore",))
+            yield DriftFinding("broader", principal, where, (privilege,), sentence, ("ignore",))
 
 
-def _writing(resolver: Resolver, principal: str, where: Securable, privileges: frozenset[str]) -> Iterator[Finding]:
+def _writing(
+    resolver: Resolver, principal: str, where: Securable, privileges: frozenset[str]
+) -> Iterator[DriftFinding]:
     """Report who may write to our tables in an object store, where no lock is shared with other writers."""
     tables = resolver.observed.tables.values()
     far = [each for each in tables if is_far(each.location) and where in each.securable.chain()]
@@ -312,10 +314,10 @@ def _writing(resolver: Resolver, principal: str, where: Securable, privileges: f
         f"{principal} holds {' and '.join(held)} on {place(where)} and may write to {which}: a commit of theirs stops "
         "the game, and may lose its rows. Its owner can revoke it."
     )
-    yield Finding("writing", principal, where, held, sentence, ("ignore",))
+    yield DriftFinding("writing", principal, where, held, sentence, ("ignore",))
 
 
-def _left_over(resolver: Resolver, given: ManagedGrant) -> Iterator[Finding]:
+def _left_over(resolver: Resolver, given: ManagedGrant) -> Iterator[DriftFinding]:
     if not idle(resolver, {given.principal}):
         return
     who, readers = resolver.name(given.principal), readers_by(resolver, given)
@@ -325,4 +327,4 @@ def _left_over(resolver: Resolver, given: ManagedGrant) -> Iterator[Finding]:
         more = f" ({len(readers)} cells in all)" if len(readers) > 1 else ""
         sentence += f". {resolver.name(name)} reads {key} by it{more}: revoke it when nobody does"
     acts: tuple[Act, ...] = ("ignore",) if readers else ("revert", "ignore")
-    yield Finding("extra", who, given.securable, (given.privilege,), f"{sentence}.", acts)
+    yield DriftFinding("extra", who, given.securable, (given.privilege,), f"{sentence}.", acts)

@@ -25,7 +25,7 @@ _EVERYONE: Final = folded(EVERYONE)
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class Requester:
     """The requester or approver, as the catalog's directory has them now."""
 
     name: str
@@ -48,8 +48,8 @@ class Case:
     """All that is judged."""
 
     plan: AccessPlan
-    actor: Person
-    approver: Person | None
+    actor: Requester
+    approver: Requester | None
     schema: Securable  # the configured one
     inventory: Collection[str]  # keys of games
     executor: str
@@ -173,7 +173,7 @@ def _four_eyes(case: Case) -> Iterator[str]:
         yield _unseen(approver, unknown)
 
 
-def _unseen(person: Person, groups: list[str]) -> str:
+def _unseen(person: Requester, groups: list[str]) -> str:
     return (
         f"The directory does not show who is in {' and '.join(groups)}, so it is unknown whether {person.name} gains. "
         "Give turnout's principal the right to see the members of groups, and add the groups in them to the workspace."

@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from listeners.metrics_schema import MetricsTable, moment
-from listeners.minutes.reader import Place
+from listeners.minutes.reader import TablePlace
 
 _REOPEN_SECONDS: Final = 60.0  # after which the whole log is read again: the table may be another one
 
@@ -22,7 +22,7 @@ _REOPEN_SECONDS: Final = 60.0  # after which the whole log is read again: the ta
 class Appended:
     """One table's rows as they come. `clock` is the column with a row's time."""
 
-    def __init__(self, place: Place, kind: MetricsTable, clock: str) -> None:
+    def __init__(self, place: TablePlace, kind: MetricsTable, clock: str) -> None:
         self._place, self._clock = place, clock
         self._schema = pa.schema([field for field in kind.schema if field.name != "event_date"])
         self._table: DeltaTable | None = None

@@ -34,7 +34,7 @@ _FORMAT: Final = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(diction
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TablePlace:
     """Where a table is."""
 
     open: Callable[[], DeltaTable | None]  # at its newest version; None: there is no table yet
@@ -50,7 +50,7 @@ class SeriesReader:
         windows: the width of a slot in seconds → how many slots are kept of it.
     """
 
-    def __init__(self, streams: Place, ingest: Place, windows: Mapping[int, int]) -> None:
+    def __init__(self, streams: TablePlace, ingest: TablePlace, windows: Mapping[int, int]) -> None:
         self._tables = (_Table(streams, STREAM_MINUTE), _Table(ingest, INGEST_MINUTE))
         self._slots = dict(windows)
         self._windows: dict[int, _Filled] = {}
@@ -94,7 +94,7 @@ class SeriesReader:
 class _Table:
     """One table's newest snapshot."""
 
-    def __init__(self, place: Place, kind: MetricsTable) -> None:
+    def __init__(self, place: TablePlace, kind: MetricsTable) -> None:
         self.filesystem, self.kind = place.files, kind
         self.identity: str | None = None  # the table's own id; None: there is no table yet
         self.files: dict[str, _File] = {}

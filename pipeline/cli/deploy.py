@@ -13,7 +13,7 @@ from pipeline.cli.options import combine_options
 
 if TYPE_CHECKING:
     from pipeline.platforms.databricks.deploy.opening import Opened
-    from pipeline.platforms.databricks.deploy.plan import Step
+    from pipeline.platforms.databricks.deploy.plan import DeployStep
 
 
 @click.command("build")
@@ -265,13 +265,13 @@ def _say_head(opened: "Opened") -> None:
     say(plain(f"Target {opened.target}: {said}."))
 
 
-def _say_others(opened: "Opened", steps: "Sequence[Step]") -> None:
+def _say_others(opened: "Opened", steps: "Sequence[DeployStep]") -> None:
     """Say which jobs look like turnout's and are left."""
     for each in opened.deployment.others(steps):
         say(plain(each))
 
 
-def _say_steps(opened: "Opened", steps: "Sequence[Step]", *, changes_too: bool) -> None:
+def _say_steps(opened: "Opened", steps: "Sequence[DeployStep]", *, changes_too: bool) -> None:
     _say_head(opened)
     for note in opened.notes:
         say(plain(note))

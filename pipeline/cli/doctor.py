@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 if TYPE_CHECKING:
-    from pipeline.platforms.local.doctor import Finding
+    from pipeline.platforms.local.doctor import DoctorFinding
     from pipeline.settings.tree import Paths, Settings
 
 _NOBODYS: Final = b"turnout-doctor"  # a writer that is a name, whose schema no registry has
@@ -24,7 +24,7 @@ def doctor(env_dir: Path, as_json: bool) -> None:
     """
     from pipeline.platforms.local import doctor as checks
 
-    def asked(settings: "Settings", paths: "Paths") -> "list[Finding]":
+    def asked(settings: "Settings", paths: "Paths") -> "list[DoctorFinding]":
         storage, services = try_storage(paths), [*try_store(settings, paths), *ask_topics(settings)]
         if any(each.state == "missing" for each in storage):
             return [*storage, *services, *ask_registries(settings)]
@@ -33,15 +33,15 @@ def doctor(env_dir: Path, as_json: bool) -> None:
     sys.exit(checks.run(env_dir, as_json, asked))
 
 
-def try_storage(paths: "Paths") -> "list[Finding]":
+def try_storage(paths: "Paths") -> "list[DoctorFinding]":
     """Try the place of the tables where it is a bucket, by files of its own, which are deleted."""
     from pipeline.lake.storage.trial import trials
-    from pipeline.platforms.local.doctor import Finding
+    from pipeline.platforms.local.doctor import DoctorFinding
 
     if not paths.storage:
         return []
     return [
-        Finding(
+        DoctorFinding(
             "storage",
             f"{each.subject} of {paths.storage}",
             "ok" if not each.remedy else "missing" if each.stops else "optional",
@@ -52,10 +52,10 @@ def try_storage(paths: "Paths") -> "list[Finding]":
     ]
 
 
-def look_at_logs(paths: "Paths") -> "list[Finding]":
+def look_at_logs(paths: "Paths") -> "list[DoctorFinding]":
     """Look for commits of other writers among the newest of each table in a bucket: nobody else may write there."""
     from pipeline.lake.delta.foreign import newest_in
-    from pipeline.platforms.local.doctor import Finding
+    from pipeline.platforms.local.doctor import DoctorFinding
 
     if not paths.storage:
         return []
@@ -63,21 +63,23 @@ def look_at_logs(paths: "Paths") -> "list[Finding]":
     found, unread = newest_in(tables)
     remedy = "revoke MODIFY from its user; see docs/storage.md"
     findings = [
-        Finding("foreign commits", f"table {place.name}", "optional", f"another writer made {commit}", remedy)
+        DoctorFinding("foreign commits", f"table {place.name}", "optional", f"another writer made {commit}", remedy)
         for place, commit in found
     ]
     if unread:
         detail = f"{len(unread)} logs could not be read: {unread[0]}"
-        findings.append(Finding("foreign commits", "logs", "optional", detail, "run turnout verify"))
-    return findings or [Finding("foreign commits", "foreign commits", "ok", "none among the newest of each table")]
+        findings.append(DoctorFinding("foreign commits", "logs", "optional", detail, "run turnout verify"))
+    return findings or [
+        DoctorFinding("foreign commits", "foreign commits", "ok", "none among the newest of each table")
+    ]
 
 
-def try_store(settings: "Settings", paths: "Paths") -> "list[Finding]":
+def try_store(settings: "Settings", paths: "Paths") -> "list[DoctorFinding]":
     """Connect to the control store, and change nothing in it. A store that the first command will make is no defect."""
     from sqlalchemy.exc import SQLAlchemyError
 
     from pipeline.base.errors import Refused, Transient, first_line
-    from pipeline.platforms.local.doctor import Finding
+    from pipeline.platforms.local.doctor import DoctorFinding
     from pipeline.store.database.engine import find_lack, reach
 
     topic = "control store"
@@ -87,14 +89,14 @@ def try_store(settings: "Settings", paths: "Paths") -> "list[Finding]":
             reach(settings, paths)
     except (SQLAlchemyError, ImportError, Refused, Transient) as error:
         detail = f"not reached: {first_line(getattr(error, 'orig', None) or error)}"
-        return [Finding(topic, topic, "missing", detail, "start its database, or correct store.url")]
-    return [Finding(topic, topic, "ok", "answers" if lack is None else f"{lack} yet: the first command makes it")]
+        return [DoctorFinding(topic, topic, "missing", detail, "start its database, or correct store.url")]
+    return [DoctorFinding(topic, topic, "ok", "answers" if lack is None else f"{lack} yet: the first command makes it")]
 
 
-def ask_topics(settings: "Settings") -> "list[Finding]":
+def ask_topics(settings: "Settings") -> "list[DoctorFinding]":
     """Ask the brokers of each source for its topics, with the options of the settings."""
     from pipeline.base.errors import Refused, Transient
-    from pipeline.platforms.local.doctor import Finding
+    from pipeline.platforms.local.doctor import DoctorFinding
 
     found = []
     for name, source in settings.every_source.items():
@@ -106,38 +108,38 @@ def ask_topics(settings: "Settings") -> "list[Finding]":
         try:
             seen = observe_topics(source) if source.topics or source.topic_pattern else observe_topic(source)
         except (Refused, Transient) as error:
-            found.append(Finding("topics", subject, "missing", str(error), "see docs/kafka.md"))
+            found.append(DoctorFinding("topics", subject, "missing", str(error), "see docs/kafka.md"))
             continue
         untried = "not tried: options of the source have no counterpart" if seen is None else "no topic matches yet"
-        found.append(Finding("topics", subject, "ok" if seen else "optional", "described" if seen else untried))
+        found.append(DoctorFinding("topics", subject, "ok" if seen else "optional", "described" if seen else untried))
     return found
 
 
-def ask_catalog(settings: "Settings", paths: "Paths") -> "list[Finding]":
+def ask_catalog(settings: "Settings", paths: "Paths") -> "list[DoctorFinding]":
     """Ask the catalog of a workspace whether its tables of games are ours."""
     from pipeline.platforms.local.catalog_checks import catalog_checks
-    from pipeline.platforms.local.doctor import Finding, State
+    from pipeline.platforms.local.doctor import DoctorFinding, State
 
     states: dict[str, State] = {"ok": "ok", "refused": "missing", "untried": "optional", "unknown": "optional"}
     keys = [each.name for each in paths.tables.folders()]
     return [
-        Finding("catalog", each.subject, states[each.outcome], each.detail, each.remedy)
+        DoctorFinding("catalog", each.subject, states[each.outcome], each.detail, each.remedy)
         for each in catalog_checks(settings, paths, keys)
     ]
 
 
-def ask_registries(settings: "Settings") -> "list[Finding]":
+def ask_registries(settings: "Settings") -> "list[DoctorFinding]":
     """Ask each registry for a schema that nobody has: an answer shows that address and credentials are right."""
     from pipeline.base.errors import Refused
     from pipeline.data.contracts.registries.answers import Away
     from pipeline.data.contracts.registries.supported import resolvers
-    from pipeline.platforms.local.doctor import Finding
+    from pipeline.platforms.local.doctor import DoctorFinding
     from pipeline.settings.registries import generation_of
 
     try:
         clients = resolvers(settings)
     except Refused as refused:
-        return [Finding("registries", "registries", "missing", str(refused), "correct the settings registries.*")]
+        return [DoctorFinding("registries", "registries", "missing", str(refused), "correct the settings registries.*")]
     found = []
     for name in settings.registries:
         answer = clients[generation_of(settings.registries, name)].resolve(_NOBODYS)
@@ -145,7 +147,7 @@ def ask_registries(settings: "Settings") -> "list[Finding]":
             remedy = f"start it, or correct registries.{name}"
             if settings.registries[name].kind == "confluent":
                 remedy += ": its url ends before /subjects, Apicurio's in /apis/ccompat/v7"
-            found.append(Finding("registries", f"registry {name}", "missing", answer.detail, remedy))
+            found.append(DoctorFinding("registries", f"registry {name}", "missing", answer.detail, remedy))
         else:
-            found.append(Finding("registries", f"registry {name}", "ok", "answers"))
+            found.append(DoctorFinding("registries", f"registry {name}", "ok", "answers"))
     return found

@@ -163,7 +163,7 @@ def demo(
     from pipeline.platforms.local.fetch import set_up
     from pipeline.platforms.local.shared import checkout
 
-    plan = runs.Wanted(
+    plan = runs.DemoOptions(
         games, versions, bad_share, skew, seed, hostile, formats, framings, version_every, registry_url, glue_endpoint
     )
     if cluster and storage != "s3":

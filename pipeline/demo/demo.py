@@ -49,7 +49,7 @@ _GROUPS_STOP_SECONDS = STOP_SECONDS + 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DemoOptions:
     """What to simulate."""
 
     games: int
@@ -82,7 +82,7 @@ class Wanted:
         ]
 
 
-def once(settings: Settings, paths: Paths, wanted: Wanted, events: int, *, as_json: bool) -> int:
+def once(settings: Settings, paths: Paths, wanted: DemoOptions, events: int, *, as_json: bool) -> int:
     """Simulate, ingest, split in two groups, verify; print the result; return 0 if every event is in exactly one place.
 
     Raises:
@@ -117,7 +117,7 @@ def once(settings: Settings, paths: Paths, wanted: Wanted, events: int, *, as_js
     return _print(balance, paths, events, wanted, time.monotonic() - started, as_json=as_json)
 
 
-def live(settings: Settings, paths: Paths, wanted: Wanted, rate: float) -> int:
+def live(settings: Settings, paths: Paths, wanted: DemoOptions, rate: float) -> int:
     """Run until Ctrl-C; a driver that dies is started again.
 
     Raises:
@@ -248,7 +248,7 @@ def _says_broker(paths: Paths) -> bool:
 
 
 @contextmanager
-def _registry(paths: Paths, wanted: Wanted) -> Iterator[tuple[Wanted, dict[str, str]]]:
+def _registry(paths: Paths, wanted: DemoOptions) -> Iterator[tuple[DemoOptions, dict[str, str]]]:
     """Start a registry of our own where frames need one and none is named; yield the children's variables, too."""
     check_framings(wanted.framings)
     name = next((each for each in wanted.framings if each in FOREIGN), None)
@@ -265,7 +265,7 @@ def _registry(paths: Paths, wanted: Wanted) -> Iterator[tuple[Wanted, dict[str, 
         yield wanted, _source_settings(name, wanted)
 
 
-def _source_settings(framing: str, wanted: Wanted) -> dict[str, str]:
+def _source_settings(framing: str, wanted: DemoOptions) -> dict[str, str]:
     """Return the variables of the source's profile and of the table `[registries.demo]`."""
     table = FOREIGN[framing].settings(RegistryAddress(wanted.registry_url, wanted.glue_endpoint))
     return {
@@ -328,7 +328,7 @@ def _add_people(children: Children, stop: threading.Event, env: Sequence[str]) -
     return True
 
 
-def _print(balance: Balance, paths: Paths, events: int, wanted: Wanted, seconds: float, *, as_json: bool) -> int:
+def _print(balance: Balance, paths: Paths, events: int, wanted: DemoOptions, seconds: float, *, as_json: bool) -> int:
     result: dict[str, Any] = {"events": events, "versions": wanted.versions}
     result |= {"formats": list(wanted.formats), "framings": list(wanted.framings), **as_dict(balance)}
     result["seconds"] = round(seconds, 1)

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 )
 
 from pipeline.data.ingest.sources import topic_again
-from pipeline.data.ingest.sources.topic_again import Range
+from pipeline.data.ingest.sources.topic_again import OffsetRange
 from pipeline.data.verify import held
 from pipeline.demo.broker import Broker
 from pipeline.lake.kafka import records
@@ -72,7 +72,7 @@ def test_records_are_read_without_a_right_on_groups(
 
     for module in (topic_again, records):
         monkeypatch.setattr(module, "consumer_of", refused_consumer)
-    ranges = [Range(topic, number, 0, 3) for number in (0, 1)]
+    ranges = [OffsetRange(topic, number, 0, 3) for number in (0, 1)]
     (rows,) = topic_again._read(iter(()), denied, "read_committed", ranges)
     assert rows.column("value").to_pylist() == [b"%d" % at for at in (0, 2, 4, 1, 3, 5)]
     reader = RecordReader(denied)

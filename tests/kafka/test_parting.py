@@ -28,7 +28,7 @@ from pipeline.data.ingest.sources.kind import Begin
 from pipeline.data.ingest.sources.supported import configured_source
 from pipeline.data.verify import sources as verified
 from pipeline.data.verify.balance import verify
-from pipeline.data.verify.held import Held
+from pipeline.data.verify.held import HeldRecords
 from pipeline.demo.broker import Broker
 from pipeline.store import sources
 from tests.kafka.topic_world import TopicWorld, topic_world
@@ -52,7 +52,7 @@ def send(world: TopicWorld, partition: int, *texts: str) -> None:
     assert producer.flush(30) == 0
 
 
-def held(world: TopicWorld) -> Held:
+def held(world: TopicWorld) -> HeldRecords:
     """Return what `turnout verify --source` finds."""
     known = verified.observe(world.settings, world.paths, world.engine)
     balance = verify(world.paths, world.settings.environment, known=known, brokers=world.settings)

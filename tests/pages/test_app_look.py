@@ -38,7 +38,7 @@ def _all_parts(text: str) -> dict[str, str]:
     figure = parts.Figure(text, text, text, text, [1.0, None, 2.0], "bad", objective=1.5)
     return {
         "sentence": parts.sentence(text, text, "bad"),
-        "strip": parts.strip([parts.Slot(0, 0.1, 0.1, True, text)], text, text, text, text),
+        "strip": parts.strip([parts.StripSlot(0, 0.1, 0.1, True, text)], text, text, text, text),
         "figures": parts.figures([figure]),
         "section": parts.section(text, text, [("series-1", text), (text, text)]),
         "incident": parts.incident(text, text, text, text, "late"),
@@ -49,7 +49,7 @@ def _all_parts(text: str) -> dict[str, str]:
         "pill": parts.pill(text, "well"),
         "title": parts.title(text, text, "well", text, text),
         "steps": parts.steps([("done", text, text), (text, text, text)]),
-        "loads": parts.loads([parts.Load(text, 0.2, 0.3, text)], 0.85),
+        "loads": parts.loads([parts.Fullness(text, 0.2, 0.3, text)], 0.85),
         "diff": parts.diff([("+", text), ("-", text), (text, text)]),
         "silence": parts.silence(text, text),
     }
@@ -122,14 +122,18 @@ def _classes(page: str) -> set[str]:
 
 def test_one_failing_stream_of_a_thousand_is_seen() -> None:
     """Law: the smallest trouble fills a third of its slot, and a slot without a report is hatched, never green."""
-    slots = [parts.Slot(0, 0.001, 0, True, ""), parts.Slot(0, 0.0, 0.001, True, ""), parts.Slot(0, 0, 0, False, "")]
+    slots = [
+        parts.StripSlot(0, 0.001, 0, True, ""),
+        parts.StripSlot(0, 0.0, 0.001, True, ""),
+        parts.StripSlot(0, 0, 0, False, ""),
+    ]
     drawn = parts.strip(slots, "", "", "", "x")
     assert 'class="t-bad" style="height:30%"' in drawn
     assert 'class="t-late" style="height:22%"' in drawn
     assert '<i class="t-none"' in drawn
-    starting = parts.strip([parts.Slot(0, 0.0, 0.0, True, "", starting=0.5)], "", "", "", "x")
+    starting = parts.strip([parts.StripSlot(0, 0.0, 0.0, True, "", starting=0.5)], "", "", "", "x")
     assert 'class="t-none" style="height:50%"' in starting
-    both = parts.strip([parts.Slot(0, 1.0, 0.5, True, "")], "", "", "", "x")
+    both = parts.strip([parts.StripSlot(0, 1.0, 0.5, True, "")], "", "", "", "x")
     assert "height:78%" in both
     assert "height:22%" in both
 
@@ -148,11 +152,11 @@ def test_a_small_noise_stays_low() -> None:
     assert '<u style="top:93%"' in drawn
 
 
-_FRAME = vega.Frame(1_700_000_000.0, 60, 1_700_003_600.0, events=[vega.Event(1_700_000_600.0, "deploy 1")])
+_FRAME = vega.Frame(1_700_000_000.0, 60, 1_700_003_600.0, events=[vega.ChartMark(1_700_000_600.0, "deploy 1")])
 
 
 def _charts(frame: vega.Frame, values: list[float | None]) -> dict[str, vega.Chart]:
-    cells = [vega.Cell(f"k{n}", f"game {n}", STATUSES[n % len(STATUSES)], 5.0, "why") for n in range(len(values))]
+    cells = [vega.GridCell(f"k{n}", f"game {n}", STATUSES[n % len(STATUSES)], 5.0, "why") for n in range(len(values))]
     return {
         "throughput": vega.throughput(frame, {"a": values, "b": values}),
         "latency": vega.latency(frame, {"p50": values, "p95": values, "p99": values}, 60.0),
@@ -198,7 +202,7 @@ def test_small_groups_are_folded_in_grey() -> None:
 
 def test_many_events_are_counted_not_heaped() -> None:
     """Law: words stand on two lanes where there is room, and the last words count the events without any."""
-    events = [vega.Event(1_700_000_000.0 + 60 * n, f"event {n}") for n in range(10)]
+    events = [vega.ChartMark(1_700_000_000.0 + 60 * n, f"event {n}") for n in range(10)]
     chart = vega.backlog(vega.Frame(1_700_000_000.0, 60, 1_700_003_600.0, events=events), [1.0], None)
     words = ["event 0", "event 1", *[" "] * 4, "event 6", "event 7 +6", " ", " "]
     assert chart.datasets["events"]["label"].to_pylist() == words
@@ -208,7 +212,7 @@ def test_many_events_are_counted_not_heaped() -> None:
 @pytest.mark.parametrize("gap", [0.0, 20.0, 90.0, 200.0, 500.0])
 def test_words_of_events_never_lie_over_each_other(gap: float) -> None:
     """Law: whatever the distance of events, no two words of one lane share a place, and at most six have words."""
-    made = [vega.Event(100.0 + gap * n, "b restarts") for n in range(18)]
+    made = [vega.ChartMark(100.0 + gap * n, "b restarts") for n in range(18)]
     chart = vega.backlog(vega.Frame(0.0, 60, 3600.0, events=made), [1.0], None)
     ends, words = {0: 0.0, 1: 0.0}, 0
     for row in chart.datasets["events"].to_pylist():
@@ -223,14 +227,14 @@ def test_words_of_events_never_lie_over_each_other(gap: float) -> None:
 
 def test_words_at_the_end_of_the_axis_do_not_meet_those_before() -> None:
     """Law: the words of the last event stand left of it, so an event somewhat before it takes the other lane."""
-    made = [vega.Event(0.77 * 3600, "schema 2 Chess"), vega.Event(0.97 * 3600, "3 drivers start")]
+    made = [vega.ChartMark(0.77 * 3600, "schema 2 Chess"), vega.ChartMark(0.97 * 3600, "3 drivers start")]
     chart = vega.backlog(vega.Frame(0.0, 60, 3600.0, events=made), [1.0], None)
     assert chart.datasets["events"]["lane"].to_pylist() == [0, 1]
 
 
 def test_a_fleet_nobody_knows_of_is_grey() -> None:
     """Law: where nothing is known of the whole fleet no cell keeps the colour of its last status."""
-    cells = [vega.Cell(str(n), str(n), Status.RUNNING) for n in range(3)]
+    cells = [vega.GridCell(str(n), str(n), Status.RUNNING) for n in range(3)]
     chart = vega.grid([vega.Block("a", "", "", cells)], "light", blind=True)
     fills = chart.spec["layer"][0]["encoding"]["fill"]["scale"]["range"]
     assert {tokens.colour("still", "light")} == {fills[code] for code in chart.datasets["cells"]["code"].to_pylist()}
@@ -240,7 +244,9 @@ def test_a_fleet_nobody_knows_of_is_grey() -> None:
 def test_the_grid_fits_any_fleet(games: int, groups: int, beside: int, high: int) -> None:
     """Law: cells have one place each, in as many blocks beside each other as the number of games needs."""
     blocks = [
-        vega.Block(f"group {g}", "", "", [vega.Cell(f"{g}-{n}", "x", Status.RUNNING) for n in range(games // groups)])
+        vega.Block(
+            f"group {g}", "", "", [vega.GridCell(f"{g}-{n}", "x", Status.RUNNING) for n in range(games // groups)]
+        )
         for g in range(groups)
     ]
     chart = vega.grid(blocks, "light")

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from deltalake.writer import write_deltalake
 from sqlalchemy import Engine
 
-from pipeline.data.ingest.backlog import BacklogWatch, Place, backlog_watched
+from pipeline.data.ingest.backlog import BacklogWatch, BronzePosition, backlog_watched
 from pipeline.data.ingest.identity import Commits
 from pipeline.data.ingest.sources import landing_backlog
 from pipeline.data.ingest.sources.landing_backlog import LandingBacklog
@@ -107,18 +107,18 @@ def measured(engine: Engine) -> SourceReading | None:
 def test_the_store_has_the_newest_measurement_and_its_highest_age(world: tuple[Settings, Paths, Engine]) -> None:
     """A batch that ends takes most of a backlog at once: the highest age of the last minute is kept."""
     settings, paths, engine = world
-    place: Place | None = None
+    place: BronzePosition | None = None
     watch = BacklogWatch(settings, paths, engine, lambda: place)
     added = land(Path(paths.landing), 5)
     assert not watch.measure()
     assert measured(engine) is None, "how far bronze is is not known yet"
-    place = Place(None, BEGIN)
+    place = BronzePosition(None, BEGIN)
     assert watch.measure()
     found = measured(engine)
     assert found is not None
     assert (found.rows, found.limit_seconds, found.reason) == (5, 60.0, None)
     assert 0 <= (found.age_seconds or -1.0) <= time.time() - added
-    place = Place(offset(1), BEGIN)
+    place = BronzePosition(offset(1), BEGIN)
     watch.measure()
     later = measured(engine)
     assert later is not None
@@ -137,7 +137,7 @@ def test_a_backlog_is_seen_while_a_batch_runs(world: tuple[Settings, Paths, Engi
     settings, paths, engine = world
     land(Path(paths.landing), 5)
     seen = threading.Event()
-    with backlog_watched(settings, paths, engine, lambda: Place(None, BEGIN)):  # a place that does not move
+    with backlog_watched(settings, paths, engine, lambda: BronzePosition(None, BEGIN)):  # a place that does not move
         land(Path(paths.landing), 7)
         for _ in range(200):
             found = measured(engine)

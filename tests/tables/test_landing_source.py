@@ -21,7 +21,7 @@ from pipeline.data.ingest.sources.landing_log import LANDING, first_commit, obse
 from pipeline.data.ingest.sources.landing_source import LandingReader, Offset, offset
 from pipeline.lake.delta.log import commit_file
 from pipeline.lake.storage.folder import Folder
-from pipeline.lake.storage.location import Entry
+from pipeline.lake.storage.location import FileEntry
 from pipeline.lake.storage.places import located
 
 MUCH = 1_000_000
@@ -64,7 +64,7 @@ def test_a_commit_that_a_listing_does_not_show_yet_is_no_gap(tmp_path: Path, mon
         append(tmp_path, b"%d" % number)
     listed, unseen = Folder.files, commit_file(located(tmp_path), 2).name
 
-    def torn(storage: Folder, folder: str, *, deep: bool = False) -> Iterator[Entry]:
+    def torn(storage: Folder, folder: str, *, deep: bool = False) -> Iterator[FileEntry]:
         return (each for each in listed(storage, folder, deep=deep) if each.name != unseen)
 
     monkeypatch.setattr(Folder, "files", torn)

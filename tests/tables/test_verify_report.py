@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import Refused
-from pipeline.data.verify.balance import Balance, Counts, GameBalance, Problem, verify
+from pipeline.data.verify.balance import Balance, Counts, FaultPlace, GameBalance, verify
 from pipeline.data.verify.report import as_dict, render_balance, run
 from pipeline.data.verify.values import Values
 from pipeline.settings.tree import Paths
 from tests.tables.verify_world import CHESS, ENVIRONMENT, GO, clean
 
 
-def balance_of(*games: GameBalance, problems: tuple[Problem, ...] = ()) -> Balance:
+def balance_of(*games: GameBalance, problems: tuple[FaultPlace, ...] = ()) -> Balance:
     totals = sum((game.counts for game in games), Counts())
     return Balance(games, totals, {"malformed_payload": 3}, problems, bronze_version=7)
 
@@ -94,6 +94,6 @@ def test_a_sample_claims_nothing_of_other_rows() -> None:
 
 def test_unknown_place_is_no_number() -> None:
     """A place whose row carries no position is a dash in text and null in JSON, never 0."""
-    balance = balance_of(problems=(Problem("phantom", GO, None, None, None, "nowhere"),))
+    balance = balance_of(problems=(FaultPlace("phantom", GO, None, None, None, "nowhere"),))
     assert f"phantom: {GO}, -, -: nowhere" in render_balance(balance)
     assert as_dict(balance)["problems"][0]["seq"] is None

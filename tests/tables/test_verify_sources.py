@@ -19,7 +19,7 @@ from pipeline.data.ingest.sources.supported import open_source
 from pipeline.data.ingest.sources.topic_probe import prober
 from pipeline.data.verify import sources
 from pipeline.data.verify.balance import Balance, verify
-from pipeline.data.verify.held import Held
+from pipeline.data.verify.held import HeldRecords
 from pipeline.data.verify.report import as_dict, render_balance, run
 from pipeline.data.verify.sources import PassedOffsets, Probe, SourcePeriod, Sources, observe
 from pipeline.lake.delta.bronze import BRONZE
@@ -121,11 +121,11 @@ def test_brokers_that_are_away_prove_nothing(world: ValueWorld, capsys: pytest.C
     balance = check(world, known(OLD))
     balance = replace(balance, totals=replace(balance.totals, pending=0))
     assert (run(balance), balance.complete) == (0, True)
-    away = replace(balance, held=Held(0, 0, 0, (), ("The broker of topic 't' does not give its records.",)))
+    away = replace(balance, held=HeldRecords(0, 0, 0, (), ("The broker of topic 't' does not give its records.",)))
     assert (run(away), run(away, complete=True), away.complete) == (3, 3, False)
     assert "NOT COMPARED" in capsys.readouterr().out.splitlines()[-1]
     assert as_dict(away)["complete"] is False
-    assert run(replace(balance, held=Held(0, 0, 0, (), (), by_file=True))) == 0
+    assert run(replace(balance, held=HeldRecords(0, 0, 0, (), (), by_file=True))) == 0
     assert "by file alone" in capsys.readouterr().out
 
 

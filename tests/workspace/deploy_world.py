@@ -18,7 +18,7 @@ from pipeline.platforms.databricks.deploy.desired import Built, desired
 from pipeline.platforms.databricks.deploy.journal import Journal
 from pipeline.platforms.databricks.deploy.kinds.kind import Scope
 from pipeline.platforms.databricks.deploy.opening import KINDS
-from pipeline.platforms.databricks.deploy.plan import Step
+from pipeline.platforms.databricks.deploy.plan import DeployStep
 from pipeline.platforms.databricks.workspace.client import open_workspace
 from tests.checkout import ROOT
 from tests.workspace.fixtures import client
@@ -82,14 +82,16 @@ class Target:
             scope, KINDS, kept, Journal.read(workspace, bundle.root_path, bundle.target, bundle.environment)
         )
 
-    def apply(self, groups: Sequence[str] = (), done: Callable[[Step], None] = lambda _: None) -> list[Step]:
+    def apply(
+        self, groups: Sequence[str] = (), done: Callable[[DeployStep], None] = lambda _: None
+    ) -> list[DeployStep]:
         """Plan and apply; a person puts the secrets once their scope is there."""
         deployment = self.deployment(groups)
         steps = deployment.plan()
         if any(step.address == "secret_scopes.turnout" and not step.is_change for step in steps):
             self.put_secrets()
 
-        def after(step: Step) -> None:
+        def after(step: DeployStep) -> None:
             if step.address == "secret_scopes.turnout":
                 self.put_secrets()
             done(step)

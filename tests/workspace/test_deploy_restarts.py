@@ -19,7 +19,7 @@ from pipeline.platforms.databricks.deploy.groups import Groups
 from pipeline.platforms.databricks.deploy.journal import Journal
 from pipeline.platforms.databricks.deploy.kinds.jobs import active_runs
 from pipeline.platforms.databricks.deploy.kinds.kind import Scope
-from pipeline.platforms.databricks.deploy.plan import Step
+from pipeline.platforms.databricks.deploy.plan import DeployStep
 from pipeline.platforms.databricks.deploy.restarts import Restarts
 from pipeline.platforms.databricks.workspace.client import open_workspace
 from pipeline.platforms.databricks.workspace.jobs import cancel_run
@@ -78,7 +78,7 @@ class Changed:
     """Jobs of a workspace whose definition has changed while each had a run."""
 
     scope: Scope
-    steps: Sequence[Step]
+    steps: Sequence[DeployStep]
 
     def journal(self) -> Journal:
         return Journal.read(self.scope.workspace, ROOT, "dev", "dev")
@@ -120,7 +120,7 @@ def change(workspace: StandIn, admin: WorkspaceClient) -> Iterator[Callable[...,
             address = f"jobs.{name}"
             journal.write("made", address, name, str(job_id), {"name": name})
             journal.write("restart", address, name, runs=[run_id])
-            steps.append(Step("update", address, name, id=str(job_id), restarts="its run has to start again"))
+            steps.append(DeployStep("update", address, name, id=str(job_id), restarts="its run has to start again"))
         return Changed(scope, steps)
 
     yield make

@@ -30,7 +30,7 @@ _CLOSE_SECONDS: Final = 2.0  # it may wait for a broker, and nothing waits for i
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BronzePosition:
     """The position of bronze in a source: an offset in Spark's form."""
 
     offset: Mapping[str, Any] | None  # None: nothing was read yet
@@ -39,7 +39,7 @@ class Place:
 
 @contextmanager
 def backlog_watched(
-    settings: Settings, paths: Paths, engine: Engine, place: Callable[[], Place | None]
+    settings: Settings, paths: Paths, engine: Engine, place: Callable[[], BronzePosition | None]
 ) -> Iterator[None]:
     """Measure the backlog repeatedly while the block runs; `place` returns bronze's position, None: unknown."""
     watch = BacklogWatch(settings, paths, engine, place)
@@ -56,7 +56,9 @@ def backlog_watched(
 class BacklogWatch:
     """Measures one source's backlog, and keeps the highest age of the last minute."""
 
-    def __init__(self, settings: Settings, paths: Paths, engine: Engine, place: Callable[[], Place | None]) -> None:
+    def __init__(
+        self, settings: Settings, paths: Paths, engine: Engine, place: Callable[[], BronzePosition | None]
+    ) -> None:
         """Prepare; measures nothing yet."""
         self._settings, self._engine, self._place = settings, engine, place
         self._source = configured_source(settings, paths).backlog()

@@ -30,7 +30,7 @@ from pipeline.data import query_log
 from pipeline.data.contracts.registries.notes import Need
 from pipeline.data.ingest import checkpoint, restored
 from pipeline.data.ingest.adopt import take_over
-from pipeline.data.ingest.backlog import Place
+from pipeline.data.ingest.backlog import BronzePosition
 from pipeline.data.ingest.batch_attempts import BatchAttempts, give_up_open
 from pipeline.data.ingest.batch_checks import BatchChecks
 from pipeline.data.ingest.bronze_progress import PLAN
@@ -122,7 +122,7 @@ class Ingest:
         self._begin: Begin | None = None  # of the run
         self._checks: BatchChecks | None = None  # of the run; none where a broker cannot be asked
         self._parts: AbstractSet[str] = frozenset()  # of several sources, those that are recorded
-        self.place: Place | None = None  # bronze's position in the source; None before the first start
+        self.place: BronzePosition | None = None  # bronze's position in the source; None before the first start
         self._start = Start()
         self._read_last_seqs()
 
@@ -145,7 +145,7 @@ class Ingest:
         landed = LandedBatches(self._bronze.transaction_version(self._batch_app), self._quarantine.cursor)
         query = self._checkpoint / "query"
         begin = verify_source(self._settings, self._paths, self._engine, self._generation, self._bronze, query, landed)
-        self.place = Place(checkpoint.passed_offset(query, landed, self._streams), begin.position)
+        self.place = BronzePosition(checkpoint.passed_offset(query, landed, self._streams), begin.position)
         self._parts = frozenset(each_source(self._source.description, begin.seen) if begin.seen else ())
         self._begin, self._checks = begin, None
         if begin.seen is not None:
@@ -182,7 +182,7 @@ class Ingest:
         self._land(frame, batch_id)
         if self.place is not None:
             offset = self._offset(batch_id)
-            self.place = None if offset is None else Place(offset, self.place.begin)
+            self.place = None if offset is None else BronzePosition(offset, self.place.begin)
 
     def _land(self, frame: DataFrame, batch_id: int) -> None:
         """Land one micro-batch. Idempotent: bronze's txn of this generation is the batch id (law L1)."""

@@ -34,7 +34,7 @@ _log = logging.getLogger("turnout")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Evidence:
+class LostSeqEvidence:
     """A seq that bronze once had."""
 
     seq: int
@@ -67,11 +67,11 @@ def require_newest(paths: Paths, environment: str, engine: Engine, bronze: Curso
     _require_rows(bronze.path, [each for each in _evidence(engine, cursors) if _is_kept(each, losses)])
 
 
-def _is_kept(known: Evidence, losses: Iterable[LostSeqs]) -> bool:
+def _is_kept(known: LostSeqEvidence, losses: Iterable[LostSeqs]) -> bool:
     return not any(known.seq in lost for lost in losses)
 
 
-def _require_rows(bronze: Location, evidence: Iterable[Evidence]) -> None:
+def _require_rows(bronze: Location, evidence: Iterable[LostSeqEvidence]) -> None:
     """Refuse where `RESTORE TABLE` removed rows: it keeps the log's transactions, and so bronze's head.
 
     Rows that were deleted by hand are not searched: they are a gap of their games, and ingest goes on.
@@ -110,20 +110,20 @@ def _taken_back_at(bronze: Location, seq: int) -> int | None:
     return None
 
 
-def highest(paths: Paths, engine: Engine, bronze: CursorTable, cursors: Mapping[GameKey, int]) -> Evidence:
+def highest(paths: Paths, engine: Engine, bronze: CursorTable, cursors: Mapping[GameKey, int]) -> LostSeqEvidence:
     """Return the highest seq with a record outside of bronze."""
     evidence = _evidence(engine, cursors)
     kept = read_snapshot(snapshot_file(paths))
     if kept is not None and kept.table_id == bronze.table_id:
-        evidence.append(Evidence(kept.seq, f"{snapshot_file(paths)} was written at seq {kept.seq}"))
+        evidence.append(LostSeqEvidence(kept.seq, f"{snapshot_file(paths)} was written at seq {kept.seq}"))
     return max(evidence)
 
 
-def _evidence(engine: Engine, cursors: Mapping[GameKey, int]) -> list[Evidence]:
+def _evidence(engine: Engine, cursors: Mapping[GameKey, int]) -> list[LostSeqEvidence]:
     """Return the records of seqs with rows."""
     reported = last_commit(engine)
-    evidence = [Evidence(reported, f"ingest has reported seq {reported}")]
-    evidence += [Evidence(seq, f"the table of {key} has rows up to seq {seq}") for key, seq in cursors.items()]
+    evidence = [LostSeqEvidence(reported, f"ingest has reported seq {reported}")]
+    evidence += [LostSeqEvidence(seq, f"the table of {key} has rows up to seq {seq}") for key, seq in cursors.items()]
     return evidence
 
 

@@ -28,7 +28,7 @@ _PLAIN: Final = re.compile(r"[!-~]{1,249}")  # header names that a line of TOML 
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ProbedRecords:
     """What some of the records look like."""
 
     kind: str
@@ -52,7 +52,7 @@ class ProbeReport:
 
     source: str
     records: int
-    looks: tuple[Look, ...]
+    looks: tuple[ProbedRecords, ...]
     fit: Fit | None
     reason: str  # one sentence
 
@@ -96,10 +96,10 @@ def judge(source: str, records: Sequence[SampledRecord]) -> ProbeReport:
     wrapped = _wrapped(filled)
     bare = [record for record, payload in zip(filled, wrapped, strict=True) if payload is None]
     found = _by_shape(bare)
-    looks = [Look("no value", sum(record.value is None for record in records))]
-    looks.append(Look("empty", sum(record.value == b"" for record in records)))
-    looks.append(Look("turnout's wrapper", len(filled) - len(bare)))
-    looks += [Look(shape.kind, len(members), _ids(shape, members)) for shape, members in found]
+    looks = [ProbedRecords("no value", sum(record.value is None for record in records))]
+    looks.append(ProbedRecords("empty", sum(record.value == b"" for record in records)))
+    looks.append(ProbedRecords("turnout's wrapper", len(filled) - len(bare)))
+    looks += [ProbedRecords(shape.kind, len(members), _ids(shape, members)) for shape, members in found]
     looks = [look for look in looks if look.records]
     if not filled:
         return ProbeReport(

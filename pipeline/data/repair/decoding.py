@@ -21,7 +21,7 @@ _NOTHING: Final[dict[str, Any]] = {"error": None, "files": [], "needs": []}
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedRows:
     """The outcome of some rows."""
 
     files: list[DataFile]  # in the folder, not yet in the table
@@ -30,7 +30,7 @@ class Decoded:
 
 def decode(
     rows: pa.Table, game: Game, schemas: SchemaSet, tables: Location, deadly: frozenset[Place] = frozenset()
-) -> Decoded:
+) -> DecodedRows:
     """Write the rows of a chunk of `BronzeRows` that decode as a file below `tables`; return it with the refused rows.
 
     Args:
@@ -58,7 +58,7 @@ def decode(
             evidence = report["error"]["evidence"]
             raise Refused(f"Rows of {shown(game.name)} cannot be written: {evidence}. Fix that first.")
         rejects.append(pa.ipc.open_stream(done.column("rejects")[0].as_py()).read_all())
-    return Decoded(files, _with_bronze_keys(pa.concat_tables(rejects), rows))
+    return DecodedRows(files, _with_bronze_keys(pa.concat_tables(rejects), rows))
 
 
 def _waits(game: Game, need: Need) -> Transient:

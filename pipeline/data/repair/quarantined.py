@@ -83,7 +83,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RefusedRow:
     """One refused row."""
 
     game_key: str
@@ -102,7 +102,7 @@ class Row:
     raw: bytes  # its beginning
 
 
-_ROW: Final = tuple(item.name for item in fields(Row))
+_ROW: Final = tuple(item.name for item in fields(RefusedRow))
 
 
 def moment(text: str) -> datetime:
@@ -138,7 +138,7 @@ class Quarantined:
         rows, counts = self._database.execute(_TOTAL).fetchall()[0]
         return int(rows), int(counts)
 
-    def rows(self, limit: int, max_bytes: int) -> list[Row]:
+    def rows(self, limit: int, max_bytes: int) -> list[RefusedRow]:
         """Return the newest rows, at most `limit`, each with at most `max_bytes` of its wrapper."""
         rows = self._database.execute(_SHOW, {"limit": limit, "bytes": max_bytes}).fetchall()
         return [_row(dict(zip(_ROW, values, strict=True))) for values in rows]
@@ -237,10 +237,10 @@ def _leave_out_twins(paths: Paths, known: Mapping[str, str], quarantined: Quaran
         quarantined.leave_out(name, landed_places)
 
 
-def _row(values: dict[str, Any]) -> Row:
+def _row(values: dict[str, Any]) -> RefusedRow:
     for name in ("source_time", "first_seen"):
         values[name] = None if values[name] is None else _time(values[name])
-    return Row(**values)
+    return RefusedRow(**values)
 
 
 def _micros(moment: datetime | None) -> int | None:

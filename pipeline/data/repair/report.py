@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline.base.names import plain
 from pipeline.data.repair.gap import Accepted
-from pipeline.data.repair.quarantined import SCHEMA_IDS_SHOWN, Count, Row
+from pipeline.data.repair.quarantined import SCHEMA_IDS_SHOWN, Count, RefusedRow
 from pipeline.data.repair.rebuild import Rebuilt
 from pipeline.data.repair.replay import GameReplay
 
@@ -32,13 +32,13 @@ def counts_as_json(counts: Sequence[Count], rows: int) -> str:
     return json.dumps({"rows": rows, "counts": [_values(asdict(each)) for each in counts]})
 
 
-def render_rows(rows: Sequence[Row], total: int) -> str:
+def render_rows(rows: Sequence[RefusedRow], total: int) -> str:
     """Return the rows as text, a few lines each."""
     lines = [line for row in rows for line in _lines(row)]
     return "\n".join([*lines, f"{len(rows):,} of {total:,} row(s) in quarantine"])
 
 
-def rows_as_json(rows: Sequence[Row], total: int) -> str:
+def rows_as_json(rows: Sequence[RefusedRow], total: int) -> str:
     """Return the rows as one JSON document, the bytes in base64."""
     return json.dumps({"rows": total, "shown": [_values(asdict(row)) for row in rows]})
 
@@ -81,7 +81,7 @@ def render_accepted(done: Accepted) -> str:
     )
 
 
-def _lines(row: Row) -> list[str]:
+def _lines(row: RefusedRow) -> list[str]:
     where = "/".join(str(part) for part in (plain(row.topic), row.partition, row.offset) if part is not None)
     hidden = row.size - len(row.raw)
     return [

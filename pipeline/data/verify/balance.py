@@ -9,7 +9,7 @@ from typing import Final
 
 from pipeline.base.names import MALFORMED
 from pipeline.data.verify import readings, replayable, routing, rules, sources
-from pipeline.data.verify.held import Held, compare_held
+from pipeline.data.verify.held import HeldRecords, compare_held
 from pipeline.data.verify.routing import key_of
 from pipeline.data.verify.values import Values, Wanted, compare
 from pipeline.lake.delta.scratch import Database
@@ -77,7 +77,7 @@ class GameBalance:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FaultPlace:
     """One place of a fault."""
 
     kind: str  # one of FAULTS
@@ -95,11 +95,11 @@ class Balance:
     games: tuple[GameBalance, ...]  # by game key; malformed wrappers have a key of their own
     totals: Counts
     by_reason: Mapping[str, int]  # the quarantined rows
-    problems: tuple[Problem, ...]  # at most EVIDENCE_ROWS per kind
+    problems: tuple[FaultPlace, ...]  # at most EVIDENCE_ROWS per kind
     bronze_version: int
     values: Values | None = None  # None: only places were compared
     lagging: sources.Lagging | None = None  # None: the source was not observed
-    held: Held | None = None  # None: the records of brokers were not compared
+    held: HeldRecords | None = None  # None: the records of brokers were not compared
     is_ingested: bool = True  # bronze has a commit of ingest: an empty bronze proves nothing
     replayable: Mapping[str, int] = field(default_factory=dict)  # refused rows whose schemas land today, by game key
 
@@ -129,7 +129,7 @@ def verify(
     retired: Collection[str] = (),
     wanted: Wanted | None = None,
     known: sources.Sources | None = None,
-    landing: Callable[[], Collection[replayable.Landing]] | None = None,
+    landing: Callable[[], Collection[replayable.LandableSchema]] | None = None,
     brokers: Settings | None = None,
 ) -> Balance:
     """Compare bronze with every game table and quarantine, row by row.
@@ -220,7 +220,7 @@ def _at_rest(counts: Counts) -> Counts:
     return replace(counts, pending=0, retired=counts.pending)
 
 
-def _problems(database: Database, games: Mapping[str, tuple[str | None, int | None]]) -> list[Problem]:
+def _problems(database: Database, games: Mapping[str, tuple[str | None, int | None]]) -> list[FaultPlace]:
     rows = database.execute(rules.PROBLEMS, [EVIDENCE_ROWS]).fetchall()
     return [
         _problem(kind, key, games[key][0] if key in games else None, seq, pos, detail)
@@ -228,10 +228,10 @@ def _problems(database: Database, games: Mapping[str, tuple[str | None, int | No
     ]
 
 
-def _problem(kind: str, key: str | None, game: str | None, seq: int | None, pos: int | None, detail: str) -> Problem:
+def _problem(kind: str, key: str | None, game: str | None, seq: int | None, pos: int | None, detail: str) -> FaultPlace:
     """Make a problem; the negative stand-ins of missing positions become None."""
     known_seq = None if seq is None or seq < 0 else seq
-    return Problem(kind, key, game, known_seq, None if pos is None or pos < 0 else pos, detail)
+    return FaultPlace(kind, key, game, known_seq, None if pos is None or pos < 0 else pos, detail)
 
 
 def _wrong_keys(database: Database) -> list[tuple[str, str | None, int]]:
@@ -251,13 +251,13 @@ def _wrong_keys(database: Database) -> list[tuple[str, str | None, int]]:
 
 def _wrong_key_problems(
     database: Database, bronze: readings.TableSnapshot, key: str, game: str | None
-) -> list[Problem]:
+) -> list[FaultPlace]:
     rows = readings.execute(database, rules.PLACES_OF_NAME, bronze, bronze, key, game, EVIDENCE_ROWS)
     detail = "bronze row without a game name" if game is None else f"bronze row whose name has the key {key_of(game)}"
     return [_problem("misrouted", key, game, seq, pos, detail) for seq, pos in rows]
 
 
-def _bounded(problems: Sequence[Problem]) -> tuple[Problem, ...]:
+def _bounded(problems: Sequence[FaultPlace]) -> tuple[FaultPlace, ...]:
     """Return the first problems of each kind, the worst kind first."""
     return tuple(
         problem for kind in FAULTS for problem in [each for each in problems if each.kind == kind][:EVIDENCE_ROWS]

@@ -74,7 +74,7 @@ ORDER BY "partition" LIMIT {most}
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldRecords:
     """The comparison of bronze with what brokers still hold."""
 
     compared: int  # records that both have
@@ -90,9 +90,9 @@ class Held:
         return self.other + self.lacked
 
 
-def compare_held(database: Database, bronze: readings.TableSnapshot, settings: Settings, known: Sources) -> Held:
+def compare_held(database: Database, bronze: readings.TableSnapshot, settings: Settings, known: Sources) -> HeldRecords:
     """Compare the rows of each topic with its broker's; needs the table `cuts`."""
-    found = Held(0, 0, 0, (), ())
+    found = HeldRecords(0, 0, 0, (), ())
     passed = known.passed if isinstance(known.passed, tuple) else (known.passed,)
     topics = {each.topic: each for each in passed if isinstance(each, PassedOffsets)}
     sources = sorted(settings.every_source.values(), key=lambda each: each.kind)
@@ -113,7 +113,9 @@ def compare_held(database: Database, bronze: readings.TableSnapshot, settings: S
                 one = _topic(database, bronze, known, offsets, options, source.isolation_level)
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
-                one = Held(0, 0, 0, (), (f"The broker of topic {topic!r} does not give its records: {reason.str()}.",))
+                one = HeldRecords(
+                    0, 0, 0, (), (f"The broker of topic {topic!r} does not give its records: {reason.str()}.",)
+                )
             found = _add(found, one.compared, one.other, one.lacked, one.problems, one.not_compared)
     if known.why_not is not None:
         found = _add(found, not_compared=(known.why_not,))
@@ -126,10 +128,10 @@ def _is_of(offsets: PassedOffsets, source: Source, known: Sources) -> bool:
 
 
 def _add(
-    to: Held, compared: int = 0, other: int = 0, lacked: int = 0, problems: tuple[str, ...] = (),
+    to: HeldRecords, compared: int = 0, other: int = 0, lacked: int = 0, problems: tuple[str, ...] = (),
     not_compared: tuple[str, ...] = (),
-) -> Held:  # fmt: skip
-    return Held(
+) -> HeldRecords:  # fmt: skip
+    return HeldRecords(
         to.compared + compared, to.other + other, to.lacked + lacked, to.problems + problems,
         to.not_compared + not_compared, to.by_file,
     )  # fmt: skip
@@ -142,7 +144,7 @@ def _topic(
     offsets: PassedOffsets,
     options: Mapping[str, Any],
     isolation: str,
-) -> Held:
+) -> HeldRecords:
     """Compare one topic; its rows under an earlier id are of another topic."""
     periods = [each for each in known.periods if each.topic == offsets.topic]
     newest = max(periods, key=lambda each: each.since_seq).identity
@@ -183,7 +185,7 @@ def _topic(
         for number, low, high, rows in database.execute(_RANGES.format(table=table, most=_MAX_NAMED)).fetchall():
             text = words.format(rows=rows, first=low, last=high)
             problems.append(f"topic {offsets.topic!r}, partition {number}: {text}")
-    return Held(int(compared), counts[0], counts[1], tuple(problems), ())
+    return HeldRecords(int(compared), counts[0], counts[1], tuple(problems), ())
 
 
 def _table(database: Database, name: str, columns: Sequence[str], rows: Sequence[Sequence[int]]) -> None:

@@ -26,7 +26,7 @@ SELECT registered.game_key, count(*) FROM (
 
 
 @dataclass(frozen=True, slots=True)
-class Landing:
+class LandableSchema:
     """A schema whose rows land today: a replay lands a game's refused rows of it."""
 
     game_key: str
@@ -34,10 +34,10 @@ class Landing:
     schema_id: int
 
 
-def landing(schemas: SchemaSet, names: Mapping[str, str], retired: Collection[str]) -> list[Landing]:
+def landing(schemas: SchemaSet, names: Mapping[str, str], retired: Collection[str]) -> list[LandableSchema]:
     """Return the schemas whose rows a replay lands; it skips retired games. `names` is key to exact name."""
     return [
-        Landing(key, names[key], schema.schema_id)
+        LandableSchema(key, names[key], schema.schema_id)
         for key in sorted(schemas.games.keys() & names.keys() - set(retired))
         for schema, placement in schemas.placed(GameKey(key))
         if placement.quarantined is None
@@ -45,7 +45,7 @@ def landing(schemas: SchemaSet, names: Mapping[str, str], retired: Collection[st
 
 
 def count(
-    database: Database, quarantine: readings.TableSnapshot | None, registered: Collection[Landing]
+    database: Database, quarantine: readings.TableSnapshot | None, registered: Collection[LandableSchema]
 ) -> dict[str, int]:
     """Return by game key how many places in quarantine have a schema that lands today.
 

@@ -9,7 +9,7 @@ from pipeline.base.names import plain
 from pipeline.base.terminal import say, say_lines
 from pipeline.base.texts import first_lines, join_limited
 from pipeline.data.verify.balance import FAULTS, Balance, GameBalance
-from pipeline.data.verify.held import Held
+from pipeline.data.verify.held import HeldRecords
 from pipeline.data.verify.sources import Lagging
 from pipeline.data.verify.values import Values
 
@@ -68,7 +68,7 @@ def _source_as_dict(lagging: Lagging) -> dict[str, Any]:
     }
 
 
-def _held_as_dict(held: Held) -> dict[str, Any]:
+def _held_as_dict(held: HeldRecords) -> dict[str, Any]:
     return {
         "records_compared": held.compared,
         "records_other": held.other,
@@ -162,7 +162,7 @@ def _source_lines(lagging: Lagging) -> list[str]:
     ]
 
 
-def _held_lines(held: Held) -> list[str]:
+def _held_lines(held: HeldRecords) -> list[str]:
     """Return the result of the comparison with what brokers still hold."""
     return [
         f"{'records compared':<18}{held.compared:>14,}  (time, key and value, with what the brokers still hold)",

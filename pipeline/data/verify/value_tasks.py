@@ -64,7 +64,7 @@ class KnownSchema:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ValueSubject:
     """The comparison: the pinned files of all tables, the schemas, and the selected rows."""
 
     tables: Mapping[str, Sequence[tuple[str, tuple[int, int]]]]  # game key → data files, each with its seqs
@@ -75,7 +75,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ValuePart:
     """Some row groups of bronze's files."""
 
     groups: tuple[tuple[str, int], ...]  # path, number of the row group
@@ -95,7 +95,7 @@ class Mismatch:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ValueOutcome:
     """The findings of parts; only the first mismatches are named."""
 
     rows: int = 0
@@ -105,7 +105,7 @@ class Outcome:
     decodable: Counter[str] = field(default_factory=Counter)  # quarantined rows that decode today, by their reason
     undecodable: Counter[str] = field(default_factory=Counter)
 
-    def add(self, other: "Outcome") -> None:
+    def add(self, other: "ValueOutcome") -> None:
         """Add the findings of another part."""
         self.rows += other.rows
         self.values += other.values
@@ -124,7 +124,7 @@ def place(seqs: Any, positions: Any) -> Places:
     return numbers
 
 
-def run(part: Part, subject: Subject) -> Outcome:
+def run(part: ValuePart, subject: ValueSubject) -> ValueOutcome:
     """Compare one part.
 
     Raises:
@@ -147,7 +147,7 @@ def damaged(error: Exception) -> Refused:
     )
 
 
-def _portions(part: Part) -> Iterator[pa.Table]:
+def _portions(part: ValuePart) -> Iterator[pa.Table]:
     """Yield bronze's rows in portions to decode together."""
     waiting: list[pa.Table] = []
     for path, group in part.groups:
@@ -204,14 +204,14 @@ class _Opened:
 class _Work:
     """The comparison of some portions, game by game."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: ValueSubject) -> None:
         self._subject = subject
         self._chosen = None if subject.chosen is None else np.load(subject.chosen, mmap_mode="r")
         quarantined = np.load(subject.quarantined)
         self._quarantined: Places = quarantined["place"]
         self._reasons = quarantined["reason"]
         self._names = quarantined["names"].tolist()
-        self.outcome = Outcome()
+        self.outcome = ValueOutcome()
 
     def take(self, rows: pa.Table) -> None:
         """Compare a portion."""
@@ -293,7 +293,7 @@ class _Work:
 class _Game:
     """One game's rows of a portion."""
 
-    def __init__(self, subject: Subject, key: str, opened: Mapping[int, _Opened], outcome: Outcome) -> None:
+    def __init__(self, subject: ValueSubject, key: str, opened: Mapping[int, _Opened], outcome: ValueOutcome) -> None:
         self._key, self._opened, self._outcome = key, opened, outcome
         self._schemas = subject.schemas.get(key, {})
 

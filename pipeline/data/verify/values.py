@@ -26,7 +26,16 @@ from pipeline.data.contracts.game_types import joined_types
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.verify import meanings, readings
 from pipeline.data.verify.opening import Sources
-from pipeline.data.verify.value_tasks import KnownSchema, Mismatch, Outcome, Part, Subject, damaged, place, run
+from pipeline.data.verify.value_tasks import (
+    KnownSchema,
+    Mismatch,
+    ValueOutcome,
+    ValuePart,
+    ValueSubject,
+    damaged,
+    place,
+    run,
+)
 from pipeline.lake.delta import parquet
 from pipeline.lake.delta.scratch import Database, scratch_folder
 
@@ -102,7 +111,7 @@ def compare(database: Database, reading: readings.PinnedTables, wanted: Wanted) 
     )
 
 
-def _subject(database: Database, reading: readings.PinnedTables, wanted: Wanted, folder: Path) -> Subject:
+def _subject(database: Database, reading: readings.PinnedTables, wanted: Wanted, folder: Path) -> ValueSubject:
     chosen = None
     if wanted.sample is not None:
         sampled = database.execute(_CHOSEN, {"limit": wanted.sample}).fetchnumpy()
@@ -117,7 +126,7 @@ def _subject(database: Database, reading: readings.PinnedTables, wanted: Wanted,
     registered = wanted.schemas if isinstance(wanted.schemas, SchemaSet) else wanted.schemas()
     schemas = {str(key): _trusted(registered, key, reading) for key in registered.games}
     tables = {key: readings.spans(database, table) for key, table in reading.tables.items()}
-    return Subject(tables, schemas, chosen, quarantined, Sources.of(registered))
+    return ValueSubject(tables, schemas, chosen, quarantined, Sources.of(registered))
 
 
 def _trusted(schemas: SchemaSet, key: GameKey, reading: readings.PinnedTables) -> dict[int, KnownSchema]:
@@ -147,7 +156,7 @@ def known_schemas(schemas: SchemaSet, key: GameKey) -> dict[int, KnownSchema]:
     return known
 
 
-def _parts(bronze: Iterable[str]) -> Iterator[tuple[int, Part]]:
+def _parts(bronze: Iterable[str]) -> Iterator[tuple[int, ValuePart]]:
     """Cut bronze's files into parts of about equal work; yield the rows of each and the part."""
     rows, size, groups = 0, 0, list[tuple[str, int]]()
     for path in sorted(bronze):
@@ -160,14 +169,14 @@ def _parts(bronze: Iterable[str]) -> Iterator[tuple[int, Part]]:
             groups.append((path, number))
             rows, size = rows + group.num_rows, size + group.total_byte_size
             if rows >= _PART_ROWS or size >= _PART_BYTES:
-                yield rows, Part(tuple(groups))
+                yield rows, ValuePart(tuple(groups))
                 rows, size, groups = 0, 0, []
     if groups:
-        yield rows, Part(tuple(groups))
+        yield rows, ValuePart(tuple(groups))
 
 
-def _run_all(parts: Sequence[tuple[int, Part]], subject: Subject) -> Outcome:
-    outcome = Outcome()
+def _run_all(parts: Sequence[tuple[int, ValuePart]], subject: ValueSubject) -> ValueOutcome:
+    outcome = ValueOutcome()
     processes = min(_MAX_PROCESSES, os.cpu_count() or 1, len(parts))
     if processes <= 1 or sum(rows for rows, _ in parts) <= _ALONE_ROWS:
         for _, part in parts:
@@ -185,7 +194,7 @@ def _run_all(parts: Sequence[tuple[int, Part]], subject: Subject) -> Outcome:
     return outcome
 
 
-def _take(outcome: Outcome, more: Outcome) -> None:
+def _take(outcome: ValueOutcome, more: ValueOutcome) -> None:
     outcome.add(more)
     outcome.named = list(islice(_first(outcome.named), _MAX_NAMED_OF_ALL))
 
@@ -199,15 +208,15 @@ def _first(named: Iterable[Mismatch]) -> Iterator[Mismatch]:
             yield each
 
 
-_subject_here: Subject | None = None
+_subject_here: ValueSubject | None = None
 """Set up a process of the pool with the data that its parts share."""
 
 
-def _begin(subject: Subject) -> None:
+def _begin(subject: ValueSubject) -> None:
     global _subject_here  # noqa: PLW0603 - the only way to share data with a pool's processes once
     _subject_here = subject
 
 
-def _run_here(part: Part) -> Outcome:
+def _run_here(part: ValuePart) -> ValueOutcome:
     assert _subject_here is not None
     return run(part, _subject_here)

@@ -31,13 +31,13 @@ from pipeline.demo.breaking.lasting import (
     Lasting,
     LockedStore,
     Sending,
-    Silence,
-    Source,
+    SimulatorSwitch,
+    SourceSilence,
     Starved,
 )
 from pipeline.demo.breaking.rows import batches, garbage
 from pipeline.demo.breaking.sessions import find_driver, signal_session
-from pipeline.demo.samples.conflicts import Conflict, conflicts
+from pipeline.demo.samples.conflicts import ConflictingSchema, conflicts
 from pipeline.demo.simulator import family
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store import audit
@@ -60,7 +60,7 @@ class World:
     """What a demo lends to its faults."""
 
     paths: Paths
-    source: Source
+    source: SimulatorSwitch
     send: Sending
     versions: int  # schema versions per game
 
@@ -178,7 +178,7 @@ class Breaker:
 
     def _silence(self, _target: str) -> tuple[str, Lasting]:
         self._world.source.stop()
-        return "Stopped the simulator: no event arrives.", Silence(self._world.source)
+        return "Stopped the simulator: no event arrives.", SourceSilence(self._world.source)
 
     def _poison(self, target: str) -> tuple[str, Lasting]:
         game, schema = self._game(target)
@@ -219,7 +219,7 @@ class Breaker:
             return
         raise Refused(f"turnout took the schema of {shown(registration.game)}: it breaks nothing.")
 
-    def _breaking_release(self, game: str, format_name: str) -> tuple[Registration, Conflict, str]:
+    def _breaking_release(self, game: str, format_name: str) -> tuple[Registration, ConflictingSchema, str]:
         """Return a schema of the game that turnout refuses by its default policies, and the change that it refuses."""
         for conflict in conflicts(format_name, family(game), self._world.versions):
             registration = Registration(game, conflict.message, conflict.definition, format=format_name)

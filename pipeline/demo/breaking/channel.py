@@ -59,7 +59,7 @@ class Active:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ChannelAnswer:
     """The demo's answer to a request."""
 
     said: str
@@ -230,7 +230,7 @@ def people(paths: Paths) -> tuple[str, ...] | None:
         return ()
 
 
-def look(paths: Paths) -> Answer:
+def look(paths: Paths) -> ChannelAnswer:
     """Return which faults have not ended.
 
     Raises:
@@ -239,7 +239,7 @@ def look(paths: Paths) -> Answer:
     return _ask(paths, {"do": "look", "fault": "", "target": ""}, _LOOK_SECONDS)
 
 
-def begin(paths: Paths, fault: str, target: str) -> Answer:
+def begin(paths: Paths, fault: str, target: str) -> ChannelAnswer:
     """Have the demo do a fault.
 
     Raises:
@@ -248,7 +248,7 @@ def begin(paths: Paths, fault: str, target: str) -> Answer:
     return _ask(paths, {"do": "break", "fault": fault, "target": target}, _ACT_SECONDS)
 
 
-def undo(paths: Paths, fault: str, target: str) -> Answer:
+def undo(paths: Paths, fault: str, target: str) -> ChannelAnswer:
     """Have the demo end a fault.
 
     Raises:
@@ -257,7 +257,7 @@ def undo(paths: Paths, fault: str, target: str) -> Answer:
     return _ask(paths, {"do": "undo", "fault": fault, "target": target}, _ACT_SECONDS)
 
 
-def _ask(paths: Paths, request: Mapping[str, str], seconds: float) -> Answer:
+def _ask(paths: Paths, request: Mapping[str, str], seconds: float) -> ChannelAnswer:
     place, secret = _read_offer(paths)
     env = str(paths.root.resolve())
     with socket.socket(socket.AF_UNIX) as connection:
@@ -279,7 +279,7 @@ def _ask(paths: Paths, request: Mapping[str, str], seconds: float) -> Answer:
         raise _no_demo(paths)
     if not ok:
         raise Refused(said)
-    return Answer(said, active, time.time(), people)
+    return ChannelAnswer(said, active, time.time(), people)
 
 
 def _read_offer(paths: Paths) -> tuple[str, str]:

@@ -29,7 +29,7 @@ Sending = Callable[[Iterator[Sequence[Event]], float | None, int | None, threadi
 """Sends batches to the demo's source, at a rate, a number of them; returns how many events failed."""
 
 
-class Source(Protocol):
+class SimulatorSwitch(Protocol):
     """The simulator of the demo, which may be ended and started again."""
 
     def stop(self) -> None:
@@ -176,10 +176,10 @@ class LockedStore:
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
+class SourceSilence:
     """A source without producers."""
 
-    source: Source
+    source: SimulatorSwitch
 
     def end(self) -> str:
         """Let everything go on; see `Lasting`."""

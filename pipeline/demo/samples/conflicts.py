@@ -17,7 +17,7 @@ from pipeline.demo.samples.supported import payload_schema
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class ConflictingSchema:
     """A schema that takes a field of an earlier one for another type, and its payloads."""
 
     field: str
@@ -26,7 +26,7 @@ class Conflict:
     payload: Callable[[int], bytes]  # of an event with this number
 
 
-def conflicts(format_name: str, family: str, version: int) -> Iterator[Conflict]:
+def conflicts(format_name: str, family: str, version: int) -> Iterator[ConflictingSchema]:
     """Yield the schemas of one family and version with a text turned into a number, one text at a time.
 
     Raises:
@@ -38,7 +38,7 @@ def conflicts(format_name: str, family: str, version: int) -> Iterator[Conflict]
     return _CONFLICTS[format_name](message, definition)
 
 
-def _protobuf(message: str, definition: bytes) -> Iterator[Conflict]:
+def _protobuf(message: str, definition: bytes) -> Iterator[ConflictingSchema]:
     texts = [
         field.name
         for field in _message(FileDescriptorSet.FromString(definition), message).field
@@ -51,7 +51,7 @@ def _protobuf(message: str, definition: bytes) -> Iterator[Conflict]:
         (field,) = (each for each in _message(files, message).field if each.name == name)
         field.type = FieldDescriptorProto.TYPE_INT64
         changed = files.SerializeToString(deterministic=True)
-        yield Conflict(name, message, changed, _protobuf_payloads(files, message, name))
+        yield ConflictingSchema(name, message, changed, _protobuf_payloads(files, message, name))
 
 
 def _protobuf_payloads(files: FileDescriptorSet, message: str, name: str) -> Callable[[int], bytes]:
@@ -72,13 +72,13 @@ def _message(files: FileDescriptorSet, full_name: str) -> DescriptorProto:
     return found
 
 
-def _avro(message: str, definition: bytes) -> Iterator[Conflict]:
+def _avro(message: str, definition: bytes) -> Iterator[ConflictingSchema]:
     texts = [field["name"] for field in json.loads(definition)["fields"] if field["type"] == "string"]
     for name in reversed(texts):
         schema = json.loads(definition)
         (field,) = (each for each in schema["fields"] if each["name"] == name)
         field["type"] = "long"
-        yield Conflict(name, message, json.dumps(schema).encode(), _avro_payloads(schema))
+        yield ConflictingSchema(name, message, json.dumps(schema).encode(), _avro_payloads(schema))
 
 
 def _avro_payloads(schema: dict[str, Any]) -> Callable[[int], bytes]:
@@ -95,6 +95,6 @@ def _avro_payloads(schema: dict[str, Any]) -> Callable[[int], bytes]:
     return payload
 
 
-_CONFLICTS: Final[Mapping[str, Callable[[str, bytes], Iterator[Conflict]]]] = MappingProxyType(
+_CONFLICTS: Final[Mapping[str, Callable[[str, bytes], Iterator[ConflictingSchema]]]] = MappingProxyType(
     {"protobuf": _protobuf, "avro": _avro}
 )

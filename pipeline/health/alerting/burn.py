@@ -29,7 +29,7 @@ _GAME_PAGE: Final = "/game?game={{ $labels.game }}"
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RecordingRule:
     """One recording rule."""
 
     name: str
@@ -43,7 +43,7 @@ class RecordGroup:
 
     name: str
     interval: str
-    records: Sequence[Record]
+    records: Sequence[RecordingRule]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ _DRIP: Final = (_Pair("1d", "2h", 0.10), _Pair("3d", "6h", 0.10))
 def record_groups(objectives: Sequence[Objective], latency_seconds: float) -> tuple[RecordGroup, ...]:
     """Return the recording rules; `latency_seconds` is the latency of classes that name none."""
     missed = [
-        Record(
+        RecordingRule(
             f"{_MISSED}:bool",
             _missed(f"{_latency(objective, latency_seconds):g}", matchers),
             {"class": objective.name},
@@ -72,7 +72,7 @@ def record_groups(objectives: Sequence[Objective], latency_seconds: float) -> tu
     ]
     short = [_share(window) for window in _WINDOWS if window not in _LONG]
     return (
-        RecordGroup("turnout-objectives", f"{STEP_SECONDS}s", (Record(_LAST_OWNER, _LAST), *missed, *short)),
+        RecordGroup("turnout-objectives", f"{STEP_SECONDS}s", (RecordingRule(_LAST_OWNER, _LAST), *missed, *short)),
         RecordGroup("turnout-objectives-long", "2m", [_share(window) for window in _LONG]),
     )
 
@@ -183,6 +183,6 @@ or on (game)
 )"""
 
 
-def _share(window: str) -> Record:
+def _share(window: str) -> RecordingRule:
     notes = _WINDOWS[window] // STEP_SECONDS
-    return Record(f"{_MISSED}:ratio{window}", f"clamp_max(sum_over_time({_MISSED}:bool[{window}]) / {notes}, 1)")
+    return RecordingRule(f"{_MISSED}:ratio{window}", f"clamp_max(sum_over_time({_MISSED}:bool[{window}]) / {notes}, 1)")

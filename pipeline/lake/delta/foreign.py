@@ -105,7 +105,7 @@ def foreign_commit(
 
 
 @dataclass(slots=True)
-class Look:
+class ForeignLook:
     """What a driver finds in the commits that it has not followed."""
 
     found: list[ForeignCommit] = field(default_factory=list)  # in order
@@ -114,14 +114,14 @@ class Look:
     last: str | None = None  # the id of the newest commit
 
 
-def look_back(table: Location, newest: int, seen: int) -> Look:
+def look_back(table: Location, newest: int, seen: int) -> ForeignLook:
     """Return what the commits up to `newest` are that no driver has followed yet.
 
     They are those above `seen` and above the last commit that says that the ones before were judged. A request for
     each commit, as a rule for one, and none below the end of a log that was cut. After a thousand commits the look
     ends where it has found one that parks the game.
     """
-    look, least = Look(), max(seen, 0)
+    look, least = ForeignLook(), max(seen, 0)
     for version, actions in _newest_first(table, newest, min(least, newest - 1)):
         if actions is None:
             look.is_whole = False

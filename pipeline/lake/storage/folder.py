@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipeline.base import durable_file
-from pipeline.lake.storage.location import Entry
+from pipeline.lake.storage.location import FileEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Folder:
             file.seek(start)
             return file.read(length)
 
-    def entry(self, path: str) -> Entry | None:
+    def entry(self, path: str) -> FileEntry | None:
         """See `Storage`."""
         try:
             found = os.stat(path)
@@ -51,7 +51,7 @@ class Folder:
         """Return whether there is such a folder, also an empty one."""
         return os.path.isdir(path)
 
-    def files(self, folder: str, *, deep: bool = False) -> Iterator[Entry]:
+    def files(self, folder: str, *, deep: bool = False) -> Iterator[FileEntry]:
         """See `Storage`; links to folders are not followed."""
         waiting, begin = [folder], len(folder) + 1
         while waiting:
@@ -126,8 +126,8 @@ class Folder:
         return {}
 
 
-def _entry(name: str, found: os.stat_result) -> Entry:
-    return Entry(name, found.st_size, found.st_mtime, f"{found.st_ino}-{found.st_mtime_ns}")
+def _entry(name: str, found: os.stat_result) -> FileEntry:
+    return FileEntry(name, found.st_size, found.st_mtime, f"{found.st_ino}-{found.st_mtime_ns}")
 
 
 FOLDERS: Final = Folder()

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileEntry:
     """A file as a listing shows it."""
 
     name: str  # relative to the folder that was listed
@@ -46,13 +46,13 @@ class Storage(Protocol):
             FileNotFoundError: there is no such file.
         """
 
-    def entry(self, path: str) -> Entry | None:
+    def entry(self, path: str) -> FileEntry | None:
         """Return a file's name, size and age; None where there is no such file."""
 
     def is_folder(self, path: str) -> bool:
         """Return whether there is anything below a path."""
 
-    def files(self, folder: str, *, deep: bool = False) -> Iterator[Entry]:
+    def files(self, folder: str, *, deep: bool = False) -> Iterator[FileEntry]:
         """Yield the files in a folder, or with `deep` all below it, in no order; a file may go meanwhile."""
 
     def folders(self, folder: str) -> list[str]:
@@ -167,7 +167,7 @@ class Location:
         """What delta-rs needs to reach it; None: nothing."""
         return dict(self.storage.options) or None
 
-    def entry(self) -> Entry | None:
+    def entry(self) -> FileEntry | None:
         """See `Storage.entry`."""
         return self.storage.entry(self.path)
 
@@ -190,7 +190,7 @@ class Location:
         """See `Storage.is_folder`."""
         return self.storage.is_folder(self.path)
 
-    def files(self, *, deep: bool = False) -> Iterator[Entry]:
+    def files(self, *, deep: bool = False) -> Iterator[FileEntry]:
         """See `Storage.files`."""
         return self.storage.files(self.path, deep=deep)
 

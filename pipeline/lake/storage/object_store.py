@@ -20,7 +20,7 @@ from obstore.exceptions import (
 from pipeline.base.errors import StorageError
 from pipeline.base.failpoints import effect
 from pipeline.lake.storage.cloud import Cloud
-from pipeline.lake.storage.location import Entry
+from pipeline.lake.storage.location import FileEntry
 
 PART: Final = 8 << 20
 """Bytes of a request's body, at most: a line of 0.3 MB/s sends them within a request's time."""
@@ -75,7 +75,7 @@ class ObjectStore:
         with self._as_os_errors(path):
             return bytes(obstore.get_range(store, key, start=start, length=length))
 
-    def entry(self, path: str) -> Entry | None:
+    def entry(self, path: str) -> FileEntry | None:
         """See `Storage`."""
         store, key = self._of(path)
         try:
@@ -88,7 +88,7 @@ class ObjectStore:
         """See `Storage`."""
         return next(self.files(path, deep=True), None) is not None
 
-    def files(self, folder: str, *, deep: bool = False) -> Iterator[Entry]:
+    def files(self, folder: str, *, deep: bool = False) -> Iterator[FileEntry]:
         """See `Storage`; without objects that have no content: Spark marks its folders by such, `name/`."""
         store, key = self._of(folder)
         begin = f"{key}/"
@@ -194,9 +194,9 @@ class ObjectStore:
             raise StorageError(f"{self.url(path)}: {_reason(error)}") from error
 
 
-def _entry(name: str, found: Any) -> Entry:
+def _entry(name: str, found: Any) -> FileEntry:
     tag = str(found["e_tag"] or "").strip('"')  # Azure's listings have it without quotes
-    return Entry(name, found["size"], found["last_modified"].timestamp(), tag)
+    return FileEntry(name, found["size"], found["last_modified"].timestamp(), tag)
 
 
 def _reason(error: BaseError) -> str:

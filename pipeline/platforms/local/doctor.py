@@ -41,7 +41,7 @@ _SETUP_DEV: Final = "only tests need it: run ./turnout setup --dev"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """One thing looked at; without what is `missing` turnout does not work, without what is `optional` it does."""
 
     topic: str
@@ -51,7 +51,7 @@ class Finding:
     remedy: str = ""  # what to do, empty when nothing is to be done
 
 
-def findings(settings: Settings, env_dir: Path, root: Path, storage: str = "") -> list[Finding]:
+def findings(settings: Settings, env_dir: Path, root: Path, storage: str = "") -> list[DoctorFinding]:
     """Look at everything.
 
     Args:
@@ -74,7 +74,7 @@ def findings(settings: Settings, env_dir: Path, root: Path, storage: str = "") -
     return collected
 
 
-def render_findings(collected: Sequence[Finding]) -> str:
+def render_findings(collected: Sequence[DoctorFinding]) -> str:
     """Return the findings as lines for people: the good ones of a topic are one line, many defects are cut short."""
     lines = []
     for topic, group in groupby(collected, lambda finding: finding.topic):
@@ -94,7 +94,7 @@ def render_findings(collected: Sequence[Finding]) -> str:
 def run(
     env_dir: Path,
     as_json: bool,
-    ask: Callable[[Settings, Paths], Sequence[Finding]] = lambda _settings, _paths: (),
+    ask: Callable[[Settings, Paths], Sequence[DoctorFinding]] = lambda _settings, _paths: (),
     root: Path = ROOT,
 ) -> int:
     """Print what was found; return 0, or 1 when something that is needed is missing.
@@ -107,12 +107,12 @@ def run(
     """
     try:
         settings, paths = settings_module.load(env_dir)
-        collected = [Finding("settings", "settings", "ok", f"of {env_dir} are valid")]
+        collected = [DoctorFinding("settings", "settings", "ok", f"of {env_dir} are valid")]
     except Refused as refused:
         # So that the rest can be looked at: ports and source are then the defaults'.
         settings, paths = Settings(), Paths(env_dir, read_link(env_dir))
         remedy = "correct them; defaults are assumed below"
-        collected = [Finding("settings", "settings", "missing", str(refused), remedy)]
+        collected = [DoctorFinding("settings", "settings", "missing", str(refused), remedy)]
     collected += findings(settings, env_dir, root, paths.storage)
     if not any(finding.state == "missing" and finding.topic != "settings" for finding in collected):
         collected += ask(settings, paths)
@@ -126,25 +126,27 @@ def _line(state: State, subject: str, detail: str, remedy: str) -> str:
     return f"{mark:<9}{subject}: {detail}" + (f" -> {remedy}" if remedy else "")
 
 
-def _python() -> Finding:
+def _python() -> DoctorFinding:
     version = ".".join(str(part) for part in sys.version_info[:3])
     if sys.version_info[:2] >= _MIN_PYTHON:
-        return Finding("python", "Python", "ok", version)
-    return Finding("python", "Python", "missing", f"{version} is too old", "install Python 3.11 or later, " + _SETUP)
+        return DoctorFinding("python", "Python", "ok", version)
+    return DoctorFinding(
+        "python", "Python", "missing", f"{version} is too old", "install Python 3.11 or later, " + _SETUP
+    )
 
 
-def _venv() -> Finding:
+def _venv() -> DoctorFinding:
     if sys.prefix != sys.base_prefix:
-        return Finding("environment", "environment", "ok", sys.prefix)
+        return DoctorFinding("environment", "environment", "ok", sys.prefix)
     detail = "this is the system's Python, not a virtual environment"
-    return Finding("environment", "environment", "optional", detail, "start turnout with ./turnout")
+    return DoctorFinding("environment", "environment", "optional", detail, "start turnout with ./turnout")
 
 
-def _packages(lock: Path, absent: State, remedy: str) -> Iterator[Finding]:
+def _packages(lock: Path, absent: State, remedy: str) -> Iterator[DoctorFinding]:
     """Compare what is installed with a lock; a package that differs has the state `absent`."""
     topic = f"packages of {lock.name}"
     if not lock.exists():
-        yield Finding(
+        yield DoctorFinding(
             topic, topic, "optional", "the lock file is missing, so versions cannot be compared", "use a checkout"
         )
         return
@@ -152,34 +154,38 @@ def _packages(lock: Path, absent: State, remedy: str) -> Iterator[Finding]:
         try:
             installed = metadata.version(name)
         except metadata.PackageNotFoundError:
-            yield Finding(topic, name, absent, f"{wanted} is not installed", remedy)
+            yield DoctorFinding(topic, name, absent, f"{wanted} is not installed", remedy)
             continue
         same = installed == wanted
         detail = installed if same else f"{installed} is installed, {wanted} is locked"
-        yield Finding(topic, name, "ok" if same else absent, detail, "" if same else remedy)
+        yield DoctorFinding(topic, name, "ok" if same else absent, detail, "" if same else remedy)
 
 
-def _java() -> Finding:
+def _java() -> DoctorFinding:
     try:
         java = java_executable()
         command = [java, "-version"]
         version_text = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_SECONDS).stderr
     except (Refused, OSError, subprocess.TimeoutExpired) as error:
-        return Finding("java", "Java", "missing", str(error), _SETUP)
+        return DoctorFinding("java", "Java", "missing", str(error), _SETUP)
     match = re.search(r' version "(\d+)', version_text)
     if match is None:
-        return Finding("java", "Java", "missing", f"{java} does not report its version", "install Java 17 or later")
+        return DoctorFinding(
+            "java", "Java", "missing", f"{java} does not report its version", "install Java 17 or later"
+        )
     if int(match[1]) < _MIN_JAVA:
-        return Finding("java", "Java", "missing", f"{java} is version {match[1]}", "install Java 17 or later")
-    return Finding("java", "Java", "ok", f"{match[1]} ({java})")
+        return DoctorFinding("java", "Java", "missing", f"{java} is version {match[1]}", "install Java 17 or later")
+    return DoctorFinding("java", "Java", "ok", f"{match[1]} ({java})")
 
 
-def _databricks() -> Finding:
+def _databricks() -> DoctorFinding:
     """Return which runtime has Java and Spark with its jars here."""
-    return Finding("databricks", "Databricks Runtime", "ok", f"{os.environ[RUNTIME]}: Java, Spark and jars are its own")
+    return DoctorFinding(
+        "databricks", "Databricks Runtime", "ok", f"{os.environ[RUNTIME]}: Java, Spark and jars are its own"
+    )
 
 
-def _jars(storage: str) -> Iterator[Finding]:
+def _jars(storage: str) -> Iterator[DoctorFinding]:
     cloud = cloud_of(storage)
     for jar in locked_jars():
         path = jars_dir() / jar.conf / jar.file
@@ -190,35 +196,35 @@ def _jars(storage: str) -> Iterator[Finding]:
         absent: State = "missing" if is_needed else "optional"
         state: State = "ok" if path.exists() else absent
         detail = "present" if state == "ok" else f"{path} is missing"
-        yield Finding(f"{jar.conf} jars", jar.file, state, detail, "" if state == "ok" else remedy)
+        yield DoctorFinding(f"{jar.conf} jars", jar.file, state, detail, "" if state == "ok" else remedy)
 
 
-def _folder(env_dir: Path) -> Iterator[Finding]:
+def _folder(env_dir: Path) -> Iterator[DoctorFinding]:
     if (reason := refused_place(str(env_dir)) or refused_place(str(env_dir.resolve()))) is not None:
-        yield Finding("folder", "environment's folder", "missing", reason, REMEDY)
+        yield DoctorFinding("folder", "environment's folder", "missing", reason, REMEDY)
 
 
-def _program(name: str) -> Finding:
+def _program(name: str) -> DoctorFinding:
     places = [os.environ.get("PATH", os.defpath)]
     if name == "initdb":  # Debian keeps PostgreSQL's programs off PATH, a folder for each version
         places += sorted(str(path) for path in Path("/usr/lib/postgresql").glob("*/bin"))
     program = shutil.which(name, path=os.pathsep.join(places))
     subject = "PostgreSQL (initdb)" if name == "initdb" else name
     if program:
-        return Finding(subject, subject, "ok", program)
-    return Finding(subject, subject, "optional", "not installed", _SETUP_DEV)
+        return DoctorFinding(subject, subject, "ok", program)
+    return DoctorFinding(subject, subject, "optional", "not installed", _SETUP_DEV)
 
 
-def _disk(env_dir: Path) -> Finding:
+def _disk(env_dir: Path) -> DoctorFinding:
     place = next(path for path in (env_dir.resolve(), *env_dir.resolve().parents) if path.exists())
     free = shutil.disk_usage(place).free
     detail = f"{free / (1 << 30):.1f} GiB free for {env_dir}"
     if free >= _MIN_FREE_BYTES:
-        return Finding("disk", "disk", "ok", detail)
-    return Finding("disk", "disk", "missing", detail, "free at least 1 GiB, or choose another folder")
+        return DoctorFinding("disk", "disk", "ok", detail)
+    return DoctorFinding("disk", "disk", "missing", detail, "free at least 1 GiB, or choose another folder")
 
 
-def _port(host: str, port: int, setting: str) -> Finding:
+def _port(host: str, port: int, setting: str) -> DoctorFinding:
     subject = f"port {port} ({setting})"
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port just left is free for a server too
@@ -226,18 +232,18 @@ def _port(host: str, port: int, setting: str) -> Finding:
             probe.bind((host, port))
         except OSError as error:
             remedy = f"fine if turnout already runs; else stop the process that uses it, or set {setting}"
-            return Finding(subject, subject, "optional", f"not free: {error.strerror}", remedy)
-    return Finding(subject, subject, "ok", "free")
+            return DoctorFinding(subject, subject, "optional", f"not free: {error.strerror}", remedy)
+    return DoctorFinding(subject, subject, "ok", "free")
 
 
-def _broker(server: str) -> Finding:
+def _broker(server: str) -> DoctorFinding:
     subject = f"Kafka broker {server.strip()}"
     host, _, port = server.strip().rpartition(":")
     remedy = "start it, or correct source.bootstrap_servers"
     if not port.isdigit():
-        return Finding("kafka", subject, "missing", "is not host:port", remedy)
+        return DoctorFinding("kafka", subject, "missing", "is not host:port", remedy)
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE_SECONDS / 10).close()
     except (OSError, OverflowError) as error:
-        return Finding("kafka", subject, "missing", f"not reached: {error}", remedy)
-    return Finding("kafka", subject, "ok", "answers")
+        return DoctorFinding("kafka", subject, "missing", f"not reached: {error}", remedy)
+    return DoctorFinding("kafka", subject, "ok", "answers")

@@ -21,7 +21,7 @@ _CATALOG_MANAGED: Final = "catalogManaged"  # the feature of tables whose commit
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TrialAnswer:
     """The answer to one question; None: it could not be asked."""
 
     question: str
@@ -29,7 +29,7 @@ class Answer:
     is_good: bool | None
 
 
-def try_managed(spark: "SparkSession", schema: str, open_files: "Callable[[str], object]") -> Iterator[Answer]:
+def try_managed(spark: "SparkSession", schema: str, open_files: "Callable[[str], object]") -> Iterator[TrialAnswer]:
     """Try a new managed table in a schema, and yield what was found; it is dropped at the end.
 
     Args:
@@ -51,31 +51,31 @@ def try_managed(spark: "SparkSession", schema: str, open_files: "Callable[[str],
             spark.sql(f"DROP TABLE IF EXISTS {table}")
 
 
-def _answers(spark: "SparkSession", table: str, open_files: "Callable[[str], object]") -> Iterator[Answer]:
+def _answers(spark: "SparkSession", table: str, open_files: "Callable[[str], object]") -> Iterator[TrialAnswer]:
     asked = "Spark makes a managed table here"
     try:
         spark.sql(f"CREATE TABLE {table} (_seq BIGINT) USING DELTA")
     except Exception as error:  # noqa: BLE001 - an answer, whatever Spark or the catalog raises
-        yield Answer(asked, first_line(error), is_good=False)
+        yield TrialAnswer(asked, first_line(error), is_good=False)
         return
     detail = spark.sql(f"DESCRIBE DETAIL {table}").collect()[0].asDict()
     features = detail.get("tableFeatures") or []
-    yield Answer(asked, f"yes, at {detail['location']}", is_good=True)
+    yield TrialAnswer(asked, f"yes, at {detail['location']}", is_good=True)
     coordinates = _CATALOG_MANAGED in features
     words = f"{'yes' if coordinates else 'no'}; features: {', '.join(features) or 'not reported'}"
-    yield Answer("The catalog coordinates its commits", words, is_good=None)
+    yield TrialAnswer("The catalog coordinates its commits", words, is_good=None)
     asked = "A repeated append with one txnVersion lands once"
     try:
         for _ in range(2):
             rows = spark.createDataFrame([(1,)], "_seq BIGINT").write.format("delta").mode("append")
             rows.options(txnAppId="turnout/trial", txnVersion="1").saveAsTable(table)
         count = spark.table(table).count()
-        yield Answer(asked, f"{count} row(s)", is_good=count == 1)
+        yield TrialAnswer(asked, f"{count} row(s)", is_good=count == 1)
     except Exception as error:  # noqa: BLE001 - an answer
-        yield Answer(asked, first_line(error), is_good=False)
+        yield TrialAnswer(asked, first_line(error), is_good=False)
     asked = "The direct writer can open it by its location"
     try:
         open_files(str(detail["location"]))
-        yield Answer(asked, "yes", is_good=None)
+        yield TrialAnswer(asked, "yes", is_good=None)
     except Exception as error:  # noqa: BLE001 - an answer
-        yield Answer(asked, f"no: {first_line(error)}", is_good=None)
+        yield TrialAnswer(asked, f"no: {first_line(error)}", is_good=None)

@@ -19,7 +19,7 @@ from listeners.bridge.counting import Counting
 from listeners.bridge.families import Known, Readings, bridge_families
 from listeners.bridge.processes import Processes
 from listeners.metrics_schema import PROCESS_SAMPLE, STREAM_BATCH, MetricsTable
-from listeners.minutes.reader import Place
+from listeners.minutes.reader import TablePlace
 from listeners.process_kinds import GROUP
 from listeners.sample import Lane, StreamState
 from listeners.status import STATUSES
@@ -191,13 +191,13 @@ class Bridge(Collector):
         return True
 
 
-def _place(folder: Location, table: MetricsTable) -> Place:
+def _place(folder: Location, table: MetricsTable) -> TablePlace:
     path = folder / table.name
 
     def opened() -> DeltaTable | None:
         return open_table(path) if exists(path) else None
 
-    return Place(opened, files_below(path))
+    return TablePlace(opened, files_below(path))
 
 
 def _state(row: GameRow) -> StreamState | None:

@@ -12,7 +12,7 @@ import pytest
 from app.fleet import blocks, choice, figures, headline, incidents, strip, table, timeline
 from app.fleet.choice import Choice
 from app.fleet.signals import forgotten
-from app.fleet.timeline import Registered
+from app.fleet.timeline import RegisteredSchema
 from app.look import grid, lines, tokens
 from app.look.parts import Figure
 from listeners.status import Status
@@ -356,8 +356,8 @@ def test_starts_close_together_are_one_mark() -> None:
         kind="move", state=OperationState.SUCCEEDED, ended_at=NOW - 60, targets=("game:x", "game:y"),
         parameters={"assignments": {"x": "b", "y": "b"}},
     )  # fmt: skip
-    came = [Registered("x", 1, NOW - 90), Registered("x", 2, NOW - 89)]
-    schemas = [*came, Registered(game_key("a"), 7, NOW - 80)]
+    came = [RegisteredSchema("x", 1, NOW - 90), RegisteredSchema("x", 2, NOW - 89)]
+    schemas = [*came, RegisteredSchema(game_key("a"), 7, NOW - 80)]
     made = timeline.events(seen, [cast(Operation, move)], schemas, NOW - 8000)
     assert [each.label for each in made] == ["3 drivers start", "schema 7 a", "2 games → b"]
     assert timeline.events(seen, [], [], NOW - 60) == []

@@ -16,7 +16,7 @@ from pipeline.base.errors import Refused, Transient
 from pipeline.cli.main import cli
 from pipeline.cli.simulation import simulate as simulate_command
 from pipeline.demo import demo
-from pipeline.demo.demo import Wanted
+from pipeline.demo.demo import DemoOptions
 from pipeline.demo.framings.confluent import ConfluentFraming
 from pipeline.demo.framings.supported import FRAMINGS, RegistryAddress, foreign_framing
 from pipeline.demo.samples.protobuf import message_class
@@ -271,7 +271,7 @@ def test_the_options_know_all_formats_and_framings(command: str) -> None:
 
 def test_the_demo_gives_its_drivers_profile_and_registry(tmp_path: Path) -> None:
     """Ingest and groups read what the simulator wrote: the source's framing, and where its ids come from."""
-    wanted = Wanted(1, 1, 0, 1, 1, hostile=False, framings=("wrapper", "confluent"), registry_url="http://r:8081")
+    wanted = DemoOptions(1, 1, 0, 1, 1, hostile=False, framings=("wrapper", "confluent"), registry_url="http://r:8081")
     with demo._registry(Paths(tmp_path), wanted) as (same, variables):
         assert same == wanted
     assert variables == {
@@ -291,7 +291,7 @@ def test_the_demo_gives_its_drivers_profile_and_registry(tmp_path: Path) -> None
 
 def test_the_demo_passes_every_choice_to_the_simulator(monkeypatch: pytest.MonkeyPatch) -> None:
     """The options survive the way through a command line."""
-    wanted = Wanted(2, 3, 0.1, 0.5, 7, True, BOTH, ("wrapper", "glue"), 50, None, "http://g:5000")
+    wanted = DemoOptions(2, 3, 0.1, 0.5, 7, True, BOTH, ("wrapper", "glue"), 50, None, "http://g:5000")
     (folder,) = (each for each in simulate_command.params if each.name == "env_dir")
     monkeypatch.setattr(folder, "callback", None)  # looks for an environment
     made = simulate_command.make_context("simulate", wanted.arguments()).params

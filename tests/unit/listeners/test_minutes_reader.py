@@ -15,7 +15,7 @@ from listeners import metrics_table
 from listeners.metrics_schema import INGEST_MINUTE, STREAM_MINUTE, MetricsTable
 from listeners.metrics_table import MetricsTables
 from listeners.minutes import reader as reader_module
-from listeners.minutes.reader import Place, SeriesReader
+from listeners.minutes.reader import SeriesReader, TablePlace
 from listeners.minutes.window import Window
 from listeners.sample import IngestMinute, StreamMinute
 from listeners.series import BUCKETS, Series
@@ -38,14 +38,14 @@ class World:
     def read(self, until: float = NOW + 600, now: float = 0.0, slot_seconds: int = 60, slots: int = 60) -> Series:
         return self.reader.read(slot_seconds, slots, until, now)
 
-    def _place(self, table: MetricsTable) -> Place:
+    def _place(self, table: MetricsTable) -> TablePlace:
         path = self.folder / table.name
 
         def opened() -> DeltaTable | None:
             self.opened += 1
             return DeltaTable(path) if DeltaTable.is_deltatable(str(path)) else None
 
-        return Place(opened, pafs.SubTreeFileSystem(str(path), pafs.LocalFileSystem()))
+        return TablePlace(opened, pafs.SubTreeFileSystem(str(path), pafs.LocalFileSystem()))
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ def test_doctor_tries_a_store_whose_settings_cannot_be_read(
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     asked: list[str] = []
 
-    def ask(_settings: Settings, paths: Paths) -> list[doctor.Finding]:
+    def ask(_settings: Settings, paths: Paths) -> list[doctor.DoctorFinding]:
         asked.append(paths.storage)
         return []
 

@@ -47,7 +47,7 @@ _DDL: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class OffsetRange:
     """Offsets of a partition, without the last."""
 
     topic: str
@@ -56,17 +56,17 @@ class Range:
     end: int
 
 
-def ranges(start: Mapping[str, Mapping[str, int]], end: Mapping[str, Mapping[str, int]]) -> list[Range]:
+def ranges(start: Mapping[str, Mapping[str, int]], end: Mapping[str, Mapping[str, int]]) -> list[OffsetRange]:
     """Return what a batch has between two offsets of Spark's; a partition that is new begins at 0."""
     every = (
-        Range(topic, int(number), int(start.get(topic, {}).get(number, 0)), int(at))
+        OffsetRange(topic, int(number), int(start.get(topic, {}).get(number, 0)), int(at))
         for topic, after in sorted(end.items())
         for number, at in sorted(after.items(), key=lambda each: int(each[0]))
     )
     return [each for each in every if each.first < each.end]
 
 
-def read_again(spark: SparkSession, source: Source, wanted: Sequence[Range]) -> DataFrame:
+def read_again(spark: SparkSession, source: Source, wanted: Sequence[OffsetRange]) -> DataFrame:
     """Return the records of these ranges with the columns of `INPUT`.
 
     Raises:
@@ -85,7 +85,7 @@ def read_again(spark: SparkSession, source: Source, wanted: Sequence[Range]) -> 
 
 
 def _read(
-    _: Iterator[pa.RecordBatch], options: Mapping[str, Any], isolation: str, wanted: Sequence[Range]
+    _: Iterator[pa.RecordBatch], options: Mapping[str, Any], isolation: str, wanted: Sequence[OffsetRange]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of each range, bounded in bytes."""
     consumer = consumer_of(options, "again", isolation)
@@ -105,7 +105,7 @@ def _read(
         consumer.close()
 
 
-def _messages(consumer: Consumer, wanted: Range) -> Iterator[Message]:
+def _messages(consumer: Consumer, wanted: OffsetRange) -> Iterator[Message]:
     """Yield the records of a range; offsets without a record are none.
 
     Raises:
@@ -130,7 +130,7 @@ def _messages(consumer: Consumer, wanted: Range) -> Iterator[Message]:
     raise Transient(f"{where} gives no record within {_SILENCE_SECONDS:.0f} s")
 
 
-def _row(message: Message, wanted: Range) -> dict[str, Any]:
+def _row(message: Message, wanted: OffsetRange) -> dict[str, Any]:
     try:
         headers: Any = message.headers() or []
     except UnicodeDecodeError as error:  # Spark's client gives such text with U+FFFD

@@ -12,12 +12,19 @@ from pipeline.platforms.databricks.deploy.bundle import Resource, put, unresolve
 from pipeline.platforms.databricks.deploy.compare import Change
 from pipeline.platforms.databricks.deploy.desired import group_of
 from pipeline.platforms.databricks.deploy.groups import Groups
-from pipeline.platforms.databricks.deploy.journal import Entry, Journal
+from pipeline.platforms.databricks.deploy.journal import Journal, JournalEntry
 from pipeline.platforms.databricks.deploy.kinds.apps import missing_secrets
 from pipeline.platforms.databricks.deploy.kinds.jobs import active_runs, marked_jobs
 from pipeline.platforms.databricks.deploy.kinds.kind import Found, Kind, Scope, State
 from pipeline.platforms.databricks.deploy.limits import require_room
-from pipeline.platforms.databricks.deploy.plan import Observed, Step, differences, in_order, plan, removals
+from pipeline.platforms.databricks.deploy.plan import (
+    DeployStep,
+    ObservedResource,
+    differences,
+    in_order,
+    plan,
+    removals,
+)
 from pipeline.platforms.databricks.deploy.restarts import Restarts
 
 _AT_A_TIME: Final = 8  # requests: with hundreds of groups a plan reads as many jobs
@@ -44,7 +51,7 @@ class Deployment:
     attributes: dict[str, str] = field(default_factory=dict)  # of things that are there, by their references
     _seen: dict[str, State | None] = field(default_factory=dict)  # for one plan
 
-    def plan(self) -> list[Step]:
+    def plan(self) -> list[DeployStep]:
         """Look at everything and return what an apply does.
 
         Raises:
@@ -64,7 +71,7 @@ class Deployment:
         require_room(self.scope.workspace, steps)
         return [self._with_secrets(self._with_restart(each)) for each in steps]
 
-    def apply(self, steps: Sequence[Step], done: Callable[[Step], None], *, restart: bool) -> None:
+    def apply(self, steps: Sequence[DeployStep], done: Callable[[DeployStep], None], *, restart: bool) -> None:
         """Do what a plan says; `done` hears of each step after it. With `restart` runs that need it start again.
 
         Raises:
@@ -83,7 +90,7 @@ class Deployment:
             Restarts(self.scope, self.journal, self.groups, done).run(owed)
         self.journal.settle()
 
-    def drift(self) -> list[Step]:
+    def drift(self) -> list[DeployStep]:
         """Return what differs from its last apply, with the differences."""
         drifted = []
         for address, state in self._read_all(set(self.journal.entries)).items():
@@ -95,10 +102,10 @@ class Deployment:
             found = () if state is None else tuple(differences(resource, kind, state, entry))
             why = "it is gone" if state is None else ""
             if found or why:
-                drifted.append(Step("update", address, entry.label, resource, entry.id, found, why))
+                drifted.append(DeployStep("update", address, entry.label, resource, entry.id, found, why))
         return drifted
 
-    def adopt(self, address: str) -> Step:
+    def adopt(self, address: str) -> DeployStep:
         """Take the thing with the name of a resource into the environment, and bring it to its definition.
 
         Raises:
@@ -114,7 +121,7 @@ class Deployment:
             state = None if found is None else kind.read(self.scope, found.id)
             if found is None or state is None:
                 raise Refused(f"The workspace has no {kind.label(resource.definition)!r} to adopt as {address}.")
-            step = Step(
+            step = DeployStep(
                 "adopt", address, kind.label(resource.definition), resource, found.id,
                 tuple(differences(resource, kind, state, None)), "taken by a person",
             )  # fmt: skip
@@ -123,12 +130,12 @@ class Deployment:
         known = ", ".join(sorted(each.address for each in self.resources))
         raise Refused(f"The bundle has no resource {address!r}. Resources: {known}.")
 
-    def uninstall_plan(self) -> list[Step]:
+    def uninstall_plan(self) -> list[DeployStep]:
         """Look at everything that the journal names and return what an uninstall removes and leaves."""
         observed = {address: self._recorded(address) for address in self.journal.entries}
         return removals(self.kinds, observed, self.journal.entries)
 
-    def uninstall(self, steps: Sequence[Step], done: Callable[[Step], None]) -> None:
+    def uninstall(self, steps: Sequence[DeployStep], done: Callable[[DeployStep], None]) -> None:
         """Remove what `uninstall_plan` says; the journal goes last, where nothing of ours is left but data.
 
         Raises:
@@ -143,7 +150,7 @@ class Deployment:
         if not any(step.what == "keep" and "mark" in step.why for step in steps):
             self.journal.forget()
 
-    def others(self, steps: Sequence[Step]) -> list[str]:
+    def others(self, steps: Sequence[DeployStep]) -> list[str]:
         """Return the jobs with the environment's tag that neither the journal nor these steps name, such as copies.
 
         Nobody but a person removes them.
@@ -171,53 +178,53 @@ class Deployment:
     def _resolved(self, resource: Resource) -> Resource:
         return replace(resource, definition=put(resource.definition, self.attributes))
 
-    def _observe(self, resource: Resource, entry: Entry | None) -> Observed:
+    def _observe(self, resource: Resource, entry: JournalEntry | None) -> ObservedResource:
         kind = self.kinds[resource.kind]
         if entry is not None and entry.id is not None:
             seen = self._seen
             state = seen[resource.address] if resource.address in seen else kind.read(self.scope, entry.id)
             if state is not None and not state.is_ours and entry.id == kind.label(resource.definition):
-                return Observed(entry.id, None, Found(entry.id, is_ours=False))  # ours is gone, or its mark
+                return ObservedResource(entry.id, None, Found(entry.id, is_ours=False))  # ours is gone, or its mark
             if state is not None:
                 self._remember(resource.address, state)
-                return Observed(entry.id, state)
+                return ObservedResource(entry.id, state)
         if self.journal_only(resource):
-            return Observed(None if entry is None else entry.id)
+            return ObservedResource(None if entry is None else entry.id)
         found = kind.find(self.scope, resource.definition)
         if found is None or (found.is_bare and entry is not None and not found.is_ours):
-            return Observed(None if entry is None else entry.id)
+            return ObservedResource(None if entry is None else entry.id)
         state = kind.read(self.scope, found.id) if found.is_ours else None
         if state is not None:
             self._remember(resource.address, state)
-        return Observed(found.id, state, found)
+        return ObservedResource(found.id, state, found)
 
     def journal_only(self, resource: Resource) -> bool:
         """Return whether a thing cannot be looked for by its name, as what it lies in is not there."""
         label = self.kinds[resource.kind].label(resource.definition)
         return bool(unresolved(label) or unresolved(resource.definition.get("parent", "")))
 
-    def _recorded(self, address: str) -> Observed:
+    def _recorded(self, address: str) -> ObservedResource:
         """Return what the workspace has of something that the journal names: by its id, else by its name.
 
         What holds data stays whatever it is, so nobody looks at it: the store may be away.
         """
         entry = self.journal.entries[address]
         if self.kinds[entry.kind].holds_data:
-            return Observed(entry.id)
+            return ObservedResource(entry.id)
         if entry.id is not None:
             state = self.kinds[entry.kind].read(self.scope, entry.id)
             if state is not None:
                 self._remember(address, state)
-            return Observed(entry.id, state)
+            return ObservedResource(entry.id, state)
         for resource in self.resources:
             if resource.address == address:
                 return self._observe(self._resolved(resource), None)
-        return Observed()
+        return ObservedResource()
 
     def _remember(self, address: str, state: State) -> None:
         self.attributes |= {f"resources.{address}.{name}": value for name, value in state.attributes.items()}
 
-    def _do(self, step: Step) -> None:
+    def _do(self, step: DeployStep) -> None:
         if step.what == "delete":
             self._delete(step)
         if step.resource is None or step.what in {"keep", "delete"}:
@@ -242,7 +249,9 @@ class Deployment:
         if state is not None:
             self._remember(step.address, state)
 
-    def _update(self, step: Step, resource: Resource, kind: Kind, thing: str, found: list[Change]) -> list[Change]:
+    def _update(
+        self, step: DeployStep, resource: Resource, kind: Kind, thing: str, found: list[Change]
+    ) -> list[Change]:
         """Change a thing in place, also where a reference became known after the plan."""
         entry = self.journal.entries.get(step.address)
         if step.resource is not None and unresolved(step.resource.definition):
@@ -257,7 +266,7 @@ class Deployment:
             self.journal.write("applied", step.address, step.label, thing, resource.definition)
         return found
 
-    def _delete(self, step: Step) -> None:
+    def _delete(self, step: DeployStep) -> None:
         entry = self.journal.entries.get(step.address)
         if entry is None:
             return
@@ -267,7 +276,7 @@ class Deployment:
                 self.kinds[entry.kind].delete(self.scope, step.id)
         self.journal.write("deleted", step.address, step.label)
 
-    def _with_restart(self, step: Step) -> Step:
+    def _with_restart(self, step: DeployStep) -> DeployStep:
         """Say what has to start again for a step, or still for one of before, and whom that disturbs."""
         if not step.address.startswith("jobs.") or step.what not in _WITH_RUNS or step.id is None:
             return step
@@ -286,7 +295,7 @@ class Deployment:
             return replace(step, what="restart", why=why, restarts=restarts)
         return replace(step, restarts=restarts)
 
-    def _with_secrets(self, step: Step) -> Step:
+    def _with_secrets(self, step: DeployStep) -> DeployStep:
         """Say which secrets the step of an app waits for."""
         if not step.address.startswith("apps.") or step.resource is None or not step.is_change:
             return step
@@ -299,7 +308,7 @@ class Deployment:
         entry = self.journal.entries.get(address)
         return () if entry is None else entry.runs
 
-    def _note_runs(self, step: Step, job_id: str, found: Sequence[Change]) -> None:
+    def _note_runs(self, step: DeployStep, job_id: str, found: Sequence[Change]) -> None:
         """Write down which runs a change finds: an apply that is killed after it leaves them to the next one."""
         if not step.address.startswith("jobs.") or not _needs_restart(found):
             return

@@ -61,7 +61,7 @@ class Bundle:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TargetPlace:
     """Where a target's things are, as far as the bundle's files say it without values from outside."""
 
     root_path: str
@@ -69,7 +69,7 @@ class Place:
     root: str  # URL of the tables; empty where it is given on the command line
 
 
-def places(folder: Path) -> dict[str, Place]:
+def places(folder: Path) -> dict[str, TargetPlace]:
     """Return the places of all targets, by name; references that nothing resolves are left in them.
 
     Raises:
@@ -79,7 +79,7 @@ def places(folder: Path) -> dict[str, Place]:
     return {str(name): _place(top, name, {}) for name in mapping(top.get("targets"), "targets")}
 
 
-def place_of(folder: Path, target: str | None, given: Mapping[str, str]) -> Place:
+def place_of(folder: Path, target: str | None, given: Mapping[str, str]) -> TargetPlace:
     """Return the place of a target, the default one where None, with the values that are `given`.
 
     Raises:
@@ -89,7 +89,7 @@ def place_of(folder: Path, target: str | None, given: Mapping[str, str]) -> Plac
     return _place(top, _chosen(top, target), given)
 
 
-def _place(top: Mapping[str, Any], name: str, given: Mapping[str, str]) -> Place:
+def _place(top: Mapping[str, Any], name: str, given: Mapping[str, str]) -> TargetPlace:
     chosen = mapping(mapping(top.get("targets"), "targets")[name], f"target {name}")
     defaults = {each: said.get("default") for each, said in _declared(top).items()}
     values = {**defaults, **mapping(chosen.get("variables"), f"variables of target {name}"), **given}
@@ -97,7 +97,7 @@ def _place(top: Mapping[str, Any], name: str, given: Mapping[str, str]) -> Place
     known |= {"bundle.target": str(name), "bundle.name": _name(top)}
     root_path = mapping(chosen.get("workspace"), f"workspace of target {name}").get("root_path") or ""
     parts = (str(root_path), known.get("var.environment", ""), known.get("var.root", ""))
-    return Place(*(_put(each, known) for each in parts))
+    return TargetPlace(*(_put(each, known) for each in parts))
 
 
 def _chosen(top: Mapping[str, Any], target: str | None) -> str:

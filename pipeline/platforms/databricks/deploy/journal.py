@@ -32,7 +32,7 @@ What = Literal["create", "made", "applied", "delete", "deleted", "restart", "res
 
 
 @dataclass(slots=True)
-class Entry:
+class JournalEntry:
     """What is known of one resource."""
 
     kind: str
@@ -51,7 +51,7 @@ class Journal:
     folder: str
     target: str  # of the bundle
     environment: str
-    entries: dict[str, Entry] = field(default_factory=dict)  # by address
+    entries: dict[str, JournalEntry] = field(default_factory=dict)  # by address
     _number: int = 0
     _files: list[str] = field(default_factory=list)
     _unsettled: int = 0  # files since one that has all
@@ -189,7 +189,7 @@ class Journal:
         if record["what"] == _STATE:
             runs, numbers = record.get("runs", {}), record.get("numbers", {})
             self.entries = {
-                address: Entry(**each, runs=runs.get(address, ()), number=numbers.get(address, 0))
+                address: JournalEntry(**each, runs=runs.get(address, ()), number=numbers.get(address, 0))
                 for address, each in record["entries"].items()
             }
             return
@@ -197,7 +197,7 @@ class Journal:
         if record["what"] == "deleted":
             self.entries.pop(address, None)
             return
-        first = Entry(address.partition(".")[0], str(record["label"]), number=self._number)
+        first = JournalEntry(address.partition(".")[0], str(record["label"]), number=self._number)
         entry = self.entries.setdefault(address, first)
         entry.label = str(record["label"])
         entry.id = record["id"] or entry.id

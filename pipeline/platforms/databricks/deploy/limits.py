@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from pipeline.base.errors import Refused
-from pipeline.platforms.databricks.deploy.plan import Step
+from pipeline.platforms.databricks.deploy.plan import DeployStep
 from pipeline.platforms.databricks.workspace.client import Workspace
 
 MOST_JOBS: Final = 12_000
@@ -16,7 +16,7 @@ MOST_TASKS: Final = 2_000
 """Tasks that run at the same time in a workspace."""
 
 
-def require_room(workspace: Workspace, steps: Sequence[Step]) -> None:
+def require_room(workspace: Workspace, steps: Sequence[DeployStep]) -> None:
     """Look whether a workspace has room for what a plan creates; nothing is sent where it creates no job and no app.
 
     Raises:

@@ -12,7 +12,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
 from pipeline.platforms.databricks.deploy.bundle import Resource, unresolved
 from pipeline.platforms.databricks.deploy.compare import Change, changes
-from pipeline.platforms.databricks.deploy.journal import Entry
+from pipeline.platforms.databricks.deploy.journal import JournalEntry
 from pipeline.platforms.databricks.deploy.kinds.kind import Found, Kind, State
 
 _LATE: Final = {"jobs": 1, "dashboards": 2, "alerts": 3}
@@ -26,7 +26,7 @@ What = Literal["create", "update", "adopt", "delete", "keep", "nothing", "restar
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedResource:
     """What the workspace has for one address."""
 
     id: str | None = None  # by the journal, or found by name
@@ -35,7 +35,7 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DeployStep:
     """One thing to do."""
 
     what: What
@@ -88,9 +88,9 @@ def in_order(resources: Sequence[Resource]) -> list[Resource]:
 def plan(
     resources: Sequence[Resource],
     kinds: Mapping[str, Kind],
-    observed: Mapping[str, Observed],
-    journal: Mapping[str, Entry],
-) -> list[Step]:
+    observed: Mapping[str, ObservedResource],
+    journal: Mapping[str, JournalEntry],
+) -> list[DeployStep]:
     """Return the steps, in the order of their doing; what needs nothing is among them.
 
     `resources` are in order, with the references put in whose ids are known.
@@ -99,7 +99,7 @@ def plan(
         Refused: something of ours would have to be replaced that holds data, or a foreign thing has a name of ours.
     """
     steps = [
-        _step(each, kinds[each.kind], observed.get(each.address, Observed()), journal.get(each.address))
+        _step(each, kinds[each.kind], observed.get(each.address, ObservedResource()), journal.get(each.address))
         for each in resources
     ]
     wanted = {each.address for each in resources}
@@ -110,29 +110,33 @@ def plan(
     return steps
 
 
-def removals(kinds: Mapping[str, Kind], observed: Mapping[str, Observed], journal: Mapping[str, Entry]) -> list[Step]:
+def removals(
+    kinds: Mapping[str, Kind], observed: Mapping[str, ObservedResource], journal: Mapping[str, JournalEntry]
+) -> list[DeployStep]:
     """Return what an uninstall does: all that the journal and its mark say is ours but data, the last made first."""
     places = {name: place for place, name in enumerate(kinds)}
     made = sorted(journal.items(), key=lambda item: (item[1].number, places[item[1].kind]))
     steps = []
     for address, entry in reversed(made):
-        seen = observed.get(address, Observed())
+        seen = observed.get(address, ObservedResource())
         if kinds[entry.kind].holds_data:
-            steps.append(Step("keep", address, entry.label, id=seen.id, why="it holds data"))
+            steps.append(DeployStep("keep", address, entry.label, id=seen.id, why="it holds data"))
         elif seen.state is None:
-            steps.append(Step("delete", address, entry.label, why="it is gone already"))
+            steps.append(DeployStep("delete", address, entry.label, why="it is gone already"))
         elif not seen.state.is_ours:
-            steps.append(Step("keep", address, entry.label, id=seen.id, why="it carries no mark of this environment"))
+            steps.append(
+                DeployStep("keep", address, entry.label, id=seen.id, why="it carries no mark of this environment")
+            )
         else:
             contents = seen.state.contents
             why = f"with {join_limited(contents)}, which nobody can read back" if contents else ""
-            steps.append(Step("delete", address, entry.label, id=seen.id, why=why))
+            steps.append(DeployStep("delete", address, entry.label, id=seen.id, why=why))
     return steps
 
 
-def _step(resource: Resource, kind: Kind, seen: Observed, entry: Entry | None) -> Step:
+def _step(resource: Resource, kind: Kind, seen: ObservedResource, entry: JournalEntry | None) -> DeployStep:
     label = kind.label(resource.definition)
-    step = Step("nothing", resource.address, label, resource, seen.id)
+    step = DeployStep("nothing", resource.address, label, resource, seen.id)
     if seen.state is None:
         if seen.found is not None and not seen.found.is_ours:
             raise Refused(
@@ -155,7 +159,7 @@ def _step(resource: Resource, kind: Kind, seen: Observed, entry: Entry | None) -
     return replace(step, what="update", changes=found, why=f"{len(found)} difference(s)")
 
 
-def differences(resource: Resource, kind: Kind, state: State, entry: Entry | None) -> list[Change]:
+def differences(resource: Resource, kind: Kind, state: State, entry: JournalEntry | None) -> list[Change]:
     """Return the differences, without values that nobody knows before other resources are there.
 
     What the workspace never shows is compared with what the journal's `entry` says was applied last.

@@ -19,7 +19,7 @@ from pipeline.platforms.databricks.deploy.groups import Groups
 from pipeline.platforms.databricks.deploy.journal import Journal
 from pipeline.platforms.databricks.deploy.kinds.jobs import active_runs
 from pipeline.platforms.databricks.deploy.kinds.kind import Scope
-from pipeline.platforms.databricks.deploy.plan import Step
+from pipeline.platforms.databricks.deploy.plan import DeployStep
 from pipeline.platforms.databricks.workspace.jobs import START_SECONDS, STOP_SECONDS, cancel_run
 from pipeline.store.database.engine import STORE_AWAY
 
@@ -38,11 +38,11 @@ class Restarts:
     scope: Scope
     journal: Journal
     groups: Groups | None  # None: the control store cannot be reached
-    done: Callable[[Step], None]  # hears of each job that has started again, or soon does
+    done: Callable[[DeployStep], None]  # hears of each job that has started again, or soon does
     patience_seconds: float = PATIENCE_SECONDS
     look_seconds: float = _LOOK_SECONDS
 
-    def run(self, steps: Sequence[Step]) -> None:
+    def run(self, steps: Sequence[DeployStep]) -> None:
         """Start again the runs that the journal has for these steps and that go on, groups after all others.
 
         A group whose run has ended already, such as in an apply that was cut off, is a wave's as well: it has to run.
@@ -75,7 +75,7 @@ class Restarts:
             wave, names = names[:size], names[size:]
             self._wave(groups, {name: by_group[name] for name in wave}, names)
 
-    def _wave(self, groups: Groups, steps: Mapping[str, Step], later: Sequence[str]) -> None:
+    def _wave(self, groups: Groups, steps: Mapping[str, DeployStep], later: Sequence[str]) -> None:
         """Start groups again, and wait until each of them runs; those that come `later` go on meanwhile."""
         ended: dict[str, int | None] = {}
         for group, step in steps.items():
@@ -99,24 +99,24 @@ class Restarts:
                 )
             time.sleep(self.look_seconds)
 
-    def _cancel(self, step: Step) -> bool:
+    def _cancel(self, step: DeployStep) -> bool:
         """End runs at once, and return whether there were any; the platform or the controller starts others."""
         left = self._left(step)
         for run_id in left:
             cancel_run(self.scope.workspace, run_id)
         return bool(left)
 
-    def _left(self, step: Step) -> list[int]:
+    def _left(self, step: DeployStep) -> list[int]:
         """Return the runs that began before the change and go on."""
         entry = self.journal.entries.get(step.address)
         if entry is None or not entry.runs or step.id is None:
             return []
         return [each for each in active_runs(self.scope, step.id) if each in entry.runs]
 
-    def _settle(self, step: Step, *, is_new: bool = True) -> None:
+    def _settle(self, step: DeployStep, *, is_new: bool = True) -> None:
         self.journal.write("restarted", step.address, step.label)
         if is_new:
-            self.done(Step("restart", step.address, step.label, why="started again"))
+            self.done(DeployStep("restart", step.address, step.label, why="started again"))
 
 
 def _holds(condition: Callable[[], bool]) -> bool:

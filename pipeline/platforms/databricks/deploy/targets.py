@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Final
 
-from pipeline.platforms.databricks.deploy.bundle import Bundle, Place, places
+from pipeline.platforms.databricks.deploy.bundle import Bundle, TargetPlace, places
 
 _ROOT_PATH: Final = re.compile(r"/Workspace(/[^/${}]+)+")
 _OF_ALL: Final = "/Workspace/Shared"
@@ -18,7 +18,7 @@ _OF_ALL: Final = "/Workspace/Shared"
 def problems_of_targets(bundle: Bundle) -> Iterator[str]:
     """Yield what is wrong with the targets; the chosen one with the values that were given to it."""
     there = places(bundle.folder)
-    there[bundle.target] = Place(bundle.root_path, bundle.variables.get("environment", ""), "")
+    there[bundle.target] = TargetPlace(bundle.root_path, bundle.variables.get("environment", ""), "")
     for name, place in there.items():
         yield from (f"target {name}: {text}" for text in _of_root_path(place.root_path))
     for (one, first), (other, second) in combinations(there.items(), 2):

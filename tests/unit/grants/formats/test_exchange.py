@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from grants.formats import exchange_sql, exchange_terraform
-from grants.formats.exchange import FORMATS, Format, Row, render_rows, render_yaml
+from grants.formats.exchange import FORMATS, Format, ReadRow, render_rows, render_yaml
 from grants.formats.expiry import spelled_until
 from grants.formats.policy import KINDS, cells, parse
 from grants.model import PrincipalKind, Securable, folded
@@ -40,47 +40,47 @@ def key(name: str) -> str:
 def row(
     principal: str, game: str, kind: PrincipalKind | None = None, until: int | None = None, reason: str = "why",
     ticket: str | None = None,
-) -> Row:  # fmt: skip
-    return Row(principal, kind, key(game), game, until, reason, ticket)
+) -> ReadRow:  # fmt: skip
+    return ReadRow(principal, kind, key(game), game, until, reason, ticket)
 
 
-def composed(rows: list[Row]) -> bool:
+def composed(rows: list[ReadRow]) -> bool:
     """Return whether Terraform leaves the principals' names as they are."""
     return all(normalize("NFC", each.principal) == each.principal for each in rows)
 
 
-def ordered(rows: list[Row]) -> list[Row]:
+def ordered(rows: list[ReadRow]) -> list[ReadRow]:
     return sorted(rows, key=lambda each: each.order)
 
 
 @st.composite
-def many(draw: st.DrawFn) -> list[Row]:
+def many(draw: st.DrawFn) -> list[ReadRow]:
     """Rows with hostile texts in which nothing contradicts, in any order."""
     principals = draw(st.lists(said, max_size=4, unique_by=folded))
     kinds = [draw(st.none() | st.sampled_from(KINDS)) for _ in principals]
     names = draw(st.lists(games, min_size=1, max_size=4, unique_by=key))
     terms = draw(st.lists(st.tuples(untils, said, st.none() | said), min_size=1, max_size=3))
     return [
-        Row(principal, kind, key(name), name, *draw(st.sampled_from(terms)))
+        ReadRow(principal, kind, key(name), name, *draw(st.sampled_from(terms)))
         for principal, kind in zip(principals, kinds, strict=True)
         for name in draw(st.permutations(names))
         if draw(st.booleans())
     ]
 
 
-def policy_rows(text: str, rows: list[Row]) -> list[Row]:
+def policy_rows(text: str, rows: list[ReadRow]) -> list[ReadRow]:
     """Return what a policy says, as rows."""
     names = {each.key: each.game for each in rows}
     read = parse(text, names)
     return [
-        Row(cell.principal, read.kinds.get(folded(cell.principal)), cell.key, names[cell.key], *cell[2:])
+        ReadRow(cell.principal, read.kinds.get(folded(cell.principal)), cell.key, names[cell.key], *cell[2:])
         for cell in cells(read, names)
     ]
 
 
 @given(rows=many())
 @example(rows=[])
-def test_an_exported_policy_says_what_its_rows_say(rows: list[Row]) -> None:
+def test_an_exported_policy_says_what_its_rows_say(rows: list[ReadRow]) -> None:
     """A policy carries rows with any names there and back unchanged, in whatever order they were written."""
     text = render_yaml(rows)
     assert ordered(rows) == policy_rows(text, rows)
@@ -123,7 +123,7 @@ def pieces(form: Format, text: str) -> Iterator[tuple[str, ...]]:
             yield match["privilege"], match["on"], unescaped(match["who"])
 
 
-def terms(one: Row) -> dict[str, str | None]:
+def terms(one: ReadRow) -> dict[str, str | None]:
     until = None if one.until is None else spelled_until(one.until)
     each = {"principal": one.principal, "kind": one.kind, "game": one.game, "until": until, "reason": one.reason}
     return {name: value for name, value in {**each, "ticket": one.ticket}.items() if value is not None}
@@ -132,7 +132,7 @@ def terms(one: Row) -> dict[str, str | None]:
 @pytest.mark.parametrize("form", ["sql", "terraform"])
 @given(rows=many())
 @example(rows=[])
-def test_an_export_says_what_its_rows_say_and_nothing_else(form: Format, rows: list[Row]) -> None:
+def test_an_export_says_what_its_rows_say_and_nothing_else(form: Format, rows: list[ReadRow]) -> None:
     """Whatever names and reasons hold, each row is one SELECT below its terms, each principal gets USE_* once."""
     if form == "terraform" and not composed(rows):
         with pytest.raises(Refused, match="NFC"):
@@ -153,7 +153,7 @@ def test_an_export_says_what_its_rows_say_and_nothing_else(form: Format, rows: l
 
 
 @given(rows=many())
-def test_no_name_ends_a_line_or_a_comment(rows: list[Row]) -> None:
+def test_no_name_ends_a_line_or_a_comment(rows: list[ReadRow]) -> None:
     """A comment is one visible line, so no name, reason or ticket becomes a statement or hides one."""
     text = exchange_sql.render_sql(rows, SCHEMA)
     for line in (line for line in text.split("\n") if line.startswith("-- turnout:")):
@@ -270,7 +270,7 @@ def test_a_policy_nobody_could_read_is_not_written() -> None:
         (row("ann", "Chess", "user"), row("ann", "Go", "group")),
     ],
 )
-def test_rows_that_contradict_are_not_exported(form: Format, first: Row, second: Row) -> None:
+def test_rows_that_contradict_are_not_exported(form: Format, first: ReadRow, second: ReadRow) -> None:
     """One cell has one set of terms, and one principal one spelling and kind, in every format."""
     with pytest.raises(Refused):
         render_rows(form, [first, second], SCHEMA)
@@ -285,9 +285,9 @@ def test_rows_that_contradict_are_not_exported(form: Format, first: Row, second:
 def test_a_row_that_no_file_can_carry_is_none(change: dict[str, str]) -> None:
     """What would come back as something else is refused before it is written."""
     whole = {"principal": "ann", "kind": None, "key": "k", "game": "g", "until": None, "reason": "r", "ticket": None}
-    Row(**whole)  # type: ignore[arg-type] # fields by name
+    ReadRow(**whole)  # type: ignore[arg-type] # fields by name
     with pytest.raises(Refused):
-        Row(**(whole | change))  # type: ignore[arg-type] # likewise
+        ReadRow(**(whole | change))  # type: ignore[arg-type] # likewise
 
 
 def test_the_documents_sql_is_what_is_written() -> None:

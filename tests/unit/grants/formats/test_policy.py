@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grants.formats.expiry import parse_until, spelled_until
-from grants.formats.policy import MAX_CELLS, MAX_PATTERNS, Cell, cells, check_until, parse
+from grants.formats.policy import MAX_CELLS, MAX_PATTERNS, PolicyCell, cells, check_until, parse
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.base.yaml_nodes import MAX_BYTES
@@ -50,7 +50,9 @@ def test_a_policy_says_who_reads_what_until_when() -> None:
     read = parse(WHOLE, GAMES)
     terms = (END_OF_2026, "Quarterly numbers", "DATA-12")
     keys = sorted(game_key(name) for name in ("Block Party", "game_1", "game_2"))
-    assert [Cell(who, key, *terms) for who in ("analysts", "ann@example.com") for key in keys] == cells(read, GAMES)
+    assert [PolicyCell(who, key, *terms) for who in ("analysts", "ann@example.com") for key in keys] == cells(
+        read, GAMES
+    )
     assert read.kinds == {"ann@example.com": "user"}
     assert (read.max_days, read.allow_everyone, read.warnings) == (30, False, ())
 

@@ -8,7 +8,7 @@ import pytest
 from grants.catalog import Change
 from grants.model import Observed, Principal, Securable
 from grants.planning.change_set import simulate
-from grants.planning.drift import Drift, Finding, drift, intent
+from grants.planning.drift import Drift, DriftFinding, drift, intent
 from grants.planning.entitlements import NO_GAME, NOTHING, AccessIntent, ManagedAccess, ManagedGrant
 from grants.planning.plan import plan
 from pipeline.base.errors import Refused
@@ -30,12 +30,12 @@ def found(observed: Observed, managed: ManagedAccess, now: float = NOW) -> Drift
     return drift(observed, managed, now, {})
 
 
-def only(observed: Observed, managed: ManagedAccess, now: float = NOW) -> Finding:
+def only(observed: Observed, managed: ManagedAccess, now: float = NOW) -> DriftFinding:
     (one,) = found(observed, managed, now).findings
     return one
 
 
-def acted(observed: Observed, managed: ManagedAccess, finding: Finding, act: str, now: float = NOW) -> Drift:
+def acted(observed: Observed, managed: ManagedAccess, finding: DriftFinding, act: str, now: float = NOW) -> Drift:
     """Return the drift after an act about a finding."""
     done = plan(observed, [intent(finding, act, "because")], managed, now)  # type: ignore[arg-type]  # of a case
     return found(simulate(observed, done.changes), done.after, now)

@@ -9,7 +9,7 @@ from grants.model import Principal, Securable
 from grants.observing.resolver import Resolver
 from grants.planning.change_set import ChangeSet
 from grants.planning.entitlements import NOTHING, AccessIntent, Entitlement, ManagedAccess, ManagedGrant
-from grants.planning.guardrails import Case, Person, is_name, refusals, require_allowed
+from grants.planning.guardrails import Case, Requester, is_name, refusals, require_allowed
 from grants.planning.plan import AccessPlan, plan
 from pipeline.base.errors import Refused
 from tests.unit.grants.grants_world import CATALOG, SCHEMA, catalog_snapshot, table_of
@@ -19,11 +19,11 @@ WORLD = catalog_snapshot(
 )
 
 
-def person(name: str, *, is_admin: bool = True, is_known: bool = True) -> Person:
-    return Person(name, frozenset(Resolver(WORLD).closure(name)), is_admin, is_known)
+def person(name: str, *, is_admin: bool = True, is_known: bool = True) -> Requester:
+    return Requester(name, frozenset(Resolver(WORLD).closure(name)), is_admin, is_known)
 
 
-def case(planned: AccessPlan, actor: str = "ann@x", approver: Person | None = None) -> Case:
+def case(planned: AccessPlan, actor: str = "ann@x", approver: Requester | None = None) -> Case:
     return Case(
         planned, person(actor), approver, SCHEMA, frozenset({"chess", "go"}), "robot", WORLD.directory, frozenset()
     )
@@ -120,7 +120,7 @@ def test_who_is_no_user_of_the_catalog_grants_nothing() -> None:
         (person("cid@x"), "readers", "cid@x may not approve access for themselves or their own groups"),
     ],
 )
-def test_who_approves_is_another_admin_who_gets_nothing(approver: Person, who: str, sentence: str) -> None:
+def test_who_approves_is_another_admin_who_gets_nothing(approver: Requester, who: str, sentence: str) -> None:
     """Approver, requester and beneficiary are three."""
     with pytest.raises(Refused, match=sentence):
         require_allowed(case(granted(who), approver=approver))

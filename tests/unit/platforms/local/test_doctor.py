@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.cli.doctor import ask_registries, try_store
 from pipeline.platforms.local import doctor
-from pipeline.platforms.local.doctor import Finding
+from pipeline.platforms.local.doctor import DoctorFinding
 from pipeline.platforms.local.jars import locked_jars
 from pipeline.settings.registries import RegistrySettings
 from pipeline.settings.source import Source
@@ -20,7 +20,7 @@ from pipeline.settings.tree import Dashboard, Settings, load
 from pipeline.store.database.engine import open_store
 
 
-def by_subject(found: list[Finding]) -> dict[str, Finding]:
+def by_subject(found: list[DoctorFinding]) -> dict[str, DoctorFinding]:
     return {finding.subject: finding for finding in found}
 
 
@@ -180,10 +180,10 @@ def test_exit_code_tells_whether_something_needed_is_missing(
 
 def test_text_gathers_what_is_good_and_shows_each_defect() -> None:
     """Fifty good jars are one line; a defect stands by itself with what to do."""
-    found = [Finding("jars", f"{n}.jar", "ok", "present") for n in range(50)]
-    found.append(Finding("jars", "bad.jar", "missing", "not there", "fetch it"))
-    found += [Finding("tools", f"{n}", "optional", "not there", "install") for n in range(30)]
-    found.append(Finding("disk", "disk", "ok", "3 GiB free"))
+    found = [DoctorFinding("jars", f"{n}.jar", "ok", "present") for n in range(50)]
+    found.append(DoctorFinding("jars", "bad.jar", "missing", "not there", "fetch it"))
+    found += [DoctorFinding("tools", f"{n}", "optional", "not there", "install") for n in range(30)]
+    found.append(DoctorFinding("disk", "disk", "ok", "3 GiB free"))
     assert doctor.render_findings(found).splitlines() == [
         "OK       jars: 50 of 51 correct",
         "missing  bad.jar: not there -> fetch it",
