@@ -39,7 +39,7 @@ _FOUND: Final = {
     "kind": st.column_config.TextColumn("Class", width=90),
     "who": st.column_config.TextColumn("Who", width=190),
     "where": st.column_config.TextColumn("Where", width=270),
-    "sentence": st.column_config.TextColumn("DriftFinding", width=480),
+    "sentence": st.column_config.TextColumn("Finding", width=480),
     "acts": st.column_config.TextColumn("Possible", width=150),
     "ignored": st.column_config.TextColumn("Ignored because", width=200),
 }
