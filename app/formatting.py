@@ -3,35 +3,63 @@
 Pure: no Streamlit, no clock. What is unknown is a dash, never 0.
 """
 
-import hashlib
-import math
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
 from listeners.status import Status
-from pipeline.base.texts import first_lines, in_utc, join_limited
+from pipeline.base.texts import (
+    UNKNOWN_VALUE,
+    age,
+    clock,
+    count,
+    duration,
+    first_lines,
+    game_text,
+    join_limited,
+    moment,
+    principal_text,
+    rate,
+)
+from pipeline.base.texts import visible as shown
 from pipeline.store.audit import AccessChange
 from pipeline.store.database.states import OperationState
 
+__all__ = [
+    "DRIVER_TONES",
+    "OPERATION_TONES",
+    "STATUS_STYLES",
+    "UNKNOWN_VALUE",
+    "StatusStyle",
+    "Tone",
+    "access_text",
+    "age",
+    "clock",
+    "count",
+    "driver_text",
+    "duration",
+    "escaped",
+    "game_text",
+    "moment",
+    "operation_text",
+    "principal_text",
+    "rate",
+    "shown",
+    "status_text",
+    "step_text",
+    "target_text",
+    "targets_text",
+]
+
 Tone = Literal["well", "late", "risk", "bad", "busy", "blind", "plain"]
 """How a thing is: what a colour means, whatever the theme."""
-
-UNKNOWN_VALUE: Final = "\u2013"
-"""The most lines to show of many, such as of games that are left out."""
 
 _QUIET, _BUSY, _WATCH, _LATE, _BLIND, _BROKEN = "#88888855", "#56B4E9", "#F0E442", "#E69F00", "#CC79A7", "#D55E00"
 _MARKDOWN: Final = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&@=^\"'/])")
 _LINKED: Final = re.compile(r"(?i)(?=@)|(?<=http)(?=s?://)|(?<=www)(?=\.)")  # where Markdown sees an e-mail or a URL
 _NOTHING: Final = ":small[]"  # an empty element
-_LONGEST_TEXT: Final = 300
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400  # seconds
-_LEAST_RATE: Final = 0.1  # a trickle is not nothing
-_FINE_BELOW: Final = 10  # below this a decimal tells something
-_INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # Unicode categories
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,28 +182,9 @@ def access_text(changes: Sequence[AccessChange], names: Mapping[str, str], most:
     return "; ".join(first_lines(changes, most, lambda change: shown(change.sentence(names), 200)))
 
 
-def game_text(key: str, name: str) -> str:
-    """Return a game's name with its key, which tells apart names that look alike."""
-    return f"{shown(name, 60)} · {key}"
-
-
-def principal_text(name: str) -> str:
-    """Return a principal's name, with a mark if it cannot be shown as it is, so that nobody mistakes it for another."""
-    seen = shown(name, 80)
-    return seen if seen == name else f"{seen} (spelled oddly, {hashlib.sha256(name.encode()).hexdigest()[:6]})"
-
-
 def status_text(status: str) -> str:
     """Return glyph and word of a status, so that it is readable without colour."""
     return f"{STATUS_STYLES[status].glyph} {STATUS_STYLES[status].word}"
-
-
-def shown(text: str, longest: int = _LONGEST_TEXT) -> str:
-    """Return a foreign text on one line without invisible, control and direction-changing characters, cut to fit."""
-    visible = "".join(" " if character.isspace() else character for character in text)
-    visible = "".join(character for character in visible if unicodedata.category(character) not in _INVISIBLE)
-    visible = visible.strip() or "(nothing visible)"
-    return visible if len(visible) <= longest else f"{visible[: longest - 1]}…"
 
 
 def escaped(text: str) -> str:
@@ -185,48 +194,3 @@ def escaped(text: str) -> str:
     which is neither seen nor copied.
     """
     return _NOTHING.join(_MARKDOWN.sub(r"\\\1", part) for part in _LINKED.split(shown(text)))
-
-
-def age(seconds: float | None) -> str:
-    """Return an age for people: `8 s`, `3 min`, `5 h 10 min`, `3 d 2 h`; a dash when unknown."""
-    if seconds is None or not math.isfinite(seconds):
-        return UNKNOWN_VALUE
-    whole = max(0, int(seconds))  # clocks of two machines may disagree by a little
-    if whole < _MINUTE:
-        return f"{whole} s"
-    if whole < _HOUR:
-        return f"{whole // _MINUTE} min"
-    if whole < _DAY:
-        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
-    return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"
-
-
-def duration(seconds: float | None) -> str:
-    """Return a measured time: one decimal below ten seconds, an age above; a dash when unknown."""
-    if seconds is None or not 0 <= seconds < _FINE_BELOW:
-        return age(seconds)
-    return f"{seconds:.1f} s"
-
-
-def count(value: float | None) -> str:
-    """Return a number of things with thin groups of three; a dash when unknown."""
-    return UNKNOWN_VALUE if value is None or not math.isfinite(value) else f"{value:,.0f}".replace(",", "\u202f")
-
-
-def rate(value: float | None) -> str:
-    """Return rows per second; a dash when unknown."""
-    if value is None:
-        return UNKNOWN_VALUE
-    if 0 < value < _LEAST_RATE:
-        return f"<{_LEAST_RATE}"
-    return f"{value:.1f}" if 0 < value < _FINE_BELOW else count(value)
-
-
-def clock(at: float | None) -> str:
-    """Return a Unix time as UTC time of day with seconds; a dash when unknown."""
-    return UNKNOWN_VALUE if at is None else in_utc(at, "%H:%M:%S UTC")
-
-
-def moment(at: float | None) -> str:
-    """Return a Unix time as UTC date and time with seconds; a dash when unknown."""
-    return UNKNOWN_VALUE if at is None else in_utc(at, "%Y-%m-%d %H:%M:%S UTC")

@@ -6,7 +6,6 @@ from typing import Final
 
 from app.fleet import readers
 from app.fleet.signals import Signals
-from app.fleet.timeline import RegisteredSchema
 from app.schemas import queries as schema_queries
 from app.state import control_queries, services
 from app.state.alerts import Alerts
@@ -17,6 +16,7 @@ from app.state.series import series
 from app.state.services import Environment
 from app.state.shared import once
 from listeners.series import Series
+from pipeline.api.fleet import RegisteredSchema
 from pipeline.data.ingest.pending import Pending
 from pipeline.health.facts.fleet import Fleet
 from pipeline.health.incidents.incidents import Incident

@@ -21,6 +21,7 @@ from app.state.readings import Reading
 from app.state.services import Environment
 from app.state.shared import once
 from listeners.series import Series
+from pipeline.api.fleet import RegisteredSchema
 from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
 from pipeline.health.facts.fleet import Fleet
@@ -236,7 +237,7 @@ def _around(known: Gathered, signals: Signals) -> tuple[object, ...]:
 def _frame(
     signals: Signals,
     operations: OperationList | None,
-    schemas: tuple[timeline.RegisteredSchema, ...] | None,
+    schemas: tuple[RegisteredSchema, ...] | None,
     now: float,
     mode: Mode,
 ) -> Frame:

@@ -4,7 +4,6 @@ Pure. Both have one time axis, which ends at now, and the same marks: restarts, 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from app import formatting
@@ -13,6 +12,7 @@ from app.look.axes import Chart, ChartMark, Frame
 from app.look.lines import gapped, per_second
 from app.look.tokens import Mode
 from listeners.series import Series
+from pipeline.api.fleet import RegisteredSchema
 from pipeline.health.facts.fleet import Fleet
 from pipeline.health.kinds.registry import find, registered
 from pipeline.store.database.states import OperationKind, OperationState
@@ -23,15 +23,6 @@ _MARKED: Final = frozenset({OperationKind.MOVE, OperationKind.ISOLATE, Operation
 _LONGEST: Final = 24  # characters of a mark
 _NEW_GAME_SECONDS: Final = 120.0  # versions registered so soon after a game's first one came with it
 _CLOSE_SECONDS, _CLOSE_SHARE = 120.0, 0.1  # starts closer than these seconds, or this share of the range, are one mark
-
-
-@dataclass(frozen=True, slots=True)
-class RegisteredSchema:
-    """A schema that was registered: of which game, which version, when (Unix seconds)."""
-
-    game_key: str
-    version: int
-    at: float
 
 
 def frame(series: Series, now: float, mode: Mode, events: Sequence[ChartMark]) -> Frame:

@@ -1,9 +1,10 @@
-"""Data sources of the pages, wired once: the environment, the control store, the metrics history.
+"""The environment on screen, the acting person, and `cached`, by which all viewers share what the apis read.
 
-Readers are cached for a few seconds and shared by all viewers. Nothing here draws, writes or holds a viewer's state;
-what the steering pages read is in `app/state/control_queries.py`, what people ask for in `app/state/previews.py`.
+Nothing here draws, writes or holds a viewer's state. What pages read is in `app/state/control_queries.py` and in the
+`queries.py` of their rooms, what people ask for in `app/state/previews.py`.
 """
 
+import functools
 import importlib
 import os
 import sys
@@ -13,13 +14,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
-from sqlalchemy import Engine, event
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Engine
+from streamlit.runtime.caching.cache_utils import CachedFunc
 
 from app.gate import Person
 from app.state import demo_people, identity
@@ -27,21 +28,29 @@ from app.state.trends import Trend, trend
 from grants.catalog import Catalog, CatalogUnavailable
 from listeners import history
 from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable
+from pipeline.api import environment as environments
+from pipeline.api import fleet as fleet_queries
+from pipeline.api.environment import OpenEnvironment
 from pipeline.base.errors import Refused, first_line
 from pipeline.control.gate import role_of
-from pipeline.control.roles import current, may, require, roles_of
-from pipeline.health.facts.fleet import Fleet, read_fleet
+from pipeline.control.roles import may, require, roles_of
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.log import exists
 from pipeline.lake.delta.scratch import DatabaseError
 from pipeline.lake.storage.location import Location
 from pipeline.settings import tree as settings_of
 from pipeline.settings.tree import Paths, Roles, Settings
-from pipeline.store.database.engine import open_store, require_store
+from pipeline.store.database import engine as store_engine
 from pipeline.store.schema_versions import SchemaVersion, read_schemas
 
+reading = store_engine.reading
 _MAX_TRANSITIONS = 5_000  # of the whole fleet; beyond it the oldest are left out
-_PATIENCE_MS: Final = 3_000  # a page's longest wait for a lock in the control store
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+Hashes: TypeAlias = Mapping[str | type[Any], Callable[[Any], Any]]
+"""The part of a value, by its type, that distinguishes it in the key of a cache."""
+
 _HOW_TO_START: Final = {"embedded": " Start it with `turnout catalog serve`."}
 
 
@@ -58,6 +67,41 @@ class Environment:
 BY_STORE: Final[dict[str | type[Any], Callable[[Any], Any]]] = {
     Environment: lambda environment: (str(environment.paths.root), environment.store)
 }
+
+
+def kept(
+    *, seconds: float | None = None, most: int = 2, by: Hashes | None = None
+) -> Callable[[Callable[_P, _T]], CachedFunc[_P, _T]]:
+    """Keep what a function returns for some seconds (None: for good), for all viewers of one environment.
+
+    They share the value itself, so nobody may change it. Of the newest, as many as `most` are kept.
+    """
+    return st.cache_resource(ttl=seconds, max_entries=most, show_spinner=False, hash_funcs={**BY_STORE, **(by or {})})
+
+
+def cached(
+    query: Callable[Concatenate[OpenEnvironment, _P], _T],
+    *,
+    seconds: float | None = None,
+    most: int = 2,
+    by: Hashes | None = None,
+) -> CachedFunc[Concatenate[Environment, _P], _T]:
+    """Return an api's query for the environment on screen, its answers kept as by `kept`."""
+
+    @functools.wraps(query)  # by its module and name the cache is told from others
+    def read(environment: Environment, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return query(opened(environment), *args, **kwargs)
+
+    return kept(seconds=seconds, most=most, by=by)(read)
+
+
+def opened(environment: Environment) -> OpenEnvironment:
+    """Return the environment for the apis.
+
+    Raises:
+        Refused: its control store cannot be opened.
+    """
+    return OpenEnvironment(environment.settings, environment.paths, engine(environment))
 
 
 def actor() -> str:
@@ -88,8 +132,8 @@ def _shown_person(environment: Environment) -> Person:
 def roles(environment: Environment) -> Roles:
     """Return the roles, groups replaced by their members; by nobody without a readable control store."""
     try:
-        return current(environment.settings, engine(environment))
-    except (SQLAlchemyError, Refused):
+        return environments.read_roles(opened(environment))
+    except Refused:
         return environment.settings.roles
 
 
@@ -178,23 +222,11 @@ def renewed(environment: Environment) -> Environment:
 
 def _open(folder: Path, variables: Mapping[str, str]) -> Environment:
     settings, paths = settings_of.load(folder, variables)
-    if settings.store.url:
-        return Environment(settings, paths, settings.store.url)
-    require_store(settings, paths)
-    return Environment(settings, paths, f"{paths.control_db}#{paths.control_db.stat().st_ino}")
+    return Environment(settings, paths, environments.which_store(settings, paths))
 
 
-@st.cache_resource(ttl=2, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
-def fleet(environment: Environment) -> Fleet:
-    """Read all games and drivers, at most 2 s old.
-
-    Raises:
-        Refused: the control store cannot be read.
-    """
-    every_seconds = environment.settings.metrics.heartbeat_seconds
-    with reading():
-        wanted = environment.settings.maintenance
-        return read_fleet(engine(environment), heartbeat_seconds=every_seconds, maintenance=wanted)
+fleet = cached(fleet_queries.read, seconds=2)
+"""All games and drivers with their judgement."""
 
 
 @st.cache_data(ttl=10, max_entries=200, show_spinner=False, hash_funcs=BY_STORE)
@@ -229,20 +261,17 @@ def game_transitions(environment: Environment, game_key: str, seconds: float) ->
     return table.filter(pc.equal(table["game_key"], game_key))
 
 
-@st.cache_resource(max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
+@kept()
 def engine(environment: Environment) -> Engine:
     """Return the control store's engine, which waits at most 3 s for a lock: a page must not hang.
 
     Raises:
         Refused: the control store cannot be opened.
     """
-    require_store(environment.settings, environment.paths)  # pages begin no environment
-    store_engine = open_store(environment.settings, environment.paths)
-    impatient(store_engine)
-    return store_engine
+    return environments.open_impatient(environment.settings, environment.paths)
 
 
-@st.cache_resource(ttl=60, max_entries=2, show_spinner=False, hash_funcs=BY_STORE)
+@kept(seconds=60)
 def catalog(environment: Environment) -> Catalog:
     """Return the client of the catalog, which is kept for a minute: its address and token may change.
 
@@ -277,32 +306,6 @@ def warm_up() -> threading.Thread:
     )
     thread.start()
     return thread
-
-
-@contextmanager
-def reading() -> Iterator[None]:
-    """Turn an unreadable control store into a reason for people."""
-    try:
-        yield
-    except SQLAlchemyError as error:
-        raise Refused(
-            f"The control store cannot be read: {first_line(error)}. "
-            "Check the setting store.url and that the store is up."
-        ) from error
-
-
-def impatient(store: Engine) -> None:
-    """Let every new connection wait at most 3 s for a lock that another one holds."""
-
-    @event.listens_for(store, "connect")
-    def hurry(connection: Any, _record: Any) -> None:
-        cursor = connection.cursor()
-        sqlite = store.dialect.name == "sqlite"
-        cursor.execute(f"PRAGMA busy_timeout={_PATIENCE_MS}" if sqlite else f"SET lock_timeout = {_PATIENCE_MS}")
-        cursor.close()
-        connection.commit()
-
-    store.dispose()  # those that are open already
 
 
 def _option(arguments: Sequence[str], name: str) -> str | None:

@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import Final
 
 import click
@@ -26,12 +27,25 @@ def say_lines(text: str, *, err: bool = False) -> None:
 
 
 def say_json(value: object) -> None:
-    """Print one line of JSON that every parser reads.
+    """Print a value as one line of JSON that every parser reads: of a dataclass an object with its fields.
 
     NaN and the infinities, which JSON lacks, are the strings of protobuf's JSON mapping: "NaN", "Infinity",
     "-Infinity". Other types that JSON lacks, such as a time, are text.
     """
-    _print(plain(json.dumps(_finite(value), default=str, allow_nan=False)), err=False)
+    _print(plain(json.dumps(rendered(value), default=str, allow_nan=False)), err=False)
+
+
+def rendered(value: object) -> object:
+    """Return a value in the types that JSON has; a field named like a keyword of Python has no `_` there."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name.rstrip("_"): rendered(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: rendered(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [rendered(each) for each in value]
+    return value
 
 
 def escape_what_cannot_be_encoded() -> None:
@@ -77,16 +91,6 @@ def _unwritable(error: OSError) -> Transient:
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return Transient(_UNWRITABLE.format(error.strerror))
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return value
 
 
 def _plain_lines(text: str) -> str:

@@ -1,5 +1,11 @@
-"""Lists and moments in words: the first few items and the number of the others, what was meant, dates in UTC. Pure."""
+"""Lists, ages, numbers and moments in words, and foreign names as people may read them. Pure.
 
+What is unknown is a dash, never 0.
+"""
+
+import hashlib
+import math
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -7,8 +13,17 @@ from typing import Final, TypeVar
 
 _T = TypeVar("_T")
 
+UNKNOWN_VALUE: Final = "\u2013"
+"""Text for what is not known."""
+
 NO_DATE: Final = "no date"
 """Text for a number outside of all calendar years."""
+
+_LONGEST_TEXT: Final = 300
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400  # seconds
+_LEAST_RATE: Final = 0.1  # a trickle is not nothing
+_FINE_BELOW: Final = 10  # below this a decimal tells something
+_INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # Unicode categories
 
 
 def join_limited(items: Sequence[_T], most: int = 5, text: Callable[[_T], str] = str) -> str:
@@ -36,3 +51,67 @@ def in_utc(at: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
         return datetime.fromtimestamp(at, UTC).strftime(form)
     except (ValueError, OverflowError, OSError):
         return NO_DATE
+
+
+def clock(at: float | None) -> str:
+    """Return a Unix time as UTC time of day with seconds; a dash when unknown."""
+    return UNKNOWN_VALUE if at is None else in_utc(at, "%H:%M:%S UTC")
+
+
+def moment(at: float | None) -> str:
+    """Return a Unix time as UTC date and time with seconds; a dash when unknown."""
+    return UNKNOWN_VALUE if at is None else in_utc(at, "%Y-%m-%d %H:%M:%S UTC")
+
+
+def age(seconds: float | None) -> str:
+    """Return an age for people: `8 s`, `3 min`, `5 h 10 min`, `3 d 2 h`; a dash when unknown."""
+    if seconds is None or not math.isfinite(seconds):
+        return UNKNOWN_VALUE
+    whole = max(0, int(seconds))  # clocks of two machines may disagree by a little
+    if whole < _MINUTE:
+        return f"{whole} s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min"
+    if whole < _DAY:
+        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
+    return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"
+
+
+def duration(seconds: float | None) -> str:
+    """Return a measured time: one decimal below ten seconds, an age above; a dash when unknown."""
+    if seconds is None or not 0 <= seconds < _FINE_BELOW:
+        return age(seconds)
+    return f"{seconds:.1f} s"
+
+
+def count(value: float | None) -> str:
+    """Return a number of things with thin groups of three; a dash when unknown."""
+    return UNKNOWN_VALUE if value is None or not math.isfinite(value) else f"{value:,.0f}".replace(",", "\u202f")
+
+
+def rate(value: float | None) -> str:
+    """Return rows per second; a dash when unknown."""
+    if value is None:
+        return UNKNOWN_VALUE
+    if 0 < value < _LEAST_RATE:
+        return f"<{_LEAST_RATE}"
+    return f"{value:.1f}" if 0 < value < _FINE_BELOW else count(value)
+
+
+def visible(text: str, longest: int = _LONGEST_TEXT) -> str:
+    """Return a foreign text on one line without invisible, control and direction-changing characters, cut to fit."""
+    spaced = "".join(" " if character.isspace() else character for character in text)
+    kept = "".join(character for character in spaced if unicodedata.category(character) not in _INVISIBLE)
+    kept = kept.strip() or "(nothing visible)"
+    return kept if len(kept) <= longest else f"{kept[: longest - 1]}…"
+
+
+def game_text(key: str, name: str) -> str:
+    """Return a game's name with its key, which tells apart names that look alike."""
+    return f"{visible(name, 60)} · {key}"
+
+
+def principal_text(name: str) -> str:
+    """Return a principal's name, with a mark if it cannot be shown as it is, so that nobody mistakes it for another."""
+    seen = visible(name, 80)
+    return seen if seen == name else f"{seen} (spelled oddly, {hashlib.sha256(name.encode()).hexdigest()[:6]})"

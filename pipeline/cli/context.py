@@ -4,11 +4,14 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline.base.actor import current_user
 from pipeline.control.acts import DirectAct
 from pipeline.settings.tree import Paths, Settings, load
+
+if TYPE_CHECKING:
+    from pipeline.api.environment import OpenEnvironment
 
 
 class CommandContext:
@@ -20,6 +23,13 @@ class CommandContext:
 
         self.settings, self.paths = load_with_source(env_dir, source)
         self.engine = open_store(self.settings, self.paths)
+
+    @property
+    def environment(self) -> "OpenEnvironment":
+        """The environment for queries and acts."""
+        from pipeline.api.environment import OpenEnvironment
+
+        return OpenEnvironment(self.settings, self.paths, self.engine)
 
     @property
     def actor(self) -> str:

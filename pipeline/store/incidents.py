@@ -10,10 +10,9 @@ from dataclasses import asdict, dataclass
 from typing import Final, get_args
 
 from sqlalchemy import Column, Connection, Engine, Float, Integer, String, Text, delete, insert, select, update
-from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.store.database.checked_table import store_table
-from pipeline.store.database.engine import unreadable, writing
+from pipeline.store.database.engine import reading, writing
 from pipeline.store.database.states import Cause, IncidentTone
 from pipeline.store.processes.leases import store_now
 
@@ -100,12 +99,9 @@ def read_kept(engine: Engine, since: float | None = None) -> list[KeptIncident]:
     Raises:
         Refused: the control store cannot be read.
     """
-    try:
-        with engine.connect() as connection:
-            after = connection.execute(select(store_now())).scalar_one() - DAY_SECONDS if since is None else since
-            return _read(connection, after)
-    except SQLAlchemyError as error:
-        raise unreadable(error) from error
+    with reading(), engine.connect() as connection:
+        after = connection.execute(select(store_now())).scalar_one() - DAY_SECONDS if since is None else since
+        return _read(connection, after)
 
 
 def read_last_look(engine: Engine) -> LastLook | None:
@@ -114,11 +110,8 @@ def read_last_look(engine: Engine) -> LastLook | None:
     Raises:
         Refused: the control store cannot be read.
     """
-    try:
-        with engine.connect() as connection:
-            row = connection.execute(select(incident_looks.c.kept_by, incident_looks.c.looked_at, store_now())).first()
-    except SQLAlchemyError as error:
-        raise unreadable(error) from error
+    with reading(), engine.connect() as connection:
+        row = connection.execute(select(incident_looks.c.kept_by, incident_looks.c.looked_at, store_now())).first()
     return None if row is None else LastLook(*row)
 
 

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from sqlalchemy import Engine, select
-from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline.store.database.engine import unreadable
+from pipeline.store.database.engine import reading
 from pipeline.store.database.tables import registrations, schemas
 
 
@@ -34,19 +33,16 @@ def read_schemas(engine: Engine, game_key: str) -> tuple[SchemaVersion, ...]:
         .where(registrations.c.game_key == game_key)
         .order_by(registrations.c.version)
     )
-    try:
-        with engine.connect() as connection:
-            return tuple(
-                SchemaVersion(
-                    game=row["game"],
-                    version=row["version"],
-                    schema_id=row["schema_id"],
-                    format=row["format"],
-                    message=row["message"],
-                    fingerprint=row["fingerprint"],
-                    created_at=row["created_at"],
-                )
-                for row in connection.execute(query).mappings()
+    with reading(), engine.connect() as connection:
+        return tuple(
+            SchemaVersion(
+                game=row["game"],
+                version=row["version"],
+                schema_id=row["schema_id"],
+                format=row["format"],
+                message=row["message"],
+                fingerprint=row["fingerprint"],
+                created_at=row["created_at"],
             )
-    except SQLAlchemyError as error:
-        raise unreadable(error) from error
+            for row in connection.execute(query).mappings()
+        )

@@ -12,6 +12,7 @@ from app.access import queries
 from app.components import confirm
 from app.components.audit_csv import as_csv
 from app.state import control_queries, previews, services
+from pipeline.api import environment as environments
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.control import gate
@@ -284,7 +285,7 @@ def test_a_locked_store_refuses_an_action_and_the_page_stands(
     store: Engine, opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While somebody holds the store for writing an action is refused with a sentence, and done when asked again."""
-    monkeypatch.setattr(services, "_PATIENCE_MS", 300)
+    monkeypatch.setattr(environments, "_PATIENCE_MS", 300)
     app = opening("game", game=KEY["Chess"])
     app.button(key="act_pause").click().run()
     button = app.button(key=f"ask_game_{KEY['Chess']}")
@@ -312,9 +313,9 @@ def test_a_page_opens_while_somebody_writes(page: str, store: Engine, opening: O
 @pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
 def test_a_page_does_not_wait_long_for_a_lock(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The dashboard's connections give up after seconds, on SQLite and on PostgreSQL; drivers wait longer."""
-    monkeypatch.setattr(services, "_PATIENCE_MS", 300)
+    monkeypatch.setattr(environments, "_PATIENCE_MS", 300)
     submit_store(engine, intent("pause", "game:x"))
-    services.impatient(engine)
+    environments.make_impatient(engine)
     with engine.connect() as holder:
         if engine.dialect.name == "sqlite":
             holder.exec_driver_sql("BEGIN IMMEDIATE")

@@ -15,6 +15,9 @@ from app.look.parts import Figure
 from listeners.quantile import quantile
 from listeners.sample import LATENCY_EDGES_SECONDS
 from listeners.status import Status
+from pipeline.api.environment import OpenEnvironment
+from pipeline.api.status import StatusReport, read
+from pipeline.base.terminal import rendered
 from pipeline.cli import status
 from pipeline.health.facts.fleet import Fleet, GameRow, read_fleet
 from pipeline.health.facts.incidents import read_incidents
@@ -36,9 +39,14 @@ def read_page(history: History) -> Fleet:
     )
 
 
-def read_command(history: History) -> dict[str, Any]:
-    """Read what `turnout status --json` prints."""
-    found: dict[str, Any] = json.loads(json.dumps(status._read(history.engine, history.world.settings)))
+def read_command(history: History) -> StatusReport:
+    """Read what `turnout status` prints."""
+    return read(OpenEnvironment(history.world.settings, history.world.paths, history.engine))
+
+
+def as_json(command: StatusReport) -> dict[str, Any]:
+    """Return what `turnout status --json` prints."""
+    found: dict[str, Any] = json.loads(json.dumps(rendered(command)))
     return found
 
 
@@ -120,8 +128,8 @@ def compare(history: History) -> Fleet:
     return page
 
 
-def _compare_page_and_command(history: History, page: Fleet, command: Mapping[str, Any]) -> None:
-    judgement = page.judgement
+def _compare_page_and_command(history: History, page: Fleet, report: StatusReport) -> None:
+    judgement, command = page.judgement, as_json(report)
     assert command["healthy"] == judgement.healthy
     assert command["headline"] == judgement.headline
     reported = {each["game_key"]: each for each in command["games"]}
@@ -131,13 +139,13 @@ def _compare_page_and_command(history: History, page: Fleet, command: Mapping[st
     assert choice.counts(page.rows) == counts, "the filters count what the command lists"
     found = read_incidents(history.engine)
     signals = Signals(page, OBJECTIVE, None, None, found)
-    _compare_head(signals, command)
+    _compare_head(signals, command, status.lines(report, show_all=False))
     _compare_lists(page, reported, signals)
     for row in page.rows:
         _compare_game(page, row, reported[row.game_key])
 
 
-def _compare_head(signals: Signals, command: Mapping[str, Any]) -> None:
+def _compare_head(signals: Signals, command: Mapping[str, Any], lines: Sequence[str]) -> None:
     """The sentence is green only where the command says healthy, and each trouble has a row."""
     said, rows = headline.headline(signals), incidents.rows(signals)
     is_open = any(each["ended_at"] is None for each in command["incidents"])
@@ -147,7 +155,6 @@ def _compare_head(signals: Signals, command: Mapping[str, Any]) -> None:
     elif not is_open:
         assert said.tone in {"well", "busy", "plain"}, said
         assert rows == []
-    lines = status._lines(dict(command), show_all=False)
     assert lines[0] == command["headline"]
     for each in command["problems"]:
         if each["kind"] != "operation":

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sqlalchemy import Connection, Engine, RowMapping, func, select
-from sqlalchemy.exc import SQLAlchemyError
 
 from listeners.process_kinds import GROUP
 from listeners.sample import StreamState
@@ -17,7 +16,7 @@ from pipeline.health.verdicts.reported import AssignedGame
 from pipeline.health.verdicts.silence import is_silent
 from pipeline.health.verdicts.upkeep import UNKNOWN, UpkeepFacts, limit_seconds
 from pipeline.settings.tree import Maintenance
-from pipeline.store.database.engine import refused_write, unreadable
+from pipeline.store.database.engine import reading, refused_write
 from pipeline.store.database.tables import (
     bronze_commits,
     games,
@@ -125,11 +124,8 @@ def read_fleet(
     Raises:
         Refused: the control store cannot be read.
     """
-    try:
-        with engine.connect() as connection:
-            return _read(connection, now, heartbeat_seconds, maintenance)
-    except SQLAlchemyError as error:
-        raise unreadable(error) from error
+    with reading(), engine.connect() as connection:
+        return _read(connection, now, heartbeat_seconds, maintenance)
 
 
 def _read(connection: Connection, now: float | None, heartbeat_seconds: float, maintenance: Maintenance) -> Fleet:

@@ -101,6 +101,18 @@ def require_store(settings: Settings, paths: Paths) -> None:
         raise _missing(lacks)
 
 
+def which_store(settings: Settings, paths: Paths) -> str:
+    """Return which control store there is: a new file in the place of another one is another store.
+
+    Raises:
+        Refused: there is none; none is made.
+    """
+    if settings.store.url:
+        return settings.store.url
+    require_store(settings, paths)
+    return f"{paths.control_db}#{paths.control_db.stat().st_ino}"
+
+
 def find_lack(settings: Settings, paths: Paths) -> str | None:
     """Return why there is no control store, as a clause; None where there is one. Makes none, and changes nothing.
 
@@ -237,11 +249,16 @@ def _use_wal(cursor: sqlite3.Cursor) -> None:
             return
 
 
-def unreadable(error: SQLAlchemyError) -> Refused:
-    """Return why nothing can be read from the control store."""
-    return Refused(
-        f"The control store cannot be read: {first_line(error)}. Check the setting store.url and that the store is up."
-    )
+@contextmanager
+def reading() -> Iterator[None]:
+    """Raise `Refused` where the control store cannot be read, with the reason; for a block, or as a decorator."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise Refused(
+            f"The control store cannot be read: {first_line(error)}. "
+            "Check the setting store.url and that the store is up."
+        ) from error
 
 
 def refused_write(connection: Connection) -> str | None:

@@ -12,10 +12,10 @@ import pytest
 from app.fleet import blocks, choice, figures, headline, incidents, strip, table, timeline
 from app.fleet.choice import Choice
 from app.fleet.signals import forgotten
-from app.fleet.timeline import RegisteredSchema
 from app.look import grid, lines, tokens
 from app.look.parts import Figure
 from listeners.status import Status
+from pipeline.api.fleet import RegisteredSchema
 from pipeline.base.names import game_key
 from pipeline.health.incidents.causes import Finding
 from pipeline.store.database.states import OperationState

@@ -13,6 +13,7 @@ from sqlalchemy import Engine, update
 from pipeline.cli.incidents import next_step
 from pipeline.cli.main import cli
 from pipeline.health.facts.incidents import keep_look
+from pipeline.health.incidents.causes import Action
 from pipeline.health.incidents.incidents import Incident
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
@@ -65,14 +66,14 @@ def test_open_incidents_come_first_with_evidence_and_next_action(store: Engine, 
 )
 def test_a_next_step_is_a_command_that_there_is(page: str, query: dict[str, str], words: tuple[str, str]) -> None:
     """A person at a terminal gets a command, not the label of a button."""
-    printed = next_step({"label": "Open…", "page": page, "query": query})
+    printed = next_step(Action("Open…", page, query))
     assert printed.startswith(f"`turnout {' '.join(words)}")
     command = cli.get_command(click.Context(cli), words[0])
     assert isinstance(command, click.Group)
     assert words[1] in command.commands
-    several = {"repair": "retry", "games": ("x", "y")}
-    assert next_step({"label": "Retry…", "page": "repairs", "query": several}) == "`turnout repair retry x y`"
-    assert next_step({"label": "Do it elsewhere", "page": "access", "query": {}}) == "Do it elsewhere"
+    several: dict[str, str | tuple[str, ...]] = {"repair": "retry", "games": ("x", "y")}
+    assert next_step(Action("Retry…", "repairs", several)) == "`turnout repair retry x y`"
+    assert next_step(Action("Do it elsewhere", "access", {})) == "Do it elsewhere"
 
 
 def test_json_has_what_pages_have(store: Engine, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import logging
 import math
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -159,6 +159,18 @@ def test_json_has_numbers_that_every_parser_reads(capsys: pytest.CaptureFixture[
     say_json({"rows": [(math.nan, math.inf, -math.inf, 1.5)], "at": datetime(2026, 1, 31, tzinfo=UTC)})
     printed = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert printed == {"rows": [["NaN", "Infinity", "-Infinity", 1.5]], "at": "2026-01-31 00:00:00+00:00"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    from_: float
+    to: tuple["_Span", ...] = ()
+
+
+def test_a_value_is_printed_field_by_field(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--json` prints each field of a value, at any depth; `from` is no name in Python."""
+    say_json(_Span(math.inf, (_Span(2.0),)))
+    assert json.loads(capsys.readouterr().out) == {"from": "Infinity", "to": [{"from": 2.0, "to": []}]}
 
 
 def test_every_alarm_of_the_controller_has_a_line(tmp_path: Path) -> None:

@@ -13,6 +13,9 @@ from app.fleet import headline, incidents
 from app.fleet.signals import Signals
 from listeners import families
 from listeners.totals import ControllerMetrics
+from pipeline.api import incidents as incident_queries
+from pipeline.api.environment import OpenEnvironment
+from pipeline.api.status import read as read_status
 from pipeline.base.names import game_key
 from pipeline.cli import incidents as incidents_command
 from pipeline.cli import status
@@ -22,7 +25,7 @@ from pipeline.health.facts.fleet import Fleet, read_fleet
 from pipeline.health.facts.incidents import read_incidents
 from pipeline.health.facts.placing import placing
 from pipeline.health.incidents.away import with_computed
-from pipeline.settings.tree import Settings, load
+from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store, refused_write
 from pipeline.store.database.states import Cause, ProcessState
 from pipeline.store.database.tables import drivers, leases
@@ -60,12 +63,12 @@ def problem(fleet: Fleet) -> str | None:
     return next((each.text for each in fleet.judgement.problems if each.kind == "store"), None)
 
 
-def test_a_store_that_takes_no_writes_is_named_on_each_surface(engine: Engine) -> None:
+def test_a_store_that_takes_no_writes_is_named_on_each_surface(engine: Engine, tmp_path: Path) -> None:
     """Page and command say that the store refuses writes and why, once, and not that each driver has gone by itself."""
     silent(engine, main=20, a=22, b=18)
     with locked(engine):
         fleet = read_fleet(engine)
-        printed = status._lines(status._read(engine, Settings()), show_all=False)
+        printed = status.lines(read_status(OpenEnvironment(Settings(), Paths(tmp_path), engine)), show_all=False)
     said = problem(fleet)
     assert said is not None
     assert said.startswith("the control store takes no writes: ")
@@ -167,25 +170,26 @@ def test_nobody_is_called_dead_whom_the_store_keeps_from_reporting(engine: Engin
 
 
 @pytest.mark.proves("G273")
-def test_the_control_store_is_one_cause_over_all_that_it_makes_unknown(engine: Engine) -> None:
+def test_the_control_store_is_one_cause_over_all_that_it_makes_unknown(engine: Engine, tmp_path: Path) -> None:
     """Commands and pages compute one incident that no judge can keep, also long after the last look at causes."""
     with_games(engine)
     silent(engine, main=90, a=92)
+    environment = OpenEnvironment(Settings(), Paths(tmp_path), engine)
     with locked(engine):
         fleet = read_fleet(engine)
-        found = incidents_command.read(engine, fleet)
+        found = incident_queries.read(environment, fleet)
         printed = incidents_command.lines(found)
-        status_lines = status._lines(status._read(engine, Settings()), show_all=False)
-    (opened,) = found["incidents"]
-    assert (opened["cause"], opened["games"], opened["tone"]) == ("control store", sorted(KEYS), "bad")
-    assert opened["title"] == "The control store takes no writes"
-    assert opened["since"] == newest(fleet)
+        status_lines = status.lines(read_status(environment), show_all=False)
+    (opened,) = found.incidents
+    assert (opened.cause, opened.games, opened.tone) == ("control store", tuple(sorted(KEYS)), "bad")
+    assert opened.title == "The control store takes no writes"
+    assert opened.since == newest(fleet)
     assert "1 open incident" in printed
     assert "  bad        control store: The control store takes no writes" in printed[1]
     assert not [line for line in status_lines if line.startswith("  UNKNOWN")], "games have no line of their own"
     made = incidents.rows(Signals(fleet, 60.0, incidents=with_computed((), fleet.judgement, fleet.read_at)))
     assert [row.row_id for row in made] == ["incident_control-store"]
-    assert incidents_command.read(engine, read_fleet(engine))["incidents"] == [], "it is over when writes work"
+    assert incident_queries.read(environment, read_fleet(engine)).incidents == (), "it is over when writes work"
 
 
 @pytest.mark.proves("G273")

@@ -13,7 +13,8 @@ from app.components.header import judgement_line
 from listeners.prometheus import Exposition
 from listeners.sample import StreamState
 from listeners.status import STATUSES
-from pipeline.cli.status import describe
+from pipeline.api.status import verdict
+from pipeline.base.terminal import rendered
 from pipeline.health.kinds.registry import registered
 from pipeline.health.verdicts.judgement import Judgement, judge_fleet
 from pipeline.health.verdicts.liveness import HeldLease, ProcessRun
@@ -317,7 +318,7 @@ def alerted(judgement: Judgement) -> bool:
 def test_command_page_and_alerts_agree(facts: FleetFacts) -> None:
     """Whatever has happened, the command's verdict, the page's headline and the alert are the same one."""
     judgement = judge_fleet(facts, registered())
-    command: dict[str, Any] = json.loads(json.dumps(describe(judgement)))
+    command: dict[str, Any] = json.loads(json.dumps(rendered(verdict(judgement))))
     sentence, trouble = judgement_line(judgement)
     assert command["healthy"] is not trouble
     assert alerted(judgement) is trouble
