@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
 from statistics import median
@@ -25,14 +26,17 @@ from pyspark.sql import SparkSession
 
 from bench import machine
 from bench.command import keep
-from bench.spark_avro import SparkDecoding, session
+from bench.spark_decoding import SparkDecoding, from_avro_of, from_json_of, session
 from bench.text import number, table
 from pipeline.data.contracts.formats.protobuf.messages import describe
 from pipeline.data.contracts.formats.supported import columns, decoder, format_of
 from pipeline.data.contracts.schemas import Schema
 
-_GOAL: Final = 500_000  # Avro payloads a second on one core
+_GOALS: Final = {"avro": 500_000, "json": 250_000}  # payloads a second on one core
+_BY_SPARK: Final = 4  # times as many JSON documents as Spark's from_json
 _NAME: Final = "bench.Lap"
+_FROM_JSON: Final = "json by Spark's from_json"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _OPTIONAL: Final = frozenset({"boost", "note", "gap"})
 _AVRO: Final[dict[str, Any]] = {
     "player": "string",
@@ -158,6 +162,49 @@ def protobuf_payloads(of: Schema, rows: list[dict[str, Any]]) -> list[bytes]:
     return written
 
 
+def json_schema(*, maps: bool = True) -> Schema:
+    """Return the definition as a JSON Schema; without maps the entries of `items` are a list of objects."""
+    given = {name: _in_json(kind) for name, kind in _AVRO.items()}
+    if not maps:
+        item = {"key": {"type": "string"}, "value": {"type": "integer"}}
+        given["items"] = {"type": "array", "items": {"type": "object", "properties": item}}
+    required = [name for name in given if name not in _OPTIONAL]
+    whole = {"title": _NAME, "type": "object", "properties": given, "required": required}
+    return Schema(1, "json", _NAME, format_of("json").canonical(_NAME, json.dumps(whole).encode()))
+
+
+def _in_json(kind: Any) -> dict[str, Any]:
+    match kind:
+        case [_, valued]:
+            return _in_json(valued)
+        case {"symbols": symbols}:
+            return {"enum": symbols}
+        case {"logicalType": "timestamp-micros"}:
+            return {"type": "string", "format": "date-time"}
+        case {"fields": fields}:
+            return {"type": "object", "properties": {each["name"]: _in_json(each["type"]) for each in fields}}
+        case {"items": items}:
+            return {"type": "array", "items": _in_json(items)}
+        case {"values": values}:
+            return {"type": "object", "additionalProperties": _in_json(values)}
+        case {"type": inner}:  # price in cents and day as a number: JSON has neither type
+            return _in_json("int" if inner == "bytes" else inner)
+    names = {"int": "integer", "long": "integer", "float": "number", "double": "number", "bytes": "string"}
+    return {"type": names.get(kind, kind)}
+
+
+def json_payloads(rows: list[dict[str, Any]], *, maps: bool = True) -> list[bytes]:
+    """Return the rows as Python's json writes them, without white space; what is absent is left out."""
+    symbols, written = _AVRO["weather"]["symbols"], []
+    for row in rows:
+        items = row["items"] if maps else [{"key": key, "value": value} for key, value in row["items"].items()]
+        at = (_EPOCH + timedelta(microseconds=row["at"])).isoformat()
+        named = {"weather": symbols[row["weather"]], "replay": row["replay"].hex(), "at": at, "items": items}
+        document = {name: value for name, value in (row | named).items() if value is not None}
+        written.append(json.dumps(document, separators=(",", ":")).encode())
+    return written
+
+
 def _kind(name: str) -> FieldDescriptorProto.Type.ValueType:
     return FieldDescriptorProto.Type.Value(f"TYPE_{name.upper()}")
 
@@ -175,6 +222,7 @@ def contenders(rows: int, spark: SparkSession | None = None) -> dict[str, Conten
     drawn = values(rows)
     avro, protobuf = avro_schema(), protobuf_schema()
     in_avro, in_protobuf = avro_payloads(avro, drawn), protobuf_payloads(protobuf, drawn)
+    flat, in_json = json_schema(maps=False), json_payloads(drawn, maps=False)
     parsed = fastavro.parse_schema(json.loads(avro.definition))
 
     def by_fastavro() -> int:
@@ -186,6 +234,8 @@ def contenders(rows: int, spark: SparkSession | None = None) -> dict[str, Conten
         return Contender(lambda: int(decode(held).batch.num_rows))
 
     bad = [payload[:-1] if index % 100 == 0 else payload for index, payload in enumerate(in_avro)]
+    cut = [payload[:-1] if index % 100 == 0 else payload for index, payload in enumerate(in_json)]
+    twice = [b'{"lap":0,' + payload[1:] if index % 100 == 0 else payload for index, payload in enumerate(in_json)]
     tall = drawn[0] | {"sectors": list(range(50_000))}
     found = {
         "avro": by_turnout(avro, in_avro),
@@ -193,11 +243,19 @@ def contenders(rows: int, spark: SparkSession | None = None) -> dict[str, Conten
         "avro, one array of 50,000": by_turnout(avro, [*in_avro[:-1], *avro_payloads(avro, [tall])]),
         "avro by fastavro": Contender(by_fastavro),
         "protobuf": by_turnout(protobuf, in_protobuf),
+        "json": by_turnout(flat, in_json),
+        "json, one in a hundred malformed": by_turnout(flat, cut),
+        "json, one in a hundred malformed by a key twice": by_turnout(flat, twice),
+        "json with a map": by_turnout(json_schema(), json_payloads(drawn)),
     }
     if spark is not None:
         by_spark = SparkDecoding(spark, in_avro)
-        found["avro by Spark's from_avro"] = Contender(lambda: by_spark.decode(avro), by_spark.cpu_seconds)
+        found["avro by Spark's from_avro"] = Contender(
+            lambda: by_spark.decode(from_avro_of(avro)), by_spark.cpu_seconds
+        )
         found["avro, read by Spark and not decoded"] = Contender(by_spark.read, by_spark.cpu_seconds)
+        documents = SparkDecoding(spark, in_json)
+        found[_FROM_JSON] = Contender(lambda: documents.decode(from_json_of(flat)), documents.cpu_seconds)
     return found
 
 
@@ -218,9 +276,18 @@ def measure(rows: int, repeats: int, spark: SparkSession | None = None) -> dict[
 def report(rates: dict[str, list[float]]) -> str:
     """Return the rates as a table, with the goal."""
     listed = [[name, *(number(each / 1_000) for each in (median(of), min(of), max(of)))] for name, of in rates.items()]
-    verdict = "HELD" if median(rates["avro"]) >= _GOAL else "NOT held"
-    goal = f"{verdict}: at least {_GOAL // 1_000:,} thousand Avro payloads a second"
-    return "\n".join([table(["thousand payloads per CPU second", "median", "least", "most"], listed), goal])
+    goals = [
+        f"{_verdict(median(rates[name]) >= goal)}: at least {goal // 1_000:,} thousand payloads of {name} a second"
+        for name, goal in _GOALS.items()
+    ]
+    if _FROM_JSON in rates:
+        held = median(rates["json"]) >= _BY_SPARK * median(rates[_FROM_JSON])
+        goals.append(f"{_verdict(held)}: at least {_BY_SPARK} times as many JSON documents as Spark's from_json")
+    return "\n".join([table(["thousand payloads per CPU second", "median", "least", "most"], listed), *goals])
+
+
+def _verdict(held: bool) -> str:
+    return "HELD" if held else "NOT held"
 
 
 def main() -> None:
@@ -228,7 +295,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.decode")
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--repeats", type=int, default=6)
-    parser.add_argument("--spark", action="store_true", help="measure Spark's from_avro as well; fetches its jar once")
+    parser.add_argument(
+        "--spark", action="store_true", help="measure Spark's from_avro and from_json as well; fetches its jar once"
+    )
     parser.add_argument("--jars", type=Path, default=Path.home() / ".cache/turnout/bench", help="where the jar is kept")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Spark's own `from_avro` for `bench.decode`, in a session as it comes, with generated code and one core."""
+"""Spark's own `from_avro` and `from_json` for `bench.decode`, in a plain session, with generated code and one core."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from bench import cpu
+from pipeline.data.contracts.columns import type_text
+from pipeline.data.contracts.formats.supported import columns
 from pipeline.data.contracts.schemas import Schema
 from pipeline.platforms.local.fetch import download_with_ivy, fetch
 from pipeline.platforms.local.jars import LockedJar
@@ -45,6 +47,17 @@ def session(folder: Path) -> Iterator[SparkSession]:
         spark.stop()
 
 
+def from_avro_of(of: Schema) -> Column:
+    """Return the payload decoded by Spark's function."""
+    return from_avro("payload", of.definition.decode())
+
+
+def from_json_of(of: Schema) -> Column:
+    """Return the payload decoded by Spark's function, into the columns that turnout has."""
+    types = ", ".join(f"`{each.name}` {type_text(each.type)}" for each in columns(of))
+    return F.from_json(F.col("payload").cast("string"), types.replace("long", "bigint"))
+
+
 class SparkDecoding:
     """Payloads in Spark's memory, to be decoded or only read."""
 
@@ -55,9 +68,9 @@ class SparkDecoding:
         self._count = int(self._rows.count())
         self._jvm = int(cast(Any, spark.sparkContext)._gateway.proc.pid)  # noqa: SLF001 - Spark does not tell it
 
-    def decode(self, of: Schema) -> int:
+    def decode(self, decoded: Column) -> int:
         """Decode every payload into a column that nobody keeps; return how many there are."""
-        return self._into_nothing(self._rows.select(from_avro("payload", of.definition.decode()).alias("row")))
+        return self._into_nothing(self._rows.select(decoded.alias("row")))
 
     def read(self) -> int:
         """Read every payload and decode nothing: what Spark needs besides."""
