@@ -45,10 +45,10 @@ _simulation = combine_options(
     click.option("--hostile", is_flag=True, help="Names that break paths, SQL and labels."),
     click.option(
         "--formats",
-        type=Words("protobuf", "avro"),
+        type=Words("protobuf", "avro", "json"),
         default="protobuf",
         show_default=True,
-        help="Formats of payloads, dealt to the games in turn: protobuf, avro, or both with a comma.",
+        help="Formats of payloads, dealt to the games in turn: protobuf, avro, json, with commas.",
     ),
     click.option(
         "--framing",

@@ -28,7 +28,7 @@ def batches(game: str, schema_id: int, payload: Callable[[int], bytes], size: in
 
 
 def garbage(number: int) -> bytes:
-    """Return bytes that neither protobuf nor Avro accepts as a payload of the samples: an endless number first."""
+    """Return bytes that no format accepts as a payload of the samples: an endless number first, and no UTF-8."""
     return b"\xff" * 11 + noise(number)
 
 

@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from random import Random
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from pipeline.base.errors import Refused
+from pipeline.demo.samples.json import value
 from pipeline.demo.samples.supported import payload_schema
 
 
@@ -95,6 +97,23 @@ def _avro_payloads(schema: dict[str, Any]) -> Callable[[int], bytes]:
     return payload
 
 
+def _json(message: str, definition: bytes) -> Iterator[ConflictingSchema]:
+    texts = [key for key, each in json.loads(definition)["properties"].items() if each == {"type": "string"}]
+    for name in reversed(texts):
+        schema = json.loads(definition)
+        schema["properties"][name] = {"type": "integer"}
+        yield ConflictingSchema(
+            name, message, json.dumps(schema).encode(), _json_payloads(value(schema, "", Random(name)), name)
+        )
+
+
+def _json_payloads(document: dict[str, Any], name: str) -> Callable[[int], bytes]:
+    def payload(number: int) -> bytes:
+        return json.dumps(document | {name: number}).encode()
+
+    return payload
+
+
 _CONFLICTS: Final[Mapping[str, Callable[[str, bytes], Iterator[ConflictingSchema]]]] = MappingProxyType(
-    {"protobuf": _protobuf, "avro": _avro}
+    {"protobuf": _protobuf, "avro": _avro, "json": _json}
 )

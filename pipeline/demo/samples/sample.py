@@ -23,7 +23,7 @@ class Sample(Protocol):
 
     @property
     def text(self) -> str:
-        """The definition as people write it: the content of a .proto or .avsc file."""
+        """The definition as people write it: the content of a .proto, .avsc or .json file."""
         ...
 
     def event(self, chance: int, sequence: int, time: int) -> Any:

@@ -7,11 +7,12 @@ from typing import Final
 
 from pipeline.base.errors import Refused
 from pipeline.demo.samples.avro import AvroSample
+from pipeline.demo.samples.json import JsonSample
 from pipeline.demo.samples.protobuf import ProtobufSample
 from pipeline.demo.samples.sample import Sample
 
 SAMPLES: Final[Mapping[str, Callable[[str, int, int], Sample]]] = MappingProxyType(
-    {"protobuf": ProtobufSample, "avro": AvroSample}
+    {"protobuf": ProtobufSample, "avro": AvroSample, "json": JsonSample}
 )
 """Samples by the name of their format in `pipeline.data.contracts.formats.supported`."""
 

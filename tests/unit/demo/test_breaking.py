@@ -86,10 +86,10 @@ class House:
         settings, _ = load(folder)
         self.engine: Engine = open_store(settings, self.paths)
         register_group(self.engine, "a", placing(100, 5.0))
-        for name, kind in (("Chess", "protobuf"), ("Go", "avro")):
+        for name, kind in (("Chess", "protobuf"), ("Go", "avro"), ("Ludo", "json")):
             registered = [Registration(name, *payload_schema(family(name), each, kind), format=kind) for each in (1, 2)]
             LocalRegistry(self.engine).register_many(registered)
-        record_seen(self.engine, {CHESS: "Chess", game_key("Go"): "Go"}, 1, placing())
+        record_seen(self.engine, {game_key(name): name for name in ("Chess", "Go", "Ludo")}, 1, placing())
         self.breaker = Breaker(World(self.paths, self.source, self.send, versions=2))
 
     def send(
@@ -310,7 +310,7 @@ def test_the_source_is_silent_until_the_fault_ends(demo: House) -> None:
         demo.breaker.undo("silence", "")
 
 
-@pytest.mark.parametrize("game", ["Chess", "Go"])
+@pytest.mark.parametrize("game", ["Chess", "Go", "Ludo"])
 def test_poison_is_refused_by_every_decoder(demo: House, game: str) -> None:
     """A poisoned game gets rows that its format does not accept, until the fault ends."""
     demo.breaker.begin("poison", game)
@@ -330,7 +330,7 @@ def test_quarantine_gets_one_burst(demo: House) -> None:
     assert demo.breaker.active == ()
 
 
-@pytest.mark.parametrize("game", ["Chess", "Go"])
+@pytest.mark.parametrize("game", ["Chess", "Go", "Ludo"])
 def test_a_breaking_schema_is_refused_and_can_be_mended(demo: House, game: str) -> None:
     """The default policy refuses the release, its rows are quarantined by policy, and land once a person says where."""
     said = demo.breaker.begin("schema", game)
