@@ -138,7 +138,7 @@ def real_upgrade() -> Iterator[Callable[[Connection], None]]:
 
 @contextmanager
 def _recorded(connection: Connection) -> Iterator[list[str]]:
-    """Collect what is said to PostgreSQL, but for questions, with the parameters in it."""
+    """Collect the statements to PostgreSQL, but for questions, with the parameters in them."""
     said: list[str] = []
 
     def note(_connection: Connection, cursor: Any, statement: str, parameters: Any, *_: object) -> None:

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 _FORGETFUL = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "autovacuum": "off"}
-"""What need not outlive its server is written once."""
+"""Settings of a server whose data need not outlive it."""
 
 _WHO_LOGS_IN = "host all turnout 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
 """The superuser of tests needs no password, every other role does: else no test could tell a token from another."""

@@ -1,4 +1,4 @@
-"""What a client can send that no browser would: requests with any headers, and a tab without a browser."""
+"""Requests that no browser would send: requests with any headers, and a tab without a browser."""
 
 import http.client
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What one run of a page's script has sent."""
+    """The messages of one run of a page's script."""
 
     text: str
     fragments: tuple[str, ...]

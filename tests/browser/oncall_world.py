@@ -73,7 +73,7 @@ class OnCall:
         return self.catalogued.store
 
     def hang(self) -> None:
-        """Let the driver of the third group hang, as one that waits for a disk for ever does."""
+        """Let the driver of the third group hang, as a driver that waits for a disk for ever does."""
         driver = _wait_for_driver(self.store)
         os.kill(driver, signal.SIGSTOP)
         self.hung.add(driver)

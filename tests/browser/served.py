@@ -80,7 +80,7 @@ def sign_in(context: BrowserContext, url: str) -> None:
 
 @contextmanager
 def opened(browser: Browser, url: str) -> Iterator[Page]:
-    """Open an empty page that may reach the app of a printed URL; what its console complained of fails the test."""
+    """Open an empty page that may reach the app of a printed URL; a complaint in its console fails the test."""
     address = origin_of(url)
     context = browser.new_context(viewport={"width": 1440, "height": 900}, base_url=address)
     sign_in(context, url)

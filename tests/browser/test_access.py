@@ -146,7 +146,7 @@ def test_what_is_given_for_a_while_ends_by_itself(page: Page, world: Catalogued)
 
 
 def test_a_stale_preview_is_refused(page: Page, world: Catalogued) -> None:
-    """What somebody else changed after the preview is found by the controller: nothing is done, and it is said."""
+    """The controller finds another person's change after the preview, does nothing, and says so."""
     open_change(page, "give", ["Ludo"], [CLEO])
     preview(page)
     expect(page.get_by_text("Gain read access (1)")).to_be_visible(timeout=SOON)

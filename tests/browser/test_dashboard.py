@@ -30,7 +30,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def page(browser: Browser, address: str) -> Iterator[Page]:
-    """Open an empty page at the app's address; what its console complained of fails the test."""
+    """Open an empty page at the app's address; a complaint in its console fails the test."""
     with opened(browser, address) as empty:
         yield empty
 

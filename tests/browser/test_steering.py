@@ -166,7 +166,7 @@ def test_a_group_is_drained_and_takes_no_more(page: Page, store: Engine) -> None
 
 
 def test_a_reload_keeps_what_is_chosen(page: Page) -> None:
-    """What is chosen one after the other is in the URL by its keys, and there again after a reload."""
+    """Choices made one after the other are in the URL by their keys, and there again after a reload."""
     page.goto("/groups?games=gone_x1")
     expect(page.get_by_text("The link names unknown values")).to_be_visible(timeout=SOON)
     names = ("Basalt quest", "Dune quest", "Ember quest")

@@ -16,7 +16,7 @@ _HEADS: Final = ("proof", "tests", *(name.replace("_", " ") for name in _COUNTED
 
 @dataclass
 class Figures:
-    """What one test recorded; a test that judges several times says it of the same events, so the last time counts."""
+    """The record of one test; a test that judges several times says it of the same events, so the last time counts."""
 
     faults: int = 0
     counts: dict[str, int] = field(default_factory=dict)

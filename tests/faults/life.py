@@ -55,7 +55,7 @@ class Life:
         produce(self.simulator, self.world.paths.landing, self.log, events)
 
     def attempt(self) -> bool:
-        """Ingest and split what is there; tell whether nothing failed. What failed leaves only what is on disk."""
+        """Ingest and split what is there; tell whether nothing failed. A failure leaves only what is on disk."""
         try:
             self.world.ingest()
             self.world.split(self.group)

@@ -32,7 +32,7 @@ _VERIFY_SECONDS = 3600.0  # an hour of traffic is millions of rows, each decoded
 
 
 class ProducerLog:
-    """What the producer knows of each acknowledged message; a file, so that it outlives every process."""
+    """The producer's record of each acknowledged message; a file, so that it outlives every process."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -192,7 +192,7 @@ _COUNTS = {
     """.replace("GOOD", GOOD),
     "changed_in_table": "SELECT count(*) FROM found WHERE sequence <> id_sequence",
 }
-"""What is counted, each as one number."""
+"""The counts, each as one number."""
 
 
 def _read(database: duckdb.DuckDBPyConnection, env: Path, log: ProducerLog) -> None:

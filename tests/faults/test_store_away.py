@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @contextmanager
 def locked(store: Path) -> Iterator[None]:
-    """Hold the store's write lock, as a backup or a hung process does; who writes waits, then fails."""
+    """Hold the store's write lock, as a backup or a hung process does; a writer waits, then fails."""
     with closing(sqlite3.connect(store, timeout=60, isolation_level=None)) as connection:
         connection.execute("BEGIN EXCLUSIVE")
         try:

@@ -107,7 +107,7 @@ def test_a2_to_a5_a_batch_that_was_cut_short_is_repeated_without_a_trace(
 def test_a6_a_commit_whose_reply_was_lost_is_not_made_twice(
     world: Any, faults: Faults, monkeypatch: pytest.MonkeyPatch, victim: str
 ) -> None:
-    """A6: the commit is in the log, its writer is told that it failed; who reads downstream sees each file once."""
+    """A6: the commit is in the log, its writer is told that it failed; a reader downstream sees each file once."""
     life = Life(world, faults, PLENTY)
     life.produce(EVENTS)
     assert life.attempt()

@@ -17,7 +17,7 @@ def opened(state: State, game: Game) -> Stream:
 
 
 def start(world: World, state: State) -> Next:
-    """A driver starts: cursors are in the tables, so it knows what it needs (law L3); who is behind it finds out."""
+    """A driver starts: cursors are in the tables, so it knows what it needs (law L3); a game behind is found."""
     head = len(state.bronze)
     for index, driver in enumerate(state.drivers):
         if driver is not None:

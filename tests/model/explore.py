@@ -1,4 +1,4 @@
-"""Breadth-first exploration of a scenario: every state it can reach, and the shortest way to one that breaks a law.
+"""Breadth-first exploration of a scenario: every state it can reach, and the shortest way to a broken law.
 
 Of a visited state only its hash and its parent's are kept, so that millions fit into memory; a trace is found again by
 following the hashes from the first state. Two states of one hash would be taken for one: with 64 bits and 10 million

@@ -75,7 +75,7 @@ class ScheduleVerdict:
 
     @property
     def kind(self) -> str:
-        """What kind of problem the first one is, so that a shorter schedule is known to fail alike."""
+        """The kind of the first problem, so that a shorter schedule is known to fail alike."""
         if not self.problems:
             return ""
         kinds = (
@@ -132,7 +132,7 @@ class Schedules:
 
 
 class Life:
-    """What one seed says, and its course."""
+    """The plan of one seed, and its course."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What must hold when a schedule has come to rest, whatever the order was: the laws, read from what is on disk."""
+"""The laws, read from the disk: they must hold when a schedule has come to rest, whatever the order was."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

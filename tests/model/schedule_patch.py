@@ -94,7 +94,7 @@ def _places() -> list[tuple[ModuleType, str, str]]:
 
 
 class Patches:
-    """What is replaced; found once, as that takes longer than a schedule."""
+    """The functions to replace; found once, as that takes longer than a schedule."""
 
     def __init__(self) -> None:
         self._places = _places()

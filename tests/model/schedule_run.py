@@ -27,7 +27,7 @@ _FOLDER: Final = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path("/tmp")
 
 @dataclass
 class Tally:
-    """What some schedules came to."""
+    """The results of some schedules."""
 
     schedules: int = 0
     steps: int = 0

@@ -83,7 +83,7 @@ class Frame:
 
 
 class Mapped:
-    """What a function yields of each task's batches."""
+    """The results of a function over each task's batches."""
 
     def __init__(
         self, scheduler: Scheduler, tasks: Sequence[Callable[[], list[pa.RecordBatch]]], body: Callable[..., Any]

@@ -1,4 +1,4 @@
-"""Who goes on at each point: at random, by random priorities that change a few times (PCT), or as was written down."""
+"""The next task at each point: random, by random priorities that change a few times (PCT), or as was written down."""
 
 import random
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from tests.model.schedule_tasks import Task
 
 Segments = Sequence[tuple[str, int]]
-"""Who went on, for how many points."""
+"""The tasks that went on, and for how many points."""
 
 
 class Uniform:
@@ -45,7 +45,7 @@ class Priorities:
 
 
 class Written:
-    """As was written down; who cannot go on loses the rest of a segment. Afterwards the running one goes on."""
+    """As was written down; a task that cannot go on loses the rest of a segment. Afterwards the running one goes on."""
 
     def __init__(self, segments: Segments) -> None:
         self._segments, self._at = list(segments), 0

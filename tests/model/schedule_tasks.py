@@ -25,7 +25,7 @@ class Stuck(Exception):
 
 @dataclass
 class Process:
-    """What ends at once when it is killed."""
+    """A process that ends at once when it is killed."""
 
     name: str
     alive: bool = True

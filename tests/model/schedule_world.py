@@ -76,7 +76,7 @@ class Row:
 
 @dataclass(frozen=True)
 class World:
-    """What comes into bronze."""
+    """The rows that come into bronze."""
 
     number: int
     discovered: bool  # games become known as their first rows come, not before
@@ -177,7 +177,7 @@ def _payload(row: Row) -> bytes:
 
 @dataclass(frozen=True)
 class Beginning:
-    """What the control store has when a schedule begins."""
+    """The content of the control store when a schedule begins."""
 
     with_games: bool  # else they become known as their first rows come
     two_groups: bool

@@ -53,7 +53,7 @@ PROGRESS: Final[tuple[Action, ...]] = (
     catchup.choose,
     drivers.advance,
 )
-"""What processes do by themselves: where one of these is possible, it happens at last."""
+"""Steps that processes take by themselves: where one of these is possible, it happens at last."""
 
 BEFALLS: Final[tuple[Action, ...]] = (
     bronze.land,
@@ -77,7 +77,7 @@ BEFALLS: Final[tuple[Action, ...]] = (
     repairs.open_compaction,
     quarantine.choose_replay,
 )
-"""What comes from outside: rows, people's wishes, and accidents."""
+"""Steps from outside: rows, people's wishes, and accidents."""
 
 ACTIONS: Final = (*PROGRESS, *BEFALLS)
 

@@ -1,4 +1,4 @@
-"""What there is in the model of the protocol: tables, checkpoints, and what each process remembers. Values only."""
+"""The state in the model of the protocol: tables, checkpoints, and what each process remembers. Values only."""
 
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
@@ -134,7 +134,7 @@ class Stream(NamedTuple):
 
 
 class Item(NamedTuple):
-    """What a pass or chunk does with one game: what it read, and when it was read."""
+    """A pass's or chunk's work on one game: the rows it read, and when."""
 
     game: Game
     generation: int
@@ -169,7 +169,7 @@ class Query(NamedTuple):
 
 
 class Driver(NamedTuple):
-    """What the process of one driver remembers; lost when it crashes."""
+    """The memory of one driver's process; lost when it crashes."""
 
     streams: tuple[Stream | None, ...]
     frontier: int
@@ -181,7 +181,7 @@ class Driver(NamedTuple):
 
 
 class Pinned(NamedTuple):
-    """What a chunk that was begun is repeated with, for one of its games."""
+    """The pin with which a begun chunk is repeated, for one of its games."""
 
     game: Game
     version: int  # of the schema set
@@ -189,7 +189,7 @@ class Pinned(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """What a driver leaves on disk."""
+    """The files that a driver leaves on disk."""
 
     begun: bool = False  # its query has started once
     passed: int = 0  # the last seq of the batches that Spark has as done
@@ -257,7 +257,7 @@ EVERYBODY: Final = -3
 
 @dataclass(frozen=True)
 class Rules:
-    """What the protocol does to keep its laws; each can be left out, and then a law breaks."""
+    """The protocol's rules to keep its laws; each can be left out, and then a law breaks."""
 
     commit_expects_split_position: bool = True
     claims: bool = True

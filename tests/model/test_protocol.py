@@ -221,7 +221,7 @@ REMOVED: dict[str, tuple[dict[str, bool], Scenario, str, int]] = {
         {"last_seqs_continue": False}, replace(QUIET, budget=Budget(adoptions=1)), "its rows before are of seq 1", 2,
     ),
 }  # fmt: skip
-"""What is left out, where that matters, what is broken then, and the fewest steps in which it is."""
+"""A rule to leave out, where it matters, the law that breaks then, and the fewest steps to it."""
 
 
 @pytest.mark.parametrize("name", REMOVED)

@@ -21,7 +21,7 @@ from tests.model.state import (
 )
 
 Next: TypeAlias = Iterator[tuple[str, State]]
-"""What an action may lead to: a sentence that says what happened, and the state after it."""
+"""An outcome of an action: a sentence on what happened, and the state after it."""
 
 
 class Part(NamedTuple):

@@ -118,7 +118,7 @@ def submitted(store: Engine) -> list[str]:
 
 
 def test_each_cell_has_one_verdict_and_its_why(world: Catalogued, opening: Opening) -> None:
-    """Who reads by a group, who could grant itself and who does not are told apart, each with the way."""
+    """Readers by a group, principals that could grant themselves, and others differ, each with the way."""
     app = opening("access", why_game=CHESS, why_who=ANN)
     found = cells(app)
     assert found[CHESS, ANN] == "◆ by group"
@@ -202,7 +202,7 @@ def test_a_catalog_that_was_never_read_is_said_so(tmp_path: Path, world: Catalog
 
 @pytest.mark.usefixtures("_impatient")
 def test_a_catalog_that_is_away_refuses_changes_and_nothing_else(world: Catalogued, opening: Opening) -> None:
-    """What was read stays with its age and the problem; a preview is refused with a sentence, and nothing is asked."""
+    """The last reading stays with its age and the problem; a preview is refused with a sentence."""
     world.server.kill()
     snapshot.keep(world.store, None, "The catalog does not answer: connection refused.")
     app = opening("access", view="change")

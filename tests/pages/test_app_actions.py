@@ -106,7 +106,7 @@ def test_what_can_be_done_with_a_game_follows_from_what_it_is(environment: Envir
 
 
 def test_a_game_whose_driver_is_silent_may_be_paused_and_is_told_when(environment: Environment, store: Engine) -> None:
-    """What is decided while no driver runs waits for it, and the card says so before."""
+    """A decision while no driver runs waits for it, and the card says so before."""
     with store.begin() as connection:
         connection.execute(update(tables.drivers).values(heartbeat_at=1.0))
     assert "done when the driver runs" in str(of_game(environment, "Chess")["pause"].before)
@@ -147,7 +147,7 @@ def test_a_drain_that_has_no_room_says_so_on_its_card(environment: Environment, 
 def test_an_operator_sees_what_needs_a_mover_and_cannot_ask_for_it(
     store: Engine, opening: Opening, tmp_path: Path
 ) -> None:
-    """What somebody has not the role for is shown, disabled, with the role; the rest is as ever."""
+    """An action without the role is shown, disabled, with the role; the rest is as ever."""
     name_roles(tmp_path, operators=[services.actor()], movers=["ann"])
     app = opening("game", game=KEY["Chess"])
     assert f"· {services.actor()} · operator" in texts(app)
@@ -263,7 +263,7 @@ def test_another_control_store_than_the_one_on_screen_takes_nothing(
 def test_in_a_workspace_no_roles_let_nobody_act(
     environment: Environment, store: Engine, opening: Opening, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who is signed in by the platform may only look until roles name people, e-mail addresses in any case."""
+    """A person signed in by the platform may only look until roles name people, e-mail addresses in any case."""
     sign_in(monkeypatch, "ann@example.com", by_platform=True)
     app = opening("game", game=KEY["Chess"])
     assert "· ann@example.com · no roles are set: you may only look" in texts(app)
@@ -447,7 +447,7 @@ def test_a_move_shows_how_full_the_groups_get_and_is_refused_where_there_is_no_r
 
 
 def test_a_proposal_is_asked_for_as_one_move(store: Engine, opening: Opening) -> None:
-    """What cannot stay is named with its reason, and one confirmation asks for all of it; else why there is none."""
+    """Games that cannot stay are named with their reason, and one confirmation moves all; else why none."""
     app = opening("groups")
     set_groups(store, capacity_cores=50.0)
     app.button(key="preview_even").click().run()

@@ -214,7 +214,7 @@ def test_a_name_that_cannot_be_is_refused_before_anything_is_written(
 
 
 def test_of_two_that_make_the_same_group_the_second_is_refused(store: Engine, opening: Opening) -> None:
-    """Who is overtaken between preview and confirmation is told so; the group is as the first made it."""
+    """The overtaken person learns it between preview and confirmation; the group is as the first made it."""
     app = opening("groups")
     app.text_input(key="make_name").set_value("c")
     app.button(key="preview_make").click().run()
@@ -230,7 +230,7 @@ def test_of_two_that_make_the_same_group_the_second_is_refused(store: Engine, op
 
 
 def test_a_preview_says_what_changes_and_only_that(store: Engine, opening: Opening) -> None:
-    """A change shows "was → will be" for what differs; what disturbs nobody needs no reason."""
+    """A change shows "was → will be" for what differs; a harmless change needs no reason."""
     app = opened(opening, "b")
     app.selectbox(key="want_b_1_priority").set_value("low")
     app.button(key="preview_change").click().run()

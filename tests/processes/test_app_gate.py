@@ -1,4 +1,4 @@
-"""Who reaches the dashboard on one machine: the real process, as `turnout dashboard` starts it, over raw sockets."""
+"""Access to the dashboard on one machine: the real process, as `turnout dashboard` starts it, over raw sockets."""
 
 import socket
 import stat
@@ -134,7 +134,7 @@ def test_the_token_is_in_a_file_of_its_user_and_nowhere_else(dashboard: Dashboar
 def test_only_the_dashboards_own_pages_speak_to_it(
     dashboard: Dashboard, host: str, origin: str | None, expected: int
 ) -> None:
-    """Who has the cookie still acts only from a page of the very same origin: over the websocket and by any write."""
+    """The holder of the cookie still acts only from a page of its own origin: over the websocket and by any write."""
     port = str(urlsplit(dashboard.origin).port)
     sent: Sent = [("Host", host.format(port=port)), dashboard.cookie]
     sent = [*sent, *([("Origin", origin.format(port=port))] if origin else [])]

@@ -1,4 +1,4 @@
-"""Who acts in a Databricks App: the person whom the platform's proxy names, and nobody without one."""
+"""The acting person in a Databricks App: the one whom the platform's proxy names, and nobody without one."""
 
 import sys
 import time

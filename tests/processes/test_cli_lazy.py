@@ -60,7 +60,7 @@ def test_help_imports_no_command(arguments: list[str]) -> None:
     "name", ["status", "games list", "groups list", "ops list", "audit list", "schemas list", "ingest gaps"]
 )
 def test_a_command_that_reads_the_store_imports_no_library_of_tables(name: str, tmp_path: Path) -> None:
-    """Who looks at a list waits for the control store, not for libraries that read tables."""
+    """A list waits for the control store, not for libraries that read tables."""
     open_store(*load(tmp_path))
     modules = imported(*name.split(), "--env-dir", str(tmp_path))
     assert "sqlalchemy" in modules

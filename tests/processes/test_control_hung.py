@@ -1,4 +1,4 @@
-"""What hangs is ended and started again: real processes that a signal stops, only no Spark is in them."""
+"""Hung processes are ended and started again: real processes that a signal stops, only no Spark is in them."""
 
 import os
 import signal

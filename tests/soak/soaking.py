@@ -192,7 +192,7 @@ class Soak:
         return self.draw.sample(keys, self.draw.randint(1, most))
 
     def _turnout(self, *arguments: str) -> None:
-        """Run a command in this process; what it refuses is counted."""
+        """Run a command in this process; refusals are counted."""
         done = CliRunner().invoke(cli, [*arguments, "--env-dir", str(self.env)])
         if done.exit_code:
             self.refused[arguments[0]] += 1

@@ -1,4 +1,4 @@
-"""What a measurement reads from bronze, on a real table."""
+"""The figures that a measurement reads from bronze, on a real table."""
 
 import os
 from datetime import UTC, datetime

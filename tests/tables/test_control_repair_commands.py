@@ -94,7 +94,7 @@ def test_a_replay_of_all_leaves_out_what_it_cannot_replay(world: World) -> None:
     ],
 )
 def test_wrong_use_is_one_sentence(world: World, arguments: tuple[str, ...], sentence: str) -> None:
-    """What cannot be is refused before anything is written."""
+    """An impossible repair is refused before anything is written."""
     with pytest.raises(Refused, match=sentence):
         turnout(world, *arguments)
     assert list_operations(world.engine) == []

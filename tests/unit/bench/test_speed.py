@@ -36,7 +36,7 @@ Split = Callable[[Iterator[pa.RecordBatch], SplitJob], Iterator[pa.RecordBatch]]
 
 @given(st.lists(st.sampled_from(neighbours.KINDS), min_size=1, max_size=3, unique=True), st.integers(1, 4))
 def test_every_disturbed_window_stands_between_two_quiet_ones(kinds: list[str], repeats: int) -> None:
-    """What drifts with time must meet quiet and disturbed windows alike."""
+    """Drift over time must meet quiet and disturbed windows alike."""
     planned = neighbours.schedule(kinds, repeats)
     assert planned[0] == planned[-1] == neighbours.QUIET
     assert Counter(planned[1::2]) == dict.fromkeys(kinds, repeats)
@@ -135,7 +135,7 @@ def _window(games: int, cpu_seconds: float) -> idle.Window:
 
 
 def test_an_idle_games_cost_is_the_difference_per_game_and_second() -> None:
-    """What the live games cost is in both windows and counts for none of the idle ones."""
+    """The cost of the live games is in both windows and counts for none of the idle ones."""
     windows = [_window(10, 2.0)], [_window(1010, 2.1)]
     assert pytest.approx(idle.cost_ms(*windows)) == [0.01]
     assert pytest.approx(idle.cost_ms(*windows, role="jvm")) == [0.005]

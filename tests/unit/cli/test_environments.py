@@ -1,4 +1,4 @@
-"""A mistyped --env-dir is refused and makes nothing; what begins an environment still begins one."""
+"""A mistyped --env-dir is refused and makes nothing; commands that begin an environment still do."""
 
 import re
 import shlex

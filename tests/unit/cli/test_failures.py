@@ -1,4 +1,4 @@
-"""What fails ends in one sentence and an exit code, never in a traceback; no option takes what is no number."""
+"""A failure ends in one sentence and an exit code, never in a traceback; no option takes what is no number."""
 
 import json
 import math
@@ -71,7 +71,7 @@ def test_the_options_that_are_numbers_are_found() -> None:
 def test_a_store_that_fails_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What the store says is shown, without the statement and its parameters, and may be tried again."""
+    """The store's message is shown, without the statement and its parameters, and may be tried again."""
     open_store(*load(tmp_path, {}))
     with sqlite3.connect(tmp_path / "control.db") as connection:
         connection.execute("DROP TABLE groups")

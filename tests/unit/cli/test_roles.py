@@ -103,7 +103,7 @@ def test_below_the_gate_nobody_begins_an_act_by_themselves() -> None:
 @pytest.mark.parametrize("name", ACTS)
 @pytest.mark.proves("G127")
 def test_an_act_needs_its_role(name: str, tmp_path: Path) -> None:
-    """Who is not named in the roles is refused with the role that is missing, and nothing is written."""
+    """A person whom no role names is refused with the missing role, and nothing is written."""
     (tmp_path / "turnout.toml").write_text('[roles]\nmovers = ["max"]\n')
     refused, found = run_act(name, tmp_path)
     assert isinstance(refused, Refused)
@@ -144,7 +144,7 @@ FAIL: Mapping[str, tuple[str, tuple[str, ...], Mapping[str, object]]] = {
     "catalog add-user": ("add a user", (), {"groups": []}),
     "catalog relocate": ("relocate tables", (), {"former": str(Path("former").absolute()), "reason": "moved"}),
 }  # fmt: skip
-"""What there is nothing for in an environment without tables and a catalog."""
+"""Acts that have nothing to act on in an environment without tables and a catalog."""
 
 
 def run_act(name: str, folder: Path, *more: str) -> tuple[BaseException | None, list[tuple[Any, ...]]]:
@@ -177,7 +177,7 @@ def test_each_act_is_tried_below() -> None:
 @pytest.mark.parametrize("name", ENTRIES)
 @pytest.mark.proves("G127")
 def test_an_act_is_audited(name: str, tmp_path: Path) -> None:
-    """What a person does is in the audit log, begun and ended, also where it is no operation."""
+    """A person's act is in the audit log, begun and ended, also where it is no operation."""
     action, target, detail = ENTRIES[name]
     failed, found = run_act(name, tmp_path)
     assert failed is None, failed
