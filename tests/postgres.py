@@ -108,7 +108,7 @@ def postgres_server() -> Iterator[Postgres]:
             yield server
             server.close()
         finally:
-            process.send_signal(signal.SIGINT)  # its word for: end now, in order
+            process.send_signal(signal.SIGQUIT)  # end at once: a checkpoint takes 10 s
             process.wait()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
