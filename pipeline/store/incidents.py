@@ -7,12 +7,12 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Final, get_args
+from typing import Final
 
-from sqlalchemy import Column, Connection, Engine, Float, Integer, String, Text, delete, insert, select, update
+from sqlalchemy import Connection, Engine, delete, insert, select, update
 
-from pipeline.store.database.checked_table import store_table
 from pipeline.store.database.engine import reading, writing
+from pipeline.store.database.report_tables import incident_looks, incidents
 from pipeline.store.database.states import Cause, IncidentTone
 from pipeline.store.processes.leases import store_now
 
@@ -26,30 +26,6 @@ DAY_SECONDS: Final = 86_400.0
 
 STALE_SECONDS: Final = 60.0
 """Seconds without a look after which incidents are out of date."""
-
-incidents = store_table(  # games with one cause at one time
-    "incidents",
-    Column("incident_id", String(32), primary_key=True),
-    Column("cause", String(24), nullable=False),
-    Column("scope", String(80), nullable=False),  # what its games share, such as "group b"; empty: only the cause
-    Column("finding", Text, nullable=False),  # JSON: title, evidence, next action of the worst game
-    Column("games", Text, nullable=False),  # JSON: keys, the worst first
-    Column("group_name", String(40)),  # null: they are in several, or in none
-    Column("since", Float, nullable=False),  # by the store's clock, as all times here
-    Column("joined_at", Float, nullable=False),  # when a game joined last
-    Column("ended_at", Float, index=True),  # null: it is open
-    Column("outlook", Text),  # one clause; null: nobody can know
-    Column("tone", String(16), nullable=False),
-    allowed={"cause": tuple(Cause), "tone": get_args(IncidentTone)},
-    json={"finding": "object", "games": "array"},
-)
-
-incident_looks = store_table(  # one row: who judged causes last; the writer of the next look holds it
-    "incident_looks",
-    Column("look_id", Integer, primary_key=True, autoincrement=False),
-    Column("kept_by", String(16), nullable=False),  # the kind of the process that judged
-    Column("looked_at", Float, nullable=False),
-)
 
 _LOOK: Final = 1
 

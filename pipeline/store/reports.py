@@ -4,40 +4,13 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    Engine,
-    Float,
-    Integer,
-    Text,
-    delete,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 
-from pipeline.store.database.checked_table import store_table
 from pipeline.store.database.engine import writing
+from pipeline.store.database.report_tables import maintenance_rounds, source_backlog
 from pipeline.store.database.tables import ingest_generations, waiting_evacuations
 from pipeline.store.processes.leases import store_now
 from pipeline.store.rows import NamedBacklog, RoundFacts, SourceReading
-
-maintenance_rounds = store_table(  # how the rounds of the last weeks went
-    "maintenance_rounds",
-    Column("round_id", Integer, primary_key=True),
-    Column("began_at", Float, nullable=False),  # by the store's clock
-    Column("ended_at", Float, nullable=False),
-    Column("ok", Integer, nullable=False),  # 1: no table failed
-    Column("tables", Integer, nullable=False),
-    Column("failed_tables", Integer, nullable=False),
-    Column("files_before", BigInteger, nullable=False),  # of all tables
-    Column("files_after", BigInteger, nullable=False),
-    Column("error", Text),  # of the tables that failed; null: none did
-    allowed={"ok": "IN (0, 1)"},
-)
 
 _KEPT_SECONDS = 90 * 86_400.0
 _MAX_ERROR = 500  # characters
@@ -72,18 +45,6 @@ def ingested_since(connection: Connection) -> float | None:
     since: float | None = connection.scalar(select(func.min(ingest_generations.c.created_at)))
     return since
 
-
-source_backlog = store_table(  # one row; here and not in `tables`, which is full
-    "source_backlog",
-    Column("backlog_id", Integer, primary_key=True, autoincrement=False),
-    Column("measured_at", Float, nullable=False),  # by the store's clock
-    Column("age_seconds", Float),  # of the oldest record that is not in bronze; 0: none waits; null: unknown
-    Column("peak_seconds", Float),  # the highest age of the last minute; null: unknown
-    Column("rows", BigInteger),  # that wait; null: unknown
-    Column("limit_seconds", Float, nullable=False),  # above it the source is late
-    Column("reason", Text),  # why a number is unknown
-    Column("sources", Text),  # the same of each of several sources, a list in JSON; null: there is one
-)
 
 _ROW = 1
 _COLUMNS = tuple(source_backlog.c[name] for name in SourceReading.__slots__)

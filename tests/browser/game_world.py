@@ -19,8 +19,8 @@ from pipeline.health.incidents.incidents import Incident
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
+from pipeline.store.database.report_tables import incident_looks
 from pipeline.store.database.states import Cause
-from pipeline.store.incidents import incident_looks
 from tests.browser.seed import Seeded, fleet_of_forty, seed
 from tests.tables.repair_world import BROKEN, CHESS, Event, Message, World
 

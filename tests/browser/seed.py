@@ -24,7 +24,7 @@ from pipeline.base.names import game_key
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
-from pipeline.store.reports import source_backlog
+from pipeline.store.database.report_tables import source_backlog
 
 HOSTILE: Final = (
     "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">",

@@ -20,8 +20,9 @@ from pipeline.base.names import game_key
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
+from pipeline.store.database.report_tables import source_backlog
 from pipeline.store.processes.drivers import heartbeat, start_driver
-from pipeline.store.reports import record_round, source_backlog
+from pipeline.store.reports import record_round
 from tests.browser.seed import HOSTILE, Seeded, fleet_of_forty, seed
 from tests.unit.app.app_world import Opening, drawn_html, forget_readings, pages_of
 from tests.unit.app.fleet_world import incident, series

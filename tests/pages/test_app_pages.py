@@ -21,7 +21,7 @@ from pipeline.base.names import game_key
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
-from pipeline.store.reports import source_backlog
+from pipeline.store.database.report_tables import source_backlog
 from tests.browser.seed import HOSTILE, Seeded, seed
 from tests.checkout import ROOT
 from tests.unit.app.app_world import drawn_html, sign_in, started_app

@@ -10,10 +10,12 @@ from sqlalchemy import Connection, Engine, inspect, text
 from pipeline.base.errors import Refused
 from pipeline.store.database.ownership import become_owner, is_shared_late, rights_explained, share
 
-NEWEST: Final = "r0002"
-"""The migration that makes the tables what `tables.py`, `rounds.py` and `source_backlog.py` say they are."""
+FIRST: Final = "r0003"
+"""The first migration. Until 0.1.0 is released each change of a table raises it, so that an older store is refused."""
 
-_FIRST: Final = "r0002"  # those of unreleased builds are smaller
+NEWEST: Final = FIRST
+"""The migration that makes the tables what `tables.py` and `report_tables.py` say they are."""
+
 _FOLDER: Final = Path(__file__).with_name("migrations")
 _LOCK: Final = 7_021_962_114  # any number that nobody else locks in the same database
 
@@ -42,7 +44,7 @@ def migrate(engine: Engine) -> None:
 
 
 def _require_older(connection: Connection, current: str | None) -> None:
-    if (current is None and inspect(connection).has_table("games")) or (current is not None and current < _FIRST):
+    if (current is None and inspect(connection).has_table("games")) or (current is not None and current < FIRST):
         raise Refused(
             "An unreleased build of turnout made this control store, which cannot be upgraded. Name a new "
             "environment with --env-dir, and let it ingest the source again."

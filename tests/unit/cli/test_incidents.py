@@ -17,7 +17,7 @@ from pipeline.health.incidents.causes import Action
 from pipeline.health.incidents.incidents import Incident
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
-from pipeline.store.incidents import incident_looks
+from pipeline.store.database.report_tables import incident_looks
 from tests.unit.health.incidents.incident_world import FINDING, OPEN
 
 

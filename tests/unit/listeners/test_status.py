@@ -16,6 +16,7 @@ ROOMS = (
     "pipeline/control",
     "pipeline/data",
     "pipeline/health",
+    "pipeline/store",
     "pipeline/telemetry",
 )
 

@@ -11,10 +11,11 @@ from pipeline.health.facts.controller_metrics import read_controller_metrics
 from pipeline.health.facts.fleet import read_fleet
 from pipeline.health.facts.incidents import keep_look
 from pipeline.health.facts.placing import placing
+from pipeline.store.database.report_tables import incident_looks
 from pipeline.store.database.states import Cause, OperationState
 from pipeline.store.database.tables import catalog_snapshots, drivers, operations
 from pipeline.store.groups import Group, create
-from pipeline.store.incidents import STALE_SECONDS, incident_looks
+from pipeline.store.incidents import STALE_SECONDS
 from pipeline.store.operations import Intent, change, list_operations, operation, submit
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import store_time

@@ -28,8 +28,9 @@ from pipeline.health.verdicts.watch import StreamReading, Watch
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
+from pipeline.store.database.report_tables import incident_looks, incidents
 from pipeline.store.database.states import Cause
-from pipeline.store.incidents import KEPT_SECONDS, incident_looks, incidents, read_last_look
+from pipeline.store.incidents import KEPT_SECONDS, read_last_look
 from pipeline.store.operations import Intent, submit
 from pipeline.store.processes.drivers import heartbeat, record_commit, start_driver, write_streams
 from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, write_state

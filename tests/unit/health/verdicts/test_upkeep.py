@@ -17,9 +17,10 @@ from pipeline.health.verdicts.processes import FleetFacts
 from pipeline.health.verdicts.upkeep import UpkeepFacts, in_hours, limit_seconds
 from pipeline.settings.tree import Maintenance, load
 from pipeline.store.database.engine import open_store
+from pipeline.store.database.report_tables import maintenance_rounds
 from pipeline.store.database.tables import ingest_generations
 from pipeline.store.processes.drivers import heartbeat, start_driver
-from pipeline.store.reports import maintenance_rounds, record_round, write_backlog
+from pipeline.store.reports import record_round, write_backlog
 from pipeline.store.rows import Driver, RoundFacts, SourceReading
 
 NOW = 1_000_000.0

@@ -1,0 +1,58 @@
+"""The control store's tables of what is reported beside heartbeats, and of incidents; as in `tables.py`."""
+
+from typing import get_args
+
+from sqlalchemy import BigInteger, Column, Float, Integer, String, Text
+
+from pipeline.store.database.checked_table import store_table
+from pipeline.store.database.states import Cause, IncidentTone
+
+maintenance_rounds = store_table(  # how the rounds of the last weeks went
+    "maintenance_rounds",
+    Column("round_id", Integer, primary_key=True),
+    Column("began_at", Float, nullable=False),  # by the store's clock
+    Column("ended_at", Float, nullable=False),
+    Column("ok", Integer, nullable=False),  # 1: no table failed
+    Column("tables", Integer, nullable=False),
+    Column("failed_tables", Integer, nullable=False),
+    Column("files_before", BigInteger, nullable=False),  # of all tables
+    Column("files_after", BigInteger, nullable=False),
+    Column("error", Text),  # of the tables that failed; null: none did
+    allowed={"ok": "IN (0, 1)"},
+)
+
+source_backlog = store_table(  # one row: what waits in the source
+    "source_backlog",
+    Column("backlog_id", Integer, primary_key=True, autoincrement=False),
+    Column("measured_at", Float, nullable=False),  # by the store's clock
+    Column("age_seconds", Float),  # of the oldest record that is not in bronze; 0: none waits; null: unknown
+    Column("peak_seconds", Float),  # the highest age of the last minute; null: unknown
+    Column("rows", BigInteger),  # that wait; null: unknown
+    Column("limit_seconds", Float, nullable=False),  # above it the source is late
+    Column("reason", Text),  # why a number is unknown
+    Column("sources", Text),  # the same of each of several sources, a list in JSON; null: there is one
+)
+
+incidents = store_table(  # games with one cause at one time
+    "incidents",
+    Column("incident_id", String(32), primary_key=True),
+    Column("cause", String(24), nullable=False),
+    Column("scope", String(80), nullable=False),  # what its games share, such as "group b"; empty: only the cause
+    Column("finding", Text, nullable=False),  # JSON: title, evidence, next action of the worst game
+    Column("games", Text, nullable=False),  # JSON: keys, the worst first
+    Column("group_name", String(40)),  # null: they are in several, or in none
+    Column("since", Float, nullable=False),  # by the store's clock, as all times here
+    Column("joined_at", Float, nullable=False),  # when a game joined last
+    Column("ended_at", Float, index=True),  # null: it is open
+    Column("outlook", Text),  # one clause; null: nobody can know
+    Column("tone", String(16), nullable=False),
+    allowed={"cause": tuple(Cause), "tone": get_args(IncidentTone)},
+    json={"finding": "object", "games": "array"},
+)
+
+incident_looks = store_table(  # one row: who judged causes last; the writer of the next look holds it
+    "incident_looks",
+    Column("look_id", Integer, primary_key=True, autoincrement=False),
+    Column("kept_by", String(16), nullable=False),  # the kind of the process that judged
+    Column("looked_at", Float, nullable=False),
+)
