@@ -15,9 +15,9 @@ from pipeline.data.contracts.formats.batches import held, joined, one_batch, par
 from pipeline.data.contracts.formats.json.columns import columns_of
 from pipeline.data.contracts.formats.json.definitions import describe
 from pipeline.data.contracts.formats.json.parser import DocumentParser
+from pipeline.data.contracts.formats.json.pockets import pockets_of
 from pipeline.data.contracts.formats.json.scalar import DocumentDecoder, Misfit
 from pipeline.data.contracts.formats.json.screen import Screen, each_key_once
-from pipeline.data.contracts.formats.json.types import has_maps
 from pipeline.data.contracts.schemas import Schema
 
 _PRESENT: Final = "present"  # the column of a schema without columns
@@ -45,7 +45,9 @@ class Decoder:
         self.arrow_schema: pa.Schema = pa.schema(columns_of(root))
         self._schema = self.arrow_schema if len(self.arrow_schema) else pa.schema([(_PRESENT, pa.bool_())])
         self._scalar = DocumentDecoder(root)
-        self._parser = None if has_maps(root) or not len(self.arrow_schema) else DocumentParser(root, self.arrow_schema)
+        pockets = pockets_of(root)
+        together = pockets is not None and len(self.arrow_schema)
+        self._parser = DocumentParser(root, self.arrow_schema, pockets or {}) if together else None
         self._screen = Screen(root)
 
     def decode(self, payloads: pa.BinaryArray) -> Decoded:

@@ -5,8 +5,9 @@ cast first, doubles looked at, and each document is wrapped with its number, und
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from itertools import count
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -16,9 +17,20 @@ from pyarrow import json as arrow_json
 
 from pipeline.data.contracts.decoded import Rows
 from pipeline.data.contracts.formats.json.columns import TIME, arrow_type, columns_of
+from pipeline.data.contracts.formats.json.pockets import Entries, Path, Pockets
 from pipeline.data.contracts.formats.json.scalar import MOST_DIGITS, WHOLE
 from pipeline.data.contracts.formats.json.scalar import TIME as RFC_3339
-from pipeline.data.contracts.formats.json.types import JsonArray, JsonEnum, JsonMap, Nothing, Object, Scalar, Type
+from pipeline.data.contracts.formats.json.types import (
+    JsonArray,
+    JsonEnum,
+    JsonMap,
+    Nothing,
+    Object,
+    Property,
+    Scalar,
+    Type,
+    inside,
+)
 from pipeline.data.contracts.nested import parent_of_each, union_rows
 
 _ROW, _DOCUMENT = secrets.token_urlsafe(6), secrets.token_urlsafe(6)  # no producer can guess 48 bits
@@ -31,13 +43,15 @@ _Up: TypeAlias = Callable[[Rows], Rows]
 
 
 class DocumentParser:
-    """Parses documents of one schema, which has no maps: Arrow's parser knows none."""
+    """Parses documents of one schema."""
 
-    def __init__(self, root: Object, columns: pa.Schema) -> None:
-        """Prepare for a schema with its columns."""
+    def __init__(self, root: Object, columns: pa.Schema, pockets: Mapping[Path, Property]) -> None:
+        """Prepare for a schema with its columns and its maps."""
         self._root, self._columns = root, columns
+        self._pockets = Pockets(root, pockets) if pockets else None
         held = pa.schema([(_ROW, pa.int64()), (_DOCUMENT, _parsed_type(root))])
-        self._options = arrow_json.ParseOptions(explicit_schema=held, unexpected_field_behavior="error")
+        unknown = "ignore" if pockets else "error"
+        self._options = arrow_json.ParseOptions(explicit_schema=held, unexpected_field_behavior=unknown)
         self._long = "|".join(_LONG) if _has(root, "number") else None
 
     def parse(self, documents: pa.BinaryArray) -> tuple[pa.RecordBatch, Rows] | None:
@@ -52,8 +66,14 @@ class DocumentParser:
             return None
         if not np.array_equal(rows.to_numpy(), np.arange(len(documents))):
             return None
-        shaping = _Shaping(len(documents))
-        columns = shaping.members(self._root, found, lambda places: places)
+        shaping = _Shaping()
+        if self._pockets is not None:
+            entries = self._pockets.read(documents)
+            if entries is None:
+                return None
+            shaping.entries, doubtful = entries
+            shaping.doubt(union_rows([doubtful, self._pockets.twice(texts)]))
+        columns = shaping.members(self._root, found, lambda places: places, ())
         if self._long is not None:
             matching = pc.match_substring_regex(texts, self._long)
             shaping.doubt(np.flatnonzero(matching.to_numpy(zero_copy_only=False)))
@@ -95,10 +115,8 @@ def _has(of: Type, name: str) -> bool:
     match of:
         case Scalar():
             return of.name == name
-        case JsonArray():
-            return _has(of.items, name)
-        case Object():
-            return any(_has(each.type, name) for each in of.properties)
+        case JsonArray() | JsonMap() | Object():
+            return any(_has(each, name) for each in inside(of))
         case _:
             return False
 
@@ -113,9 +131,10 @@ def _parsed_type(of: Type) -> pa.DataType:
         case JsonArray():
             return pa.list_(_parsed_type(of.items))
         case Object():
-            return pa.struct([(each.key, _parsed_type(each.type)) for each in of.properties])
+            plain = [each for each in of.properties if not isinstance(each.type, JsonMap)]
+            return pa.struct([(each.key, _parsed_type(each.type)) for each in plain])
         case JsonMap():
-            raise AssertionError
+            raise AssertionError  # a pocket
         case JsonEnum():
             return pa.string()
 
@@ -123,30 +142,42 @@ def _parsed_type(of: Type) -> pa.DataType:
 class _Shaping:
     """Turns parsed values into columns, and collects the rows that hold what may not fit."""
 
-    def __init__(self, rows: int) -> None:
+    def __init__(self) -> None:
         self.doubts: list[Rows] = []
-        self._rows = rows
+        self.entries: Mapping[Path, Entries] = {}
 
     def doubt(self, rows: Rows) -> None:
         """Add rows."""
         if len(rows):
             self.doubts.append(rows.astype(np.int64))
 
-    def members(self, of: Object, parsed: pa.StructArray, up: _Up) -> list[pa.Array]:
-        """Return the columns of an object's properties."""
-        made = []
-        for index, each in enumerate(of.properties):
-            values = parsed.field(index)
+    def members(self, of: Object, parsed: pa.StructArray, up: _Up, path: Path) -> list[pa.Array]:
+        """Return the columns of an object's properties; `path` leads to it where it may hold maps."""
+        made, plain = [], count()
+        for place, each in enumerate(of.properties):
+            here = (*path, place)
+            values = self._map(each.type, here) if isinstance(each.type, JsonMap) else parsed.field(next(plain))
             if each.required and not each.type.nullable and values.null_count > parsed.null_count:
                 self._doubt_where(pc.and_(values.is_null(), parsed.is_valid()), up)
             if arrow_type(each.type) is not None:
-                made.append(self._column(each.type, values, up))
+                made.append(self._column(each.type, values, up, here))
         return made
 
-    def _column(self, of: Type, values: pa.Array, up: _Up) -> pa.Array:
+    def _map(self, of: JsonMap, path: Path) -> pa.Array:
+        entries = self.entries[path]
+        ends = np.array(entries.ends, dtype=np.int32)
+
+        def rows(places: Rows) -> Rows:
+            return np.unique(np.searchsorted(ends, places, side="right") - 1).astype(np.int64)
+
+        items = self._column(of.values, pa.array(entries.items, _parsed_type(of.values)), rows, ())
+        keys, nulls = pa.array(entries.keys, pa.string()), pa.array(entries.nulls, pa.bool_())
+        return pa.MapArray.from_arrays(pa.array(ends), keys, items, type=arrow_type(of), mask=nulls)
+
+    def _column(self, of: Type, values: pa.Array, up: _Up, path: Path) -> pa.Array:
         match of:
             case Object():
-                members, nulls = self.members(of, values, up), values.is_null()
+                members, nulls = self.members(of, values, up, path), values.is_null()
                 if not members:
                     return pc.if_else(nulls, pa.scalar(None, pa.bool_()), pa.scalar(value=True))
                 return pa.StructArray.from_arrays(members, fields=columns_of(of), mask=nulls)
@@ -170,7 +201,7 @@ class _Shaping:
 
         if inner.null_count and not of.items.nullable:
             self._doubt_where(inner.is_null(), rows)
-        made = self._column(of.items, inner, rows)
+        made = self._column(of.items, inner, rows, ())
         return pa.ListArray.from_arrays(values.offsets, made, type=arrow_type(of), mask=values.is_null())
 
     def _times(self, texts: pa.Array, up: _Up) -> pa.Array:

@@ -22,7 +22,7 @@ class Screen:
 
     def __init__(self, root: Object) -> None:
         """Prepare for a schema."""
-        self._decoder = msgspec.json.Decoder(_type_of(root))
+        self._decoder = msgspec.json.Decoder(type_of(root))
 
     def fits(self, documents: pa.BinaryArray) -> npt.NDArray[np.bool_]:
         """Return for each document whether it fits."""
@@ -51,7 +51,8 @@ def _once(pairs: list[tuple[str, Any]]) -> None:
         raise ValueError
 
 
-def _type_of(of: Type) -> Any:
+def type_of(of: Type) -> Any:
+    """Return the type by which msgspec takes what fits a schema."""
     match of:
         case Nothing():
             return None
@@ -60,9 +61,9 @@ def _type_of(of: Type) -> Any:
         case JsonEnum():
             return str
         case JsonArray():
-            return list[_or_null(of.items) if of.items.nullable else _type_of(of.items)]  # type: ignore[misc]
+            return list[_or_null(of.items) if of.items.nullable else type_of(of.items)]  # type: ignore[misc]
         case JsonMap():
-            return dict[str, _or_null(of.values) if of.values.nullable else _type_of(of.values)]  # type: ignore[misc]
+            return dict[str, _or_null(of.values) if of.values.nullable else type_of(of.values)]  # type: ignore[misc]
         case Object():
             listed = [(f"f{index}", _or_null(each.type), None) for index, each in enumerate(of.properties)]
             keys = {f"f{index}": each.key for index, each in enumerate(of.properties)}
@@ -70,4 +71,4 @@ def _type_of(of: Type) -> Any:
 
 
 def _or_null(of: Type) -> Any:
-    return None if isinstance(of, Nothing) else _type_of(of) | None
+    return None if isinstance(of, Nothing) else type_of(of) | None

@@ -162,7 +162,7 @@ class Chance:
             case "object" if "properties" in given:
                 return self._object(given)
             case "object":
-                keys = self.draw.sample(TEXTS, self.draw.randrange(4))
+                keys = self.draw.sample(sorted({*TEXTS, *KEYS}), self.draw.randrange(4))
                 pairs = [self._text(key) + b":" + self._item(given["additionalProperties"]) for key in keys]
                 if pairs and self.strikes("twice"):
                     pairs.append(pairs[0])

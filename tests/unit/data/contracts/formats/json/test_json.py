@@ -13,6 +13,7 @@ from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES
 from pipeline.data.contracts.evolution import evolve
 from pipeline.data.contracts.formats.json import decoder as decoding
 from pipeline.data.contracts.formats.json.columns import suffix
+from pipeline.data.contracts.formats.json.scalar import DocumentDecoder
 from pipeline.data.contracts.formats.supported import columns, decoder, message
 from pipeline.data.contracts.model import MAX_COLUMNS, remarks
 from pipeline.data.contracts.placing import placed
@@ -237,6 +238,32 @@ def test_a_batch_is_the_table_of_its_rows_one_by_one(monkeypatch: pytest.MonkeyP
         assert together.rows.tolist() == [row for row, each in enumerate(alone) if not each.refused]
         assert repr(together.batch.to_pylist()) == repr([row for each in alone for row in each.batch.to_pylist()])
         assert [each[1:] for each in together.refused] == [why[1:] for each in alone for why in each.refused]
+
+
+def test_good_documents_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of them is decoded alone, with maps of scalars as well: that would be ten times as slow."""
+    entries = {"type": "object", "additionalProperties": {"type": ["number", "null"]}}
+    inner = obj(times={"type": "object", "additionalProperties": TIME}, x=INTEGER)
+    of = schema(obj(a=STRING, by=entries, inner=inner, xs={"type": "array", "items": POS}))
+    documents = [
+        json.dumps(
+            {"a": "x", "by": {"k": row / 7, "n": None, "": 3}, "inner": {"times": {str(row): "2026-01-01T00:00:00Z"}}}
+        )
+        for row in range(50)
+    ]
+    documents += ["{}", '{"by":null,"inner":null}', '{"by":{},"inner":{"times":{}},"xs":[{"x":1},{}]}']
+    encoded = [each.encode() for each in documents]
+    expected = both(of, *encoded)
+    monkeypatch.delattr(DocumentDecoder, "decode")
+    assert both(of, *encoded) == expected
+    for odd in (
+        b'{"by":{"k":1},"by":{}}',
+        b'{"by":{"k":1,"k":2}}',
+        b'{"by":{"k":1},"b\\u0079":{}}',
+        b'{"xs":[{"z":1}]}',
+    ):
+        with pytest.raises(AttributeError):
+            both(of, b"{}", odd)
 
 
 def hostile(count: int) -> list[bytes]:
