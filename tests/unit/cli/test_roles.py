@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from docs.generate import commands
+from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.cli.main import cli
@@ -44,10 +45,12 @@ OPERATIONS = {  # their role is checked where they are submitted, and again by t
     "grants drift", "grants approve", "grants reject", "grants withdraw",
 }  # fmt: skip
 REQUEST: Final = "0af3"
+RULES: Final = str(Path(__file__).with_name("rules.yaml"))
 ACTS = {
     "games approve": (("Chess",), "approve a game"),
     "games reject": (("Chess",), "reject a game"),
     "games priority": (("Go", "high", "--reason", "new"), "set a priority"),
+    "games rules apply": ((RULES, "--reason", "new"), "apply onboarding rules"),
     "groups create": (("b", "--cores", "2"), "create a group"),
     "groups set": (("a", "--priority", "high"), "change a group"),
     "groups remove": (("a", "--reason", "old"), "remove a group"),
@@ -94,7 +97,8 @@ def test_below_the_gate_nobody_begins_an_act_by_themselves() -> None:
     assert found == {
         ("pipeline/control/gate.py", "acting"), ("pipeline/store/operations.py", "begin"),
         ("pipeline/store/operations.py", "begin"), ("pipeline/store/groups.py", "begin"),
-        ("pipeline/store/games.py", "begin"), ("grants/applying/requests.py", "begin"),
+        ("pipeline/store/games.py", "begin"),
+        ("pipeline/store/onboarding_rules.py", "begin"), ("grants/applying/requests.py", "begin"),
         ("grants/applying/drift_store.py", "begin"),
         ("pipeline/demo/breaking/breaker.py", "acting"),  # a fault ends whoever has which role by then
     }  # fmt: skip
@@ -114,6 +118,10 @@ def test_an_act_needs_its_role(name: str, tmp_path: Path) -> None:
 EMPTY: Final = {
     "backend": "none", "desired": "drained", "capacity_cores": None, "priority": "normal", "spark_master": None,
 }  # fmt: skip
+RULE: Mapping[str, object] = {
+    "name": "others", "names": [], "prefixes": ["studio-"], "group": None, "priority": "normal", "policies": {},
+    "readers": [], "max_new_per_hour": 10, "changed_by": current_user(),
+}  # fmt: skip
 ASKED: Final = {
     "game": "Go", "message": "m.M", "format": "protobuf", "policies": [], "plan": "0" * 16, "reason": "",
     "request": REQUEST, "requester": "ann",
@@ -122,6 +130,7 @@ ENTRIES: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
     "games approve": ("approve", f"game:{game_key('Chess')}", {"game": "Chess", "reason": None}),
     "games reject": ("refuse", f"game:{game_key('Chess')}", {"game": "Chess", "reason": None}),
     "games priority": ("set a priority", "game:go", {"priority": "high", "before": {"go": "normal"}, "reason": "new"}),
+    "games rules apply": ("apply onboarding rules", "rules", {"reason": "new", "rules": [RULE]}),
     "groups create": ("create group", "group:b", {**EMPTY, "desired": "running", "capacity_cores": 2.0, "reason": ""}),
     "groups set": ("change group", "group:a", {**EMPTY, "priority": "high", "reason": ""}),
     "groups remove": ("remove group", "group:a", {**EMPTY, "reason": "old"}),
