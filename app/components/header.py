@@ -13,7 +13,7 @@ from app import formatting
 from app.components import links
 from app.look import parts
 from app.look.tokens import Tone
-from app.state import control_queries, demo_people, identity, services
+from app.state import act_as, control_queries, identity, services
 from app.state.services import Environment
 from pipeline.base.errors import Refused
 from pipeline.health.verdicts.judgement import Judgement
@@ -177,13 +177,13 @@ def _draw_who(environment: Environment) -> None:
     """Draw the acting person; in a demo that offers people, also the others to choose."""
     people = services.offered_people(environment)
     if not people:
-        demo_people.choose(None)
+        act_as.choose(None)
         with st.container(key="whoami", width="content"):
             st.text(_who(environment))
         return
-    if demo_people.chosen() not in {None, *people}:
-        demo_people.choose(None)
-    acting = demo_people.chosen()
+    if act_as.chosen() not in {None, *people}:
+        act_as.choose(None)
+    acting = act_as.chosen()
     with st.container(key="whoami_demo", width="content"):
         name = identity.person().name if acting is None else f"{acting} (admin)"
         with st.popover(
@@ -203,7 +203,7 @@ def _draw_who(environment: Environment) -> None:
                 help="Only a demo offers this: one may ask, another may approve. The audit log has the name.",
             )
     if said is not None and said != (acting or _MYSELF):
-        demo_people.choose(said or None)
+        act_as.choose(said or None)
         st.rerun()  # the whole page: each part of it acts as this person
 
 

@@ -23,7 +23,7 @@ from sqlalchemy import Engine
 from streamlit.runtime.caching.cache_utils import CachedFunc
 
 from app.gate import Person
-from app.state import demo_people, identity
+from app.state import act_as, identity
 from app.state.trends import Trend, trend
 from grants.catalog import Catalog, CatalogUnavailable
 from listeners import history
@@ -112,12 +112,12 @@ def actor() -> str:
     Raises:
         Refused: it does not offer them any more.
     """
-    return identity.person().name if demo_people.chosen() is None else _shown_person(open_environment()).name
+    return identity.person().name if act_as.chosen() is None else _shown_person(open_environment()).name
 
 
 def offered_people(environment: Environment) -> tuple[str, ...]:
     """Return as whom else the user of a running demo may act; nobody in any other environment."""
-    return demo_people.offered(identity.person(), environment.settings, environment.paths, roles(environment))
+    return act_as.offered(identity.person(), environment.settings, environment.paths, roles(environment))
 
 
 def _shown_person(environment: Environment) -> Person:
@@ -126,7 +126,7 @@ def _shown_person(environment: Environment) -> Person:
     Raises:
         Refused: a demo does not offer them any more.
     """
-    return demo_people.shown_person(identity.person(), environment.settings, environment.paths, roles(environment))
+    return act_as.shown_person(identity.person(), environment.settings, environment.paths, roles(environment))
 
 
 def roles(environment: Environment) -> Roles:
@@ -167,7 +167,7 @@ def permitted(environment: Environment, kind: str | None) -> str:
     if now.store != environment.store:
         raise Refused("The control store was replaced after the page loaded. Reload the page.")
     known = roles(now)
-    who_acts = demo_people.acting_person(identity.person(), now.settings, now.paths, known)
+    who_acts = act_as.acting_person(identity.person(), now.settings, now.paths, known)
     if only_look(known, who_acts):
         raise Refused(_NO_ROLES)
     if kind is not None:

@@ -25,6 +25,10 @@ DATABASES: Final = "turnout.databases"
 """Entry points here are modules with `claims`, which tells whether a `store.url` is theirs, and `open_engine`, which
 returns a SQLAlchemy engine for the URL, the environment's variables and the options of its pool."""
 
+PEOPLE: Final = "turnout.people"
+"""Entry points here are functions of an environment's paths. They return the names of the people as whom the user who
+started the dashboard may act too; None: they are busy, and answer in a moment."""
+
 
 def registered(group: str) -> list[Any]:
     """Return the objects registered under a group, ordered by name; a failure to load raises."""

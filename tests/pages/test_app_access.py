@@ -10,7 +10,7 @@ from sqlalchemy import Engine, insert
 from streamlit.testing.v1 import AppTest
 
 from app.access import matrix, previews, queries
-from app.state import demo_people, services
+from app.state import act_as, services
 from app.state.services import Environment
 from grants.applying import drift_store, requests
 from grants.model import Directory, GameTable, Observed, Principal, Securable, folded
@@ -538,5 +538,5 @@ def test_in_a_demo_a_second_person_approves(world: Catalogued, opening: Opening)
 
 def _approved_as(name: str, world: Catalogued, request_id: str) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(demo_people, "chosen", lambda: name)
+        patched.setattr(act_as, "chosen", lambda: name)
         previews.preview_approval(environment_of(world), request_id)

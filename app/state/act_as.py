@@ -1,19 +1,19 @@
-"""The person as whom the user of a running demo acts: themselves, or one of two people that the demo offers.
+"""The person as whom the user of a dashboard acts: themselves, or one of the people that an extension offers.
 
-Nobody approves their own request, and a demo has one user. The demo itself names whom it offers, by the proof that it
-gives for its faults; no setting, header or URL offers anybody, and nobody gets a role by it: where roles are set, and
-to people of a platform, nobody is offered.
+Extensions are the entry points `turnout.people`. The demo is one: nobody approves their own request, and a demo has one
+user. It names whom it offers by the proof that it gives for its faults; no setting, header or URL offers anybody, and
+nobody gets a role by it: where roles are set, and to people of a platform, nobody is offered.
 """
 
 import streamlit as st
 
 from app.gate import Person
 from pipeline.base.errors import Refused
+from pipeline.base.extensions import PEOPLE, registered
 from pipeline.control.roles import roles_of
-from pipeline.demo.breaking import channel
 from pipeline.settings.tree import Paths, Roles, Settings
 
-_CHOSEN, _KNOWN = "demo_person", "demo_people"
+_CHOSEN, _KNOWN = "demo_person", "offered_people"
 
 
 def chosen() -> str | None:
@@ -56,7 +56,7 @@ def acting_person(me: Person, settings: Settings, paths: Paths, roles: Roles) ->
     Raises:
         Refused: it does not offer, or not any more, whom this tab wants to act as, or is busy.
     """
-    found = channel.people(paths) if chosen() is not None and _may_be_offered(me, settings, roles) else ()
+    found = _people(paths) if chosen() is not None and _may_be_offered(me, settings, roles) else ()
     if found is None:
         raise Refused("The demo is busy with a fault. Try again in a moment.")
     return _as(chosen(), me, found)
@@ -78,4 +78,10 @@ def _may_be_offered(me: Person, settings: Settings, roles: Roles) -> bool:
 
 @st.cache_data(ttl=5, max_entries=2, show_spinner=False)
 def _looked(root: str, _paths: Paths) -> tuple[str, ...] | None:  # noqa: ARG001 - the cache's key
-    return channel.people(_paths)
+    return _people(_paths)
+
+
+def _people(paths: Paths) -> tuple[str, ...] | None:
+    """Return whom extensions offer at this moment; None: one of them is busy."""
+    found = [people(paths) for people in registered(PEOPLE)]
+    return None if None in found else tuple(name for names in found for name in names)

@@ -7,7 +7,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from app.state import demo_people, identity, services
+from app.state import act_as, identity, services
 from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
 from pipeline.demo.breaking.channel import offered
@@ -95,12 +95,12 @@ def test_nobody_gets_rights_by_it(why: str, opening: Opening, paths: Paths, monk
             environment = services.Environment(
                 environment.settings.__class__(store=shared), environment.paths, environment.store
             )
-        monkeypatch.setattr(demo_people, "chosen", lambda: "boss@example.com" if why == "name" else ADA)
+        monkeypatch.setattr(act_as, "chosen", lambda: "boss@example.com" if why == "name" else ADA)
         if why != "name":
             assert services.offered_people(environment) == ()
         me = identity.person()
         with pytest.raises(Refused, match="does not offer"):
-            demo_people.acting_person(me, environment.settings, environment.paths, services.roles(environment))
+            act_as.acting_person(me, environment.settings, environment.paths, services.roles(environment))
         assert "does not offer" in str(services.missing_role(environment, None))
         if why in {"platform", "roles"}:
             assert switches(opening("fleet")) == []
