@@ -125,7 +125,7 @@ def no_quarantine(monkeypatch: pytest.MonkeyPatch) -> None:
 def commit_before_write(monkeypatch: pytest.MonkeyPatch) -> None:
     def early(self: Stream, files: list[DataFile], expected: Position, cursor: int, target: Any) -> None:
         if self.table is None:
-            self.table = self.writer.create(self.path, target, self.app_id, self.game)
+            self.table = self.target.writer.create(self.path, target, self.app_id, self.game)
         assert isinstance(self.table, CursorTable)
         self.table.commit([], expected.cursor or None, cursor)
         self.cursor = self.complete_through = cursor

@@ -247,7 +247,7 @@ def _chunk_begins_too_late() -> list[Change]:
 def _cursor_before_rows() -> list[Change]:
     def early(self: Stream, files: list[DataFile], expected: Position, cursor: int, target: pa.Schema) -> None:
         if self.table is None:
-            self.table = self.writer.create(self.path, target, self.app_id, self.game)
+            self.table = self.target.writer.create(self.path, target, self.app_id, self.game)
             self._read_cursor()
         if self.position != expected:
             raise TableConflict("moved")

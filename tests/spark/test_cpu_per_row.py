@@ -17,7 +17,7 @@ from pipeline.data.ingest.query import Ingest
 from pipeline.data.ingest.sources import topic
 from pipeline.data.ingest.sources.landing_log import LANDING
 from pipeline.data.streams.writing.rows import FrameRows
-from pipeline.data.streams.writing.split import SplitJob
+from pipeline.data.streams.writing.split import SplitJob, split
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.table import CursorTable
@@ -116,7 +116,7 @@ def test_a_pass_is_linear_in_the_rows(world: World) -> None:
     job = SplitJob({CHESS.key: 0}, LocalRegistry(world.engine).snapshot(), located(world.paths.root))
     for rows in SIZES:
         given = {"game_key": CHESS.key, "game": CHESS.name, "schema_id": 1, "seq": 1, "prev_seq": 0, "raw": raw}
-        bronze = FrameRows(frame(world, table(rows, BRONZE, pos=pa.array(range(rows)), **given)))
+        bronze = FrameRows(frame(world, table(rows, BRONZE, pos=pa.array(range(rows)), **given)), split)
         cost[rows] = cpu_seconds(lambda bronze=bronze: bronze.split(job))  # type: ignore[misc]
     require_linear(cost)
 

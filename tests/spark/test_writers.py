@@ -20,16 +20,18 @@ from pyspark.sql import DataFrame
 
 from pipeline.base.errors import Refused, Transient
 from pipeline.base.failpoints import Injected
-from pipeline.base.names import game_key, stream_app_id
+from pipeline.base.names import bronze_app_id, game_key, stream_app_id
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.maintenance import run
 from pipeline.data.repair.quarantined import Selection
 from pipeline.data.repair.rebuild import rebuild
 from pipeline.data.repair.replay import replay_all
+from pipeline.data.streams.bronze_to_game import GameTables
 from pipeline.data.streams.stream import stream_of
 from pipeline.data.streams.writing.spark_writer import SparkTable
 from pipeline.data.streams.writing.writers import writer_for
 from pipeline.lake.delta import table as delta_table
+from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import DataFile, write_file
 from pipeline.lake.delta.log import commits_after, is_plain
 from pipeline.lake.delta.table import CursorTable, TableConflict
@@ -57,7 +59,8 @@ class Owner:
         demux = Demux(writer=kind, checkpoint_interval=3)
         self.writer = writer_for(demux, world.paths, world.spark, self.staging, lambda _key: self.holds())
         assignment = Assignment(KEY, GAME, epoch=1, generation=1, last_seq=0)
-        self.stream = stream_of(assignment, "local", world.paths.table(KEY), self.writer)
+        CursorTable.create(world.paths.bronze, BRONZE, bronze_app_id("local"))
+        self.stream = stream_of(assignment, GameTables("local", self.writer, world.paths))
         self.stream.open()
 
     def write(self, rows: list[dict[str, Any]], columns: pa.Schema = COLUMNS) -> DataFile:

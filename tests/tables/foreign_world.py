@@ -1,6 +1,6 @@
 """A world whose bronze has rows of a foreign registry."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from pipeline.base.names import GameKey
 from pipeline.data.contracts.profile import SourceProfile
 from pipeline.data.contracts.schemas import SchemaSet, Writer
 from pipeline.data.streams.active_games import ActiveGames
 from pipeline.data.streams.catchup import CatchUp
+from pipeline.data.streams.demux import DemuxContext
 from pipeline.data.streams.passes import Passes
 from pipeline.data.streams.stream import Stream
 from pipeline.data.streams.writing.rows import Rows
@@ -24,6 +26,7 @@ from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
 from pipeline.store.games import Game, generations, register_group
+from tests.game_streams import LocalBronze
 from tests.tables.repair_world import CHESS, FIRST, GO, Event, World, make_world
 
 CONFLUENT = 7
@@ -39,6 +42,7 @@ class ForeignWorld(World):
     writers: dict[tuple[str, bytes], Writer]
     profiles: dict[int, SourceProfile]
     wanted: list[Collection[Stream]]  # what registries were asked for
+    reads: list[tuple[int, int, frozenset[str]]]  # of catch-up: above and up to which seq, of which games
 
     def schemas(self) -> SchemaSet:
         return replace(self.registry.snapshot(), writers=self.writers, profiles=self.profiles)
@@ -111,17 +115,18 @@ def points(world: World, game: Game = CHESS) -> list[int]:
     return [row["points"] for row in world.contents(game)]
 
 
-class LocalCatchUp(CatchUp):
-    """Catch-up that splits here what tasks would."""
+def catch_up_by(driver: DemuxContext, world: ForeignWorld, passes: Passes) -> CatchUp:
+    """Return catch-up that splits here what tasks would."""
 
-    world: ForeignWorld
-    reads: list[tuple[int, int, frozenset[str]]]
+    def rows(low: int, high: int, keys: Collection[GameKey]) -> Rows:
+        world.reads.append((low, high, frozenset(keys)))
+        return BronzeRows(world, low, high)
 
-    def _rows(self, streams: Sequence[Stream], low: int, high: int) -> Rows:
-        self.reads.append((low, high, frozenset(stream.game for stream in streams)))
-        return BronzeRows(self.world, low, high)
+    world.reads = []
+    bronze = LocalBronze(driver.settings, world.paths, world.engine, rows)
+    return CatchUp(driver, world.paths.root / "checkpoint", bronze, passes)
 
 
-def read_all(catch_up: LocalCatchUp) -> None:
+def read_all(catch_up: CatchUp) -> None:
     while catch_up.step(lambda _: 9, lambda _: 9):
         pass

@@ -2,7 +2,7 @@
 
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -17,7 +17,7 @@ from deltalake import DeltaTable, Schema
 from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused
-from pipeline.base.names import bronze_app_id, game_key
+from pipeline.base.names import GameKey, game_key
 from pipeline.data.contracts.policies import CHOICES, DEFAULTS, Policies, parse_policies
 from pipeline.data.contracts.registrations import Registration
 from pipeline.data.contracts.registries.answers import SchemaResolver
@@ -31,7 +31,6 @@ from pipeline.data.streams.demux import DemuxContext
 from pipeline.data.streams.lookup import Lookup
 from pipeline.data.streams.outage import CachedRegistry
 from pipeline.data.streams.passes import Passes
-from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.stream import Stream
 from pipeline.data.streams.writing.rows import Rows
 from pipeline.data.streams.writing.split import READ, SplitJob, split
@@ -46,6 +45,7 @@ from pipeline.settings.tree import Demux, Paths, PlacementSettings, Settings, lo
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import generations, register_group
 from protos.turnout.v1.wrapper_pb2 import Wrapper
+from tests.game_streams import LocalBronze, roster_of
 from tests.onboarding_world import give_rules, rule
 from tests.tables.ingest_world import Rows as LocalRows
 from tests.tables.matrix_cases import BENDING, Case, Change, Way
@@ -417,21 +417,22 @@ class _LocalRows:
 class _LocalCatchUp(CatchUp):
     """Catch-up that splits here what tasks would."""
 
-    rows: pa.Table  # of bronze, by seq
-
     @classmethod
     def of(cls, matrix: Matrix, passes: Passes) -> "_LocalCatchUp":
-        bronze = CursorTable.open(matrix.paths.bronze, bronze_app_id(matrix.settings.environment))
-        assert bronze is not None
+        held = DeltaTable(matrix.paths.bronze).to_pyarrow_table(columns=list(READ)).sort_by("seq")
+
+        def rows_of(low: int, high: int, _keys: Collection[GameKey]) -> Rows:
+            rows = held.filter((pc.field("seq") > low) & (pc.field("seq") <= high)).combine_chunks()
+            return cast("Rows", _LocalRows(rows))
+
         spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
-        roster = Roster(matrix.settings, matrix.paths, matrix.engine, "a", None)
+        roster = roster_of(matrix.settings, matrix.paths, matrix.engine)
         lookup = Lookup(matrix.engine, matrix.resolution)
         driver = DemuxContext(
             spark, matrix.settings, roster, CachedRegistry(matrix.schemas), lambda _: None, lookup.want
         )
-        made = cls(driver, matrix.paths.checkpoints / "a", bronze, passes)
-        made.rows = DeltaTable(matrix.paths.bronze).to_pyarrow_table(columns=list(READ)).sort_by("seq")
-        return made
+        bronze = LocalBronze(matrix.settings, matrix.paths, matrix.engine, rows_of)
+        return cls(driver, matrix.paths.checkpoints / "a", bronze, passes)
 
     @property
     def streams(self) -> Mapping[str, Stream]:
@@ -439,10 +440,6 @@ class _LocalCatchUp(CatchUp):
 
     def prepare(self) -> None:
         self._driver.roster.sync()
-
-    def _rows(self, streams: Sequence[Stream], low: int, high: int) -> Rows:
-        rows = self.rows.filter((pc.field("seq") > low) & (pc.field("seq") <= high)).combine_chunks()
-        return cast("Rows", _LocalRows(rows))
 
 
 def games_of(cases: Iterable[Case]) -> list[Game]:

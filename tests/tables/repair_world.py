@@ -17,6 +17,7 @@ from pipeline.base.failpoints import ENVIRON
 from pipeline.base.names import MALFORMED, bronze_app_id, game_key
 from pipeline.data.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.streams.bronze_to_game import GameTables
 from pipeline.data.streams.stream import Stream, stream_of
 from pipeline.data.streams.writing.split import READ, SplitJob, landing_schema, split
 from pipeline.data.streams.writing.writers import DirectWriter
@@ -166,8 +167,8 @@ class World:
         if held is None or held.generation < known:
             assignment = Assignment(game.key, game.name, 1, known, 0)
             writer = DirectWriter(self.paths.tables, self.checkpoint_interval)
-            path = self.paths.table(game.key)
-            held = self.streams[game.key] = stream_of(assignment, self.environment, path, writer)
+            target = GameTables(self.environment, writer, self.paths)
+            held = self.streams[game.key] = stream_of(assignment, target)
             held.open()
         return held
 

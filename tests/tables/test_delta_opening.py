@@ -17,7 +17,6 @@ from sqlalchemy import Engine
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey, stream_app_id
 from pipeline.data.maintenance import run
-from pipeline.data.streams.roster import Roster
 from pipeline.data.verify.balance import verify
 from pipeline.health.facts.placing import placing
 from pipeline.lake.delta import opening
@@ -30,6 +29,7 @@ from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_seen, register_group
 from tests.checkout import ROOT
+from tests.game_streams import roster_of
 from tests.tables.maintenance_world import CHESS, GO, SETTINGS, game_table
 from tests.tables.verify_world import World, append_table
 
@@ -136,7 +136,7 @@ def test_a_driver_opens_the_other_tables(engine: Engine, tmp_path: Path) -> None
     CursorTable.create(paths.table(GameKey(GO)), pa.schema([("_seq", pa.int64())]), app_id)
     register_group(engine, "a", placing())
     record_seen(engine, {CHESS: "Chess", GO: "Go"}, 9, placing())
-    streams = Roster(Settings(), paths, engine, "a", lease=None).streams
+    streams = roster_of(Settings(), paths, engine).streams
     assert (streams[CHESS].unreadable, streams[GO].unreadable) == (True, False)
 
 

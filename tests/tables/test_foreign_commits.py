@@ -43,6 +43,7 @@ from pipeline.store.database.tables import stream_control
 from pipeline.store.games import register_group
 from pipeline.store.processes.drivers import start_driver, write_streams
 from pipeline.store.stream_control import decided, submit_retry
+from tests.game_streams import roster_of
 from tests.storage.buckets import Proxy, bucket, proxied
 from tests.storage.served import served
 from tests.tables.repair_world import CHESS, GO, SECOND, World, copied, early, good, make_world
@@ -340,7 +341,7 @@ def test_a_person_takes_a_change_back_or_accepts_it(far: World, restored: bool) 
 
 def carried(world: World) -> Roster:
     """The roster of a driver, whose streams the world splits."""
-    made = Roster(world.settings, world.paths, world.engine, "a", lease=None)
+    made = roster_of(world.settings, world.paths, world.engine)
     world.streams = dict(made.streams)
     return made
 
@@ -455,7 +456,7 @@ def test_a_feature_of_a_workspace_parks_its_game_alone(far: World, name: str) ->
             far.split()
         with pytest.raises(ForeignChange, match=told):
             far.streams[CHESS.key].accept_foreign()
-    roster = Roster(far.settings, far.paths, far.engine, "a", lease=None)
+    roster = roster_of(far.settings, far.paths, far.engine)
     evidence = decided(far.engine)[CHESS.key].evidence
     assert evidence is not None
     assert name in evidence

@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +13,6 @@ from sqlalchemy import update
 
 from listeners.sample import Lane, StreamState
 from pipeline.base.errors import Refused, Transient
-from pipeline.base.names import bronze_app_id
 from pipeline.control.capabilities import read_all_facts, repairs
 from pipeline.control.operations import repairs as operations
 from pipeline.data.contracts.schemas import SchemaSet
@@ -26,9 +25,7 @@ from pipeline.data.streams.active_games import ActiveGames
 from pipeline.data.streams.catchup import CatchUp
 from pipeline.data.streams.demux import DemuxContext
 from pipeline.data.streams.passes import Passes
-from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.stream import Stream
-from pipeline.data.streams.writing.rows import Rows
 from pipeline.data.streams.writing.split import READ, SplitJob, split
 from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.opening import open_table
@@ -39,6 +36,7 @@ from pipeline.store.database.tables import stream_control
 from pipeline.store.games import Game, register_group
 from pipeline.store.processes.drivers import start_driver, write_streams
 from pipeline.store.stream_control import decided, submit_retry
+from tests.game_streams import LocalBronze, roster_of
 from tests.storage.served import served
 from tests.tables.repair_world import CHESS, GO, World, good, make_world
 
@@ -63,15 +61,6 @@ class BronzeRows:
         raise AssertionError(key, above)
 
 
-class LocalCatchUp(CatchUp):
-    """Catch-up that splits here what tasks would."""
-
-    world: World
-
-    def _rows(self, streams: Sequence[Stream], low: int, high: int) -> Rows:
-        return BronzeRows(self.world, low, high)
-
-
 class Driver:
     """A driver of both games, whose streams only catch up."""
 
@@ -80,17 +69,17 @@ class Driver:
     def __init__(self, world: World, pool: ThreadPoolExecutor) -> None:
         self.world = world
         start_driver(world.engine, "group", "a", None)
-        self.roster = Roster(world.settings, world.paths, world.engine, "a", lease=None)
+        self.roster = roster_of(world.settings, world.paths, world.engine)
         spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
         schemas: Any = SimpleNamespace(latest=lambda: SetPin(1), snapshot=self._snapshot)
         context = DemuxContext(spark, world.settings, self.roster, schemas, lambda _: None)
-        bronze = CursorTable.open(world.paths.bronze, bronze_app_id(world.environment))
-        assert bronze is not None
+        bronze = LocalBronze(
+            world.settings, world.paths, world.engine, lambda low, high, _keys: BronzeRows(world, low, high)
+        )
         quarantine = CursorTable.create(world.paths.quarantine, QUARANTINE, "test")
         checkpoint = world.paths.root / "checkpoint"
         passes = Passes(world.paths.tables, quarantine, pool, ActiveGames(checkpoint, "catch-up"))
-        self.catch_up = LocalCatchUp(context, checkpoint, bronze, passes)
-        self.catch_up.world = world
+        self.catch_up = CatchUp(context, checkpoint, bronze, passes)
 
     def _snapshot(self, _version: int) -> SchemaSet:
         return self.world.registry.snapshot()
@@ -298,7 +287,7 @@ def test_a_disk_that_is_not_mounted_is_no_removed_table(
     unmount()
     with pytest.raises(Transient, match=r"Neither the table's folder .* nor bronze at .* is there\. Mount"):
         driver.chess.reopen()
-    again = Roster(near.settings, near.paths, near.engine, "a", lease=None)
+    again = roster_of(near.settings, near.paths, near.engine)
     assert again.streams[KEY].unreadable
     evidence = decided(near.engine)[KEY].evidence
     assert evidence is not None
@@ -321,7 +310,7 @@ def test_a_bronze_that_is_not_the_tables_makes_no_table(near: World, driven: Cal
     driver.chess.cursor = 9
     driver.report()
     remove(near)
-    made = Roster(near.settings, near.paths, near.engine, "a", lease=None)
+    made = roster_of(near.settings, near.paths, near.engine)
     assert made.streams[KEY].unreadable
     assert "ends at seq 3, before seq 9, which the table had" in str(decided(near.engine)[KEY].evidence)
     with pytest.raises(Transient, match="before seq 9"):

@@ -23,6 +23,7 @@ from pipeline.settings.tree import Settings
 from pipeline.store.database.tables import games, stream_control
 from pipeline.store.games import register_group
 from pipeline.store.stream_control import StreamControl, decided, submit_retry
+from tests.game_streams import roster_of
 from tests.tables.bronze_rows import BronzeRows
 from tests.tables.repair_world import CHESS, GO, World, good, make_world
 
@@ -45,8 +46,8 @@ def commits(world: World) -> list[Path]:
     return sorted(Path(world.paths.table(CHESS.key) / "_delta_log").glob("*.json"))
 
 
-def roster_of(world: World, group: str = "a") -> Roster:
-    return Roster(world.settings, world.paths, world.engine, group, lease=None)
+def roster_over(world: World, group: str = "a") -> Roster:
+    return roster_of(world.settings, world.paths, world.engine, group)
 
 
 def wait_over(world: World) -> None:
@@ -61,7 +62,7 @@ def test_a_group_starts_without_a_game_whose_table_cannot_be_opened(world: World
     newest = commits(world)[-1]
     whole = newest.read_bytes()
     newest.write_bytes(whole[:30])
-    roster = roster_of(world)
+    roster = roster_over(world)
     assert list(roster.for_pass(0)) == [GO.key]
     roster.end_pass()
     assert [each.game_key for each in roster.behind(lambda _stream: 9, lambda _stream: 9)] == []
@@ -87,7 +88,7 @@ def test_a_game_that_cannot_be_opened_is_parked_and_opened_again_on_request(worl
     newest = commits(world)[-1]
     whole = newest.read_bytes()
     newest.write_bytes(whole[:30])
-    roster = roster_of(world)
+    roster = roster_over(world)
     for _ in range(3):
         wait_over(world)
         roster.sync()
@@ -105,7 +106,7 @@ def test_a_game_that_cannot_be_opened_is_parked_and_opened_again_on_request(worl
 def test_a_group_takes_on_a_damaged_game_and_goes_on(world: World) -> None:
     """Law L6: a game that is moved to a group that runs cannot end its passes."""
     register_group(world.engine, "b", placing())
-    roster = roster_of(world, "b")
+    roster = roster_over(world, "b")
     commits(world)[-1].write_bytes(b"\xff")
     with world.engine.begin() as connection:
         connection.execute(update(games).values(group_name="b"))
@@ -119,7 +120,7 @@ def test_a_damaged_game_is_not_shown_as_healthy(world: World) -> None:
     commits(world)[-1].write_bytes(b"{")
     with world.engine.begin() as connection:
         connection.execute(update(games).values(last_seq=0))
-    roster, reported = roster_of(world), list[StreamState]()
+    roster, reported = roster_over(world), list[StreamState]()
     group: Any = SimpleNamespace(name="a", streams=roster.streams, frontier_seq=9, pass_since=None)
     watchdog = Watchdog(Settings(), world.engine, group, lambda states, _changes, _sample: reported.extend(states))
     watchdog.evaluate(active=True)
@@ -133,7 +134,7 @@ def test_a_damaged_game_is_not_shown_as_healthy(world: World) -> None:
 def test_a_game_whose_commits_fail_is_failing_from_the_first_on(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """Log and status name a game whose rows wait for the next attempt: it is FAILED, never catching up."""
     world.ingest(good(4), good(4, GO))
-    roster, reported = roster_of(world), dict[str, StreamState]()
+    roster, reported = roster_over(world), dict[str, StreamState]()
     group: Any = SimpleNamespace(name="a", streams=roster.streams, frontier_seq=9, pass_since=None)
 
     def tell(states: list[StreamState], _changes: object, _sample: object) -> None:
@@ -158,7 +159,7 @@ def test_a_clock_that_is_set_back_makes_no_stream_start_for_an_hour(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D9: a driver that began before goes on to judge its streams by what is seen of them now."""
-    roster, reported = roster_of(world), list[StreamState]()
+    roster, reported = roster_over(world), list[StreamState]()
     group: Any = SimpleNamespace(name="a", streams=roster.streams, frontier_seq=9, pass_since=None)
     watchdog = Watchdog(Settings(), world.engine, group, lambda states, _changes, _sample: reported.extend(states))
     real = time.time
@@ -170,7 +171,7 @@ def test_a_clock_that_is_set_back_makes_no_stream_start_for_an_hour(
 @pytest.mark.proves("G51")
 def test_half_a_commit_in_one_games_log_stops_that_game_alone(world: World) -> None:
     """Law L6: what another writer left half written fails its game in the pass, with the name of the file."""
-    roster = roster_of(world)
+    roster = roster_over(world)
     world.ingest(good(4), good(4, GO))
     torn = commits(world)[-1]
     torn = torn.with_name(f"{int(torn.stem) + 1:020}.json")
@@ -188,7 +189,7 @@ def test_half_a_commit_in_one_games_log_stops_that_game_alone(world: World) -> N
 @pytest.mark.proves("G51")
 def test_a_folder_that_became_a_file_during_a_pass_stops_its_game_alone(world: World) -> None:
     """Law L6: rows that do not connect, whose files cannot be discarded either, fail their game and no other."""
-    roster = roster_of(world)
+    roster = roster_over(world)
     world.ingest(good(4), good(4, GO))
     roster.streams[CHESS.key].cursor = 2  # what the pass reads does not connect to it
     folder = world.paths.table(CHESS.key)

@@ -13,24 +13,23 @@ from sqlalchemy import Engine
 
 from listeners.sample import Lane
 from pipeline.base.errors import Transient
-from pipeline.base.names import bronze_app_id
 from pipeline.data.contracts.schemas import SchemaSet, Writer
 from pipeline.data.pins import SetPin
 from pipeline.data.repair.asking import ask_drivers
 from pipeline.data.repair.quarantined import Selection
 from pipeline.data.repair.rebuild import rebuild
 from pipeline.data.repair.replay import replay_all
+from pipeline.data.streams.catchup import CatchUp
 from pipeline.data.streams.demux import DemuxContext
 from pipeline.data.streams.needs import MAX_NEEDS, Need, is_open, lowest
 from pipeline.data.streams.passes import Outcome, Passes
-from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.stream import Stream
-from pipeline.lake.delta.table import CursorTable
 from pipeline.settings.tree import Demux, Settings
 from pipeline.store.database.engine import writing
 from pipeline.store.schema_needs import OpenNeed, end_needs, read_needs
 from pipeline.store.stream_control import decided
 from pipeline.store.writers import lock
+from tests.game_streams import roster_of
 from tests.tables.foreign_world import (
     CONFLUENT,
     EIGHT,
@@ -38,7 +37,7 @@ from tests.tables.foreign_world import (
     SEVEN,
     BronzeRows,
     ForeignWorld,
-    LocalCatchUp,
+    catch_up_by,
     foreign,
     passes,
     points,
@@ -157,20 +156,16 @@ def test_needs_are_bounded_and_the_first_one_is_kept() -> None:
     assert [Need.of_json(need.as_json()) for need in kept] == list(kept)
 
 
-def catch_up_of(world: ForeignWorld, passes: Passes) -> LocalCatchUp:
+def catch_up_of(world: ForeignWorld, passes: Passes) -> CatchUp:
     """Return catch-up as a driver has it that starts now."""
-    bronze = CursorTable.open(world.paths.bronze, bronze_app_id(world.environment))
-    assert bronze is not None
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
     schemas: Any = SimpleNamespace(latest=lambda: SetPin(1), snapshot=lambda _version: world.schemas())
-    roster = Roster(Settings(), world.paths, world.engine, "a", None)
+    roster = roster_of(Settings(), world.paths, world.engine)
     world.wanted = []
     driver = DemuxContext(
         spark, Settings(demux=Demux(catchup_seqs=100)), roster, schemas, lambda _: None, world.wanted.append
     )
-    made = LocalCatchUp(driver, world.paths.root / "checkpoint", bronze, passes)
-    made.world, made.reads = world, []
-    return made
+    return catch_up_by(driver, world, passes)
 
 
 @pytest.mark.proves("G191")
@@ -185,12 +180,12 @@ def test_rows_before_the_first_need_land_and_the_rest_is_read_once_it_is_answere
     catch_up = catch_up_of(world, passes)
     read_all(catch_up)
     assert (points(world), points(world, GO), world.refused()) == ([1, 2], [1], [(2, 0)])
-    reads, wanted = len(catch_up.reads), len(world.wanted)
+    reads, wanted = len(world.reads), len(world.wanted)
     world.ingest(good(2, GO))
     read_all(catch_up)
     read_all(catch_up)
     assert points(world, GO) == [1, 2]
-    assert [games for _, _, games in catch_up.reads[reads:]] == [frozenset({GO.name})]
+    assert [games for _, _, games in world.reads[reads:]] == [frozenset({GO.key})]
     assert [stream.waits.first for each in world.wanted[wanted:] for stream in each if stream.waits] != []
     assert decided(world.engine) == {}
     world.writers["main", EIGHT] = Writer(1)

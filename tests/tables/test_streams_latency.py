@@ -17,7 +17,6 @@ from listeners.sample import GameResult, Lane
 from pipeline.data.streams.active_games import ActiveGames
 from pipeline.data.streams.lanes import Failure
 from pipeline.data.streams.passes import Passes
-from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.writing.split import READ, SplitJob, split
 from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.quarantine import QUARANTINE
@@ -26,6 +25,7 @@ from pipeline.store.games import register_group
 from pipeline.store.processes.drivers import commits_between, record_commit
 from pipeline.store.rows import BronzeCommit
 from protos.turnout.v1.wrapper_pb2 import Wrapper
+from tests.game_streams import roster_of
 from tests.tables.even_odd_rows import BronzeRows
 from tests.tables.repair_world import CHESS, FIRST, GO, Event, World, broken, good, make_world
 
@@ -151,7 +151,7 @@ def test_segments_have_the_time_of_the_bronze_commit(world: World, passes: Passe
 @pytest.mark.proves("G214")
 def test_an_outage_of_one_stream_ends_with_its_first_commit(world: World, passes: Passes) -> None:
     """Rows that waited while a stream failed were caught up, in the pass that lands first and in the next."""
-    roster = Roster(world.settings, world.paths, world.engine, "a", lease=None)
+    roster = roster_of(world.settings, world.paths, world.engine)
     now = time.time()
     world.ingest(timed(1, now - 9))
     roster.sync()

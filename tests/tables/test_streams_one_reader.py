@@ -1,7 +1,7 @@
 """Whoever reads a stream reads it alone, and commits only onto the position its rows were split from."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from listeners.sample import Lane
 from pipeline.base import failpoints
-from pipeline.base.names import bronze_app_id
+from pipeline.base.names import GameKey
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.pins import SetPin
 from pipeline.data.repair.rebuild import rebuild
@@ -35,6 +35,7 @@ from pipeline.lake.storage.places import located
 from pipeline.settings.tree import Demux, Settings
 from pipeline.store.games import last_seq, record_seen, register_group
 from pipeline.store.stream_control import StreamControl, submit_control
+from tests.game_streams import LocalBronze, roster_of
 from tests.tables.bronze_rows import BronzeRows
 from tests.tables.repair_world import CHESS, GO, World, broken, good, make_world
 
@@ -103,13 +104,13 @@ def roster_over(world: World, *events: Any) -> Roster:
     """A roster, and bronze with a commit for each event."""
     for event in events:
         world.ingest(event)
-    return Roster(Settings(), world.paths, world.engine, "a", lease=None)
+    return roster_of(Settings(), world.paths, world.engine)
 
 
 @pytest.fixture
 def roster(world: World) -> Roster:
     world.ingest(good(1))
-    return Roster(Settings(), world.paths, world.engine, "a", lease=None)
+    return roster_of(Settings(), world.paths, world.engine)
 
 
 def behind(roster: Roster, frontier: int, reach: int) -> list[Stream]:
@@ -208,28 +209,19 @@ def test_a_late_word_of_ingest_takes_nothing_back(world: World) -> None:
     assert last_seq(world.engine, KEY) == 7
 
 
-class LocalCatchUp(CatchUp):
-    """Catch-up that splits here what tasks would."""
-
-    world: World
-
-    def _rows(self, streams: Sequence[Stream], low: int, high: int) -> Rows:
-        return BronzeRows(self.world, low=low, high=high)
+_BETWEEN = LocalBronze.between
 
 
-_ROWS = LocalCatchUp._rows
-
-
-def unreadable(self: LocalCatchUp, streams: Sequence[Stream], low: int, high: int) -> Rows:
+def unreadable(self: LocalBronze, low: int, high: int, keys: Collection[GameKey]) -> Rows:
     """Read a chunk where the beginning of bronze cannot be read."""
     if low == 0:
         raise OSError(5, "Input/output error", "bronze")
-    return _ROWS(self, streams, low, high)
+    return _BETWEEN(self, low, high, keys)
 
 
 def local_catch_up(
     world: World, roster: Roster, passes: Callable[[str], Passes], used: list[int], seqs: int = 100
-) -> LocalCatchUp:
+) -> CatchUp:
     """Return catch-up as a driver has it that starts now; `used` gets the schema set of each chunk."""
 
     def snapshot(pinned: SetPin) -> SchemaSet:
@@ -238,13 +230,12 @@ def local_catch_up(
 
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
     schemas: Any = SimpleNamespace(latest=lambda: SetPin(len(used) + 1), snapshot=snapshot)
-    bronze = CursorTable.open(world.paths.bronze, bronze_app_id(world.environment))
-    assert bronze is not None
     settings = Settings(demux=Demux(catchup_seqs=seqs))
     driver = DemuxContext(spark, settings, roster, schemas, lambda _: None)
-    made = LocalCatchUp(driver, world.paths.root / "checkpoint", bronze, passes("catch-up"))
-    made.world = world
-    return made
+    bronze = LocalBronze(
+        settings, world.paths, world.engine, lambda low, high, _keys: BronzeRows(world, low=low, high=high)
+    )
+    return CatchUp(driver, world.paths.root / "checkpoint", bronze, passes("catch-up"))
 
 
 def cut_short(catch_up: CatchUp, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -383,7 +374,7 @@ def test_a_chunk_that_cannot_be_read_keeps_no_other_game(
     roster = roster_over(world)
     chess, go = roster.streams[KEY], roster.streams[str(GO.key)]
     catch_up = local_catch_up(world, roster, passes, [], seqs=2)
-    monkeypatch.setattr(LocalCatchUp, "_rows", unreadable)
+    monkeypatch.setattr(LocalBronze, "between", unreadable)
     chess.behind = True
     for _ in range(2):
         with pytest.raises(OSError, match="Input/output error"):
@@ -393,7 +384,7 @@ def test_a_chunk_that_cannot_be_read_keeps_no_other_game(
     assert go.cursor == 9
     with pytest.raises(OSError, match="Input/output error"):
         catch_up.step(lambda _: 9, lambda _: 9)
-    monkeypatch.setattr(LocalCatchUp, "_rows", _ROWS)
+    monkeypatch.setattr(LocalBronze, "between", _BETWEEN)
     while catch_up.step(lambda _: 9, lambda _: 9):
         pass
     assert chess.cursor == 9
@@ -413,19 +404,19 @@ def test_of_two_chunks_that_were_cut_short_one_cannot_keep_the_other(
     def killed(*_: object) -> Rows:
         raise KeyboardInterrupt
 
-    def begun() -> tuple[LocalCatchUp, Stream, Stream]:
+    def begun() -> tuple[CatchUp, Stream, Stream]:
         roster = roster_over(world)
         chess, go = roster.streams[KEY], roster.streams[str(GO.key)]
         chess.behind, go.behind, go.complete_through = True, True, 8
         return local_catch_up(world, roster, passes, [], seqs=2), chess, go
 
     catch_up, _, go = begun()
-    monkeypatch.setattr(LocalCatchUp, "_rows", killed)
+    monkeypatch.setattr(LocalBronze, "between", killed)
     with pytest.raises(KeyboardInterrupt):  # in the chunk of the game that is nearly level
         catch_up.step(lambda _: 9, lambda _: 9)
     catch_up, _, go = begun()
     go.behind, go.complete_through = False, 9  # its turn is not yet
-    monkeypatch.setattr(LocalCatchUp, "_rows", unreadable)
+    monkeypatch.setattr(LocalBronze, "between", unreadable)
     with pytest.raises(OSError, match="Input/output error"):
         catch_up.step(lambda _: 9, lambda _: 9)
     catch_up, chess, go = begun()  # now both have a chunk to repeat
@@ -435,7 +426,7 @@ def test_of_two_chunks_that_were_cut_short_one_cannot_keep_the_other(
         with suppress(OSError):
             catch_up.step(lambda _: 9, lambda _: 9)
     assert go.cursor == 9
-    monkeypatch.setattr(LocalCatchUp, "_rows", _ROWS)
+    monkeypatch.setattr(LocalBronze, "between", _BETWEEN)
     while catch_up.step(lambda _: 9, lambda _: 9):
         pass
     assert chess.cursor == 9

@@ -26,6 +26,7 @@ from pipeline.data.contracts.registry import LocalRegistry, Registration
 from pipeline.data.ingest.profiles import Profiles
 from pipeline.data.repair.quarantined import Selection
 from pipeline.data.repair.replay import replay_all
+from pipeline.data.streams.catchup import CatchUp
 from pipeline.data.streams.demux import DemuxContext
 from pipeline.data.streams.lookup import Lookup
 from pipeline.data.streams.outage import CachedRegistry
@@ -43,6 +44,7 @@ from pipeline.store.games import Game, generations
 from pipeline.store.schema_needs import read_needs, trust_again
 from pipeline.store.stream_control import decided
 from pipeline.store.writers import read_writers
+from tests.game_streams import roster_of
 from tests.registry_proxy import RegistryProxy, Said, lying, proxied
 from tests.tables import foreign_world
 from tests.tables.foreign_world import (
@@ -51,7 +53,7 @@ from tests.tables.foreign_world import (
     SEVEN,
     Foreign,
     ForeignWorld,
-    LocalCatchUp,
+    catch_up_by,
     foreign,
     passes,
     points,
@@ -85,7 +87,7 @@ class Driver:
     """A group's driver without Spark: catch-up, its look-ups, and the watchdog."""
 
     roster: Roster
-    catch_up: LocalCatchUp
+    catch_up: CatchUp
     lookup: Lookup
     watchdog: Watchdog
     states: dict[str, StreamState] = field(default_factory=dict)
@@ -108,16 +110,13 @@ class Driver:
 
 def driver_of(world: ForeignWorld, passes: Passes, url: str, patience: Patience = QUICK) -> Driver:
     """Return a driver that starts now."""
-    bronze = CursorTable.open(world.paths.bronze, bronze_app_id(world.environment))
-    assert bronze is not None
     resolution = Resolution(world.engine, {"main": ConfluentResolver(url, seconds=SECONDS)}, patience=patience)
     lookup = Lookup(world.engine, resolution)
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
-    roster = Roster(Settings(), world.paths, world.engine, "a", None)
+    roster = roster_of(Settings(), world.paths, world.engine)
     schemas = CachedRegistry(LocalRegistry(world.engine, world.paths.bronze))
     context = DemuxContext(spark, Settings(demux=Demux(catchup_seqs=100)), roster, schemas, lambda _: None, lookup.want)
-    catch_up = LocalCatchUp(context, world.paths.root / "checkpoint", bronze, passes)
-    catch_up.world, catch_up.reads = world, []
+    catch_up = catch_up_by(context, world, passes)
     group: Any = SimpleNamespace(
         name="a", streams=roster.streams, frontier_seq=9, pass_since=None, registry_troubles=lookup.troubles
     )

@@ -1,22 +1,20 @@
-"""The bronze files of a catch-up chunk, their distribution over tasks, and games with rows that bronze lacks.
+"""The bronze files of a catch-up chunk, and their distribution over tasks.
 
 Tasks read these files themselves: Spark's own scan passes every row of every game through the JVM, which took as long
 as decoding the wanted rows.
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
 from pipeline.base.names import GameKey
-from pipeline.data.streams.lanes import Failure
-from pipeline.lake.delta import lost_seqs, parquet
+from pipeline.lake.delta import parquet
 from pipeline.lake.delta.files import files_with
 from pipeline.lake.delta.log import read_commit
 from pipeline.lake.delta.opening import open_table
-from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
 
@@ -105,22 +103,3 @@ def _may_hold(file: dict[str, Any], low: int, high: int) -> bool:
 
 def _bound(file: dict[str, Any], end: str, column: str) -> Any:
     return json.loads(file.get("stats") or "{}").get(end, {}).get(column)
-
-
-class BronzeSeqs:
-    """The seqs that bronze has; used by one thread."""
-
-    def __init__(self, bronze: CursorTable, environment: str) -> None:
-        """Prepare; bronze is opened on first use, as a table of its own."""
-        self._bronze, self._environment = bronze, environment
-
-    def failures(self, cursors: Mapping[str, int]) -> dict[str, Failure]:
-        """Return why no rows may be added to some games' tables; `cursors` by game key, read before this call.
-
-        A row that was ingested again under such a seq would count as applied, or be added beside the lost one.
-        """
-        self._bronze.refresh()
-        head = self._bronze.cursor or 0
-        losses = lost_seqs.read(self._bronze.transaction_version, self._environment)
-        problems = {key: lost_seqs.problem(key, cursor, head, losses) for key, cursor in cursors.items()}
-        return {key: Failure("poison", sentence) for key, sentence in problems.items() if sentence is not None}

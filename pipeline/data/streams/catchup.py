@@ -1,4 +1,4 @@
-"""Catch-up: bounded reads of bronze for the streams of a group that are behind, for whatever reason (law L7).
+"""Catch-up: bounded reads of the source for the streams of a group that are behind, for whatever reason (law L7).
 
 Runs beside the passes in a scheduler pool of its own. A chunk is cut at seqs, so it connects to what came before and
 to what comes after.
@@ -11,23 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pyspark.sql import functions as F
-
 from listeners.sample import CHUNK, Lane
-from pipeline.base import names
 from pipeline.base.failpoints import hit
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.pins import ChunkPin, SetPin
-from pipeline.data.streams.bronze_files import files_of, parts_of
+from pipeline.data.streams.definition import StreamSource
 from pipeline.data.streams.demux import POOL_OF_CATCH_UP, DemuxContext, pass_result
 from pipeline.data.streams.lanes import Failure, failure_of
 from pipeline.data.streams.outage import tolerate_store_outage
 from pipeline.data.streams.passes import Outcome, Passes
 from pipeline.data.streams.roster import SeqOf
 from pipeline.data.streams.stream import Stream
-from pipeline.data.streams.writing.rows import FileRows, FrameRows, Rows
-from pipeline.data.streams.writing.split import target_schema
-from pipeline.lake.delta.table import CursorTable
 
 _log = logging.getLogger("turnout")
 
@@ -35,9 +29,9 @@ _log = logging.getLogger("turnout")
 class CatchUp:
     """Reads rows that passes will not read again."""
 
-    def __init__(self, driver: DemuxContext, checkpoint: Path, bronze: CursorTable, passes: Passes) -> None:
+    def __init__(self, driver: DemuxContext, checkpoint: Path, source: StreamSource, passes: Passes) -> None:
         """Prepare; reading begins with `step`."""
-        self._driver, self._bronze, self._passes = driver, bronze, passes
+        self._driver, self._source, self._passes = driver, source, passes
         self._pin = ChunkPin(checkpoint / "chunk.json")
         driver.roster.is_cut_short = self._is_cut_short  # a pass has another schema set for these rows (law L5)
         self._gate = threading.Lock()  # held during a chunk
@@ -53,8 +47,7 @@ class CatchUp:
             behind = self._without_held(self._driver.roster.behind(due_of, reach_of))
             if not behind:
                 return False
-            self._bronze.refresh()
-            chunk, low, high, pinned = self._next(behind, self._bronze.cursor or 0)
+            chunk, low, high, pinned = self._next(behind, self._source.head())
             if not chunk:
                 return False
             chunk = self._driver.roster.for_chunk(chunk)
@@ -120,7 +113,7 @@ class CatchUp:
         self._pin.write(pinned, high, chunk)
         hit("in_catch_up")
         self._driver.spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL_OF_CATCH_UP)
-        rows = self._rows(list(chunk.values()), low, high)
+        rows = self._source.between(low, high, [stream.game_key for stream in chunk.values()])
         schemas = self._driver.schemas.snapshot(pinned)
         read_since = self._driver.start.over_at
         outcome = self._passes.apply(rows, chunk, schemas, Lane.CATCHUP, repeated=True, read_since=read_since)
@@ -159,17 +152,6 @@ class CatchUp:
         # The end of a quiet stream is reported, not proved: bronze is at fault only for rows that were read from it.
         return (stream.cursor, high) if stream.cursor < low and _lacks_its_last(stream, high) else None
 
-    def _rows(self, streams: Sequence[Stream], low: int, high: int) -> Rows:
-        """Return the streams' rows of seqs above `low` up to `high`."""
-        spark, bronze = self._driver.spark, self._bronze
-        keys = [stream.game_key for stream in streams]
-        if bronze.is_plain:
-            app_id = names.bronze_app_id(self._driver.settings.environment)
-            files = files_of(bronze.path, bronze.version, app_id, low, high, keys)
-            return FileRows(spark, parts_of(files), low, high)
-        within = (F.col("seq") > low) & (F.col("seq") <= high) & F.col("game_key").isin(keys)
-        return FrameRows(spark.read.format("delta").load(str(bronze.path)).where(within))
-
     def _settle(self, chunk: Mapping[str, Stream], high: int, outcome: Outcome, schemas: SchemaSet) -> None:
         """Record that a stream is complete up to the chunk's end if its chunk was committed, or had nothing for it."""
         undone = {result.game_key for result in outcome.results if result.committed_at is None}
@@ -206,7 +188,7 @@ def _skipped(stream: Stream, through: int, schemas: SchemaSet) -> dict[str, Fail
     """Let a stream whose table is made again go on behind rows that bronze no longer holds; return why it cannot."""
     after = stream.cursor
     try:
-        stream.skip_lost(through, target_schema(schemas, stream.game_key))
+        stream.skip_lost(through, stream.target.columns(schemas, stream.game_key))
     except Exception as error:  # noqa: BLE001 - law L6: one game's failure must not stop the others
         return {str(stream.game_key): failure_of(error)}
     _log.warning(

@@ -1,4 +1,4 @@
-"""One streaming query over bronze and its passes: the query that a group's games share, or one game's own."""
+"""One streaming query over a source and its passes: the query that a group's games share, or one game's own."""
 
 import threading
 import time
@@ -15,13 +15,12 @@ from listeners.stream_id import StreamId
 from pipeline.base.failpoints import hit
 from pipeline.data.pins import pin_set
 from pipeline.data.streams.checkpoint import can_resume, reads_from
+from pipeline.data.streams.definition import StreamSource
 from pipeline.data.streams.outage import CachedRegistry, tolerate_store_outage
 from pipeline.data.streams.passes import Outcome, Passes
 from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.stream import Stream
-from pipeline.data.streams.writing.rows import FrameRows
 from pipeline.health.verdicts.latency import Start
-from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
 from pipeline.settings.tree import Settings
 
@@ -56,11 +55,11 @@ class Demux:
     """A query and its passes. The cursors are in the tables, so nothing depends on its checkpoint."""
 
     def __init__(
-        self, driver: DemuxContext, stream_id: StreamId, checkpoint: Path, bronze: CursorTable, passes: Passes
+        self, driver: DemuxContext, stream_id: StreamId, checkpoint: Path, source: StreamSource, passes: Passes
     ) -> None:
         """Prepare a query; it starts with `start`. A query of kind `game` reads that game only."""
         self._driver, self._id, self._checkpoint = driver, stream_id, checkpoint
-        self._bronze, self._passes = bronze, passes
+        self._source, self._passes = source, passes
         self._key = stream_id.name if stream_id.kind == "game" else None
         self._start = driver.start if self._key is None else Start()
         self._gate = threading.Lock()  # held during a pass
@@ -79,27 +78,17 @@ class Demux:
     def start(self, *, once: bool) -> StreamingQuery:
         """Start the query; with `once` it ends when everything that was in bronze at its start has passed."""
         self._start.note(time.time())
-        self._bronze.refresh()
+        head, log = self._source.head(), self._source.table
         self._fresh = True
-        self._resumed = can_resume(self._checkpoint / "query", self._bronze)
+        self._resumed = can_resume(self._checkpoint / "query", log)
         if not self._resumed:
             # Catch-up reads the rows before the first micro-batch (law L2).
-            self._along, self._whole_seq = {}, self._bronze.cursor or 0
+            self._along, self._whole_seq = {}, head
             self.frontier_seq = self._whole_seq
-            self._first_version = self._bronze.version
-        frame = (
-            self._driver.spark.readStream.format("delta")
-            .option("startingVersion", self._bronze.version)
-            .option("maxBytesPerTrigger", self._driver.settings.demux.max_bytes)
-            .option("failOnDataLoss", "true")
-            # Rows deleted from bronze by hand stop the games that lack them, by their chain, not all the others.
-            .option("skipChangeCommits", "true")
-            .load(str(self._bronze.path))
-        )
-        if self._key is not None:
-            frame = frame.where(F.col("game_key") == self._key)
+            self._first_version = log.version
         writer = (
-            frame.writeStream.queryName(self._id.query_name)
+            self._source.frame(self._key)
+            .writeStream.queryName(self._id.query_name)
             # With its scheme: a cluster's default file system may be another than this machine's.
             .option("checkpointLocation", f"file:{self._checkpoint / 'query'}")
             .foreachBatch(self._batch)
@@ -187,12 +176,11 @@ class Demux:
         pinned = pin_set(located(self._checkpoint / "query" / "pins"), batch_id, self._driver.schemas.latest)
         hit("after_schema_pin")
         streams = self._driver.roster.for_pass(self.frontier_seq, self._key)
-        self._bronze.refresh()
-        self._ceiling = self._bronze.cursor or 0
+        self._ceiling = self._source.head()
         schemas = self._driver.schemas.snapshot(pinned)
         whole = {key for key, stream in streams.items() if self._is_whole(stream, heard=heard)}
         if streams:
-            rows, read_since = FrameRows(frame), self._start.over_at
+            rows, read_since = self._source.batch(frame), self._start.over_at
             outcome = self._passes.apply(rows, streams, schemas, Lane.RUN, repeated=self._fresh, read_since=read_since)
         else:  # all of them are behind: catch-up needs the processors
             outcome = Outcome(frame.agg(F.max("seq")).collect()[0][0], [], {}, {}, {})

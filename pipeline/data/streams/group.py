@@ -16,16 +16,16 @@ from pyspark.sql.streaming import StreamingQuery
 from sqlalchemy import Engine
 
 from listeners.stream_id import StreamId
-from pipeline.base import names
-from pipeline.base.errors import Refused, Transient
+from pipeline.base.errors import Transient
 from pipeline.base.failpoints import effect
 from pipeline.base.reasons import innermost, missing_commit
 from pipeline.data.contracts.registries.resolution import Resolution
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.streams import lanes
 from pipeline.data.streams.active_games import ActiveGames, stored_games
-from pipeline.data.streams.bronze_files import BronzeSeqs
+from pipeline.data.streams.bronze_to_game import bronze_to_game
 from pipeline.data.streams.catchup import CatchUp
+from pipeline.data.streams.definition import StreamSource
 from pipeline.data.streams.demux import Demux, DemuxContext, Publish
 from pipeline.data.streams.lanes import Failure, failure_of
 from pipeline.data.streams.lookup import Lookup
@@ -33,19 +33,13 @@ from pipeline.data.streams.outage import CachedRegistry, tolerate_store_outage
 from pipeline.data.streams.passes import Passes
 from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.stream import Stream
-from pipeline.data.streams.writing.writers import writer_for
-from pipeline.lake.delta.bronze import BRONZE
-from pipeline.lake.delta.environment import require_own
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
 from pipeline.settings.tree import Paths, Settings
-from pipeline.store.processes.drivers import commits_between
 from pipeline.store.processes.leases import Lease
-from pipeline.store.rows import BronzeCommit
-from pipeline.store.sources import bronze_id
 
 _log = logging.getLogger("turnout")
 _THREADS: Final = 4  # commits wait for storage, not for processors
@@ -86,24 +80,23 @@ class Group:
         Raises:
             Refused: bronze is not the one that was ingested into, or another environment's.
         """
-        # Another environment's cursors are not found: all rows would land again.
-        require_own(paths.bronze, settings.environment)
         self._settings, self._paths, self._engine = settings, paths, engine
         self.name = name
         self._checkpoint = paths.checkpoints / "demux" / name
+        staging = self._checkpoint / "staging"
+        self._definition = bronze_to_game(spark, settings, paths, engine, staging, self._may_write)
         self._stored_games = stored_games(engine, None if lease is None else lease.run_id)
         self._pool: Executor = ThreadPoolExecutor(commit_threads(paths.tables), thread_name_prefix="commit")
-        staging = self._checkpoint / "staging"
-        self._writer = writer_for(settings.demux, paths, spark, staging, self._may_write)
-        self.roster = Roster(settings, paths, engine, name, lease, self._writer)
+        self.roster = Roster(self._definition.target, engine, name, lease)
         self._lookup = Lookup(engine, resolution)
         self._looked_at = -math.inf  # when bronze was last asked for a profile
         schemas = CachedRegistry(LocalRegistry(engine, paths.bronze))
         self._driver = DemuxContext(spark, settings, self.roster, schemas, publish, self._want)
         self._shared = self._demux(StreamId("demux", name), self._checkpoint, "shared")
         self._own: dict[str, Demux] = {}
-        self._head = self._bronze()
-        self._catch_up = CatchUp(self._driver, self._checkpoint, self._bronze(), self._passes("catch-up"))
+        self._source = self._definition.open()  # for no reader
+        source = self._definition.open()
+        self._catch_up = CatchUp(self._driver, self._checkpoint, source, self._passes("catch-up", source))
         self._stopping = threading.Event()
         self._catcher: threading.Thread | None = None
         self._heard_at = -math.inf  # when catch-up last read the store
@@ -193,8 +186,7 @@ class Group:
 
     def bronze_head(self) -> int:
         """Return the last seq in bronze now."""
-        self._head.refresh()
-        return self._head.cursor or 0
+        return self._source.head()
 
     def advance_frontier(self, seq: int) -> None:
         """Count everything up to a seq as passed: bronze has not grown while the queries had time to read it."""
@@ -273,29 +265,12 @@ class Group:
         demux.start(once=False)
 
     def _demux(self, stream_id: StreamId, checkpoint: Path, name: str) -> Demux:
-        return Demux(self._driver, stream_id, checkpoint, self._bronze(), self._passes(name))
-
-    def _bronze(self) -> CursorTable:
-        """Open bronze; a `CursorTable` belongs to one thread.
-
-        Raises:
-            Refused: it is gone or was recreated; a new one's rows up to the cursors would be skipped.
-        """
-        path, app_id = self._paths.bronze, names.bronze_app_id(self._settings.environment)
-        table, known = CursorTable.open(path, app_id), None
-        with tolerate_store_outage("bronze is assumed unchanged"):
-            known = bronze_id(self._engine)
-        if known is not None and (table is None or table.table_id != known):
-            state = "is gone" if table is None else f"was deleted and recreated: its id is {table.table_id}"
-            raise Refused(
-                f"Bronze at {path} {state}, ingest wrote to {known}. Put the old one back, or use another --env-dir."
-            )
-        return table or CursorTable.create(path, BRONZE, app_id)
+        source = self._definition.open()
+        return Demux(self._driver, stream_id, checkpoint, source, self._passes(name, source))
 
     def _stop_games_ahead(self) -> None:
         """Fail the streams whose tables hold rows that bronze lacks, even if no pass reports it."""
-        seqs = BronzeSeqs(self._bronze(), self._settings.environment)
-        failures = seqs.failures({key: stream.cursor for key, stream in list(self.streams.items())})
+        failures = self._source.failures({key: stream.cursor for key, stream in list(self.streams.items())})
         for key, failure in failures.items():
             _log.warning("stopping %s: %s", key, failure.evidence)
         with tolerate_store_outage("failures are not recorded"):
@@ -304,15 +279,9 @@ class Group:
     def _may_write(self, key: str) -> bool:
         return self.roster.holds(key)
 
-    def _passes(self, name: str) -> Passes:
+    def _passes(self, name: str, source: StreamSource) -> Passes:
         app_id = f"turnout/{self._settings.environment}/quarantine/{self.name}"
         quarantine = CursorTable.create(self._paths.quarantine, QUARANTINE, app_id)
-        seqs = BronzeSeqs(self._bronze(), self._settings.environment)
         active = ActiveGames(self._checkpoint, name, self._stored_games)
-        return Passes(self._writer.folder, quarantine, self._pool, active, seqs, self._commits_of)
-
-    def _commits_of(self, first: int, last: int) -> list[BronzeCommit]:
-        found: list[BronzeCommit] = []
-        with tolerate_store_outage("when rows came into bronze is not known"):
-            found += commits_between(self._engine, first, last)
-        return found
+        folder = self._definition.target.writer.folder
+        return Passes(folder, quarantine, self._pool, active, source.failures, source.commits)

@@ -22,12 +22,11 @@ from pipeline.base.failpoints import hit
 from pipeline.base.names import GameKey
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.streams.active_games import ActiveGames
-from pipeline.data.streams.bronze_files import BronzeSeqs
 from pipeline.data.streams.lanes import Failure, failure_of
 from pipeline.data.streams.needs import Need, Waiting, lowest
 from pipeline.data.streams.stream import Link, Position, Stream, connects, merged, reach
 from pipeline.data.streams.writing.rows import Rows
-from pipeline.data.streams.writing.split import SplitJob, landing_schema
+from pipeline.data.streams.writing.split import SplitJob
 from pipeline.data.streams.writing.tasks import run
 from pipeline.health.verdicts.latency import Arrival, measure
 from pipeline.lake.delta import parquet
@@ -69,8 +68,8 @@ class GameReport:
         return before if before > reached else None
 
 
+FailuresOf = Callable[[Mapping[str, int]], dict[str, Failure]]
 CommitsOf = Callable[[int, int], Sequence[BronzeCommit]]
-"""Returns the known bronze commits from one seq to another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +102,16 @@ class Passes:
         quarantine: CursorTable,
         pool: Executor,
         active_games: ActiveGames,
-        bronze: BronzeSeqs | None = None,
+        failures_of: FailuresOf = lambda _cursors: {},
         commits_of: CommitsOf = lambda _first, _last: (),
     ) -> None:
         """Let tasks write below `folder`; use `quarantine` for refused rows and `pool` for commits to many tables.
 
-        While rows are applied, `active_games` records their games. A cursor that `bronze` lacks stops its game.
-        `commits_of` tells when rows came into bronze.
+        While rows are applied, `active_games` records their games. `failures_of` and `commits_of` are the source's
+        `failures` and `commits`.
         """
         self._folder, self._quarantine, self._pool, self._active_games = folder, quarantine, pool, active_games
-        self._bronze, self._commits_of = bronze, commits_of
+        self._failures_of, self._commits_of = failures_of, commits_of
 
     def apply(
         self,
@@ -131,7 +130,7 @@ class Passes:
         with a source time before `read_since` waited for their reader's start.
         """
         with self._active_games.track(list(streams)):
-            ahead = self._ahead_of_bronze(streams)
+            ahead = self._ahead_of_source(streams)
             others = {key: stream for key, stream in streams.items() if key not in ahead}
             outcome = self._apply(source, others, schemas, lane, repeated=repeated, read_since=read_since)
             outcome.failures.update(ahead)
@@ -139,11 +138,9 @@ class Passes:
             outcome.results += [_failed(streams[key], report, lane) for key, report in stopped.items()]
             return outcome
 
-    def _ahead_of_bronze(self, streams: Mapping[str, Stream]) -> dict[str, Failure]:
-        """Return the games that hold rows which bronze lacks; they are left behind."""
-        if self._bronze is None:
-            return {}
-        failures = self._bronze.failures({key: stream.cursor for key, stream in streams.items()})
+    def _ahead_of_source(self, streams: Mapping[str, Stream]) -> dict[str, Failure]:
+        """Return the games that hold rows which the source lacks; they are left behind."""
+        failures = self._failures_of({key: stream.cursor for key, stream in streams.items()})
         for key in failures:
             streams[key].behind = True
         return failures
@@ -276,8 +273,8 @@ class Passes:
     ) -> GameResult:
         started = time.perf_counter()
         try:
-            target = landing_schema(schemas, stream.game_key)
-            stream.commit(report.files, report.expected, report.links[-1].seq, target)
+            columns = stream.target.columns(schemas, stream.game_key)
+            stream.commit(report.files, report.expected, report.links[-1].seq, columns)
         except TableConflict as error:
             report.failure = Failure("expected", str(error))
         except Exception as error:  # noqa: BLE001 - law L6: one game's failure must not stop the others

@@ -17,14 +17,13 @@ from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused, Transient, first_line
 from pipeline.data.streams import lanes
+from pipeline.data.streams.definition import StreamTarget
 from pipeline.data.streams.failure_log import FailureLog
 from pipeline.data.streams.lanes import Failure, failure_of
 from pipeline.data.streams.stream import Stream, stream_of
-from pipeline.data.streams.writing.writers import DirectWriter, Writer
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.foreign import ForeignChange
-from pipeline.lake.delta.remade import require_bronze, require_cursor, warn_of_older
-from pipeline.settings.tree import Paths, Settings
+from pipeline.lake.delta.remade import require_cursor, warn_of_older
 from pipeline.store.assignments import reported_cursors
 from pipeline.store.games import Assignment, Held, all_assigned, held, holds, let_go
 from pipeline.store.processes.leases import Lease
@@ -42,22 +41,9 @@ SeqOf = Callable[[Stream], int]
 class Roster:
     """The streams of one cluster group."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        paths: Paths,
-        engine: Engine,
-        group: str,
-        lease: Lease | None,
-        writer: Writer | None = None,
-    ) -> None:
-        """Open the tables of the group's games; without a lease the driver owns all games assigned to the group.
-
-        Without a writer the tables are written directly.
-        """
-        self._settings, self._paths, self._engine, self.group = settings, paths, engine, group
-        self._lease = lease
-        self._writer = writer or DirectWriter(paths.tables, settings.demux.checkpoint_interval)
+    def __init__(self, target: StreamTarget, engine: Engine, group: str, lease: Lease | None) -> None:
+        """Open the tables of the group's games; without a lease the driver owns all games assigned to the group."""
+        self._target, self._engine, self.group, self._lease = target, engine, group, lease
         self._lock = threading.RLock()
         self._syncing = threading.Lock()
         self._claims: dict[str, str] = {}  # game key → its reader: a query's pass, or the chunk
@@ -261,9 +247,9 @@ class Roster:
                 continue
             try:
                 if stream.table is not None:
-                    require_cursor(stream.path, self._settings.environment, stream.game_key, stream.removed_at)
+                    require_cursor(stream.path, self._target.environment, stream.game_key, stream.removed_at)
                     continue
-                require_bronze(stream.path, self._paths.bronze, self._settings.environment, stream.removed_at)
+                self._target.require_source(stream.game_key, stream.removed_at)
             except (Refused, Transient, DeltaError, OSError) as error:
                 stream.unreadable = stream.behind = True
                 failures[key] = failure_of(error)
@@ -277,9 +263,7 @@ class Roster:
             stream.complete_through = stream.cursor
 
     def _opened(self, assignment: Assignment) -> tuple[Stream, Failure | None]:
-        paths, environment = self._paths, self._settings.environment
-        path = paths.table(assignment.game_key)
-        stream = stream_of(assignment, environment, path, self._writer, paths.bronze, paths.quarantine)
+        stream = stream_of(assignment, self._target)
         stream.read_since = time.time()
         try:
             stream.open()
@@ -291,7 +275,7 @@ class Roster:
             stream.behind = True
             return stream, failure_of(change)
         except Exception as error:  # noqa: BLE001 - law L6: one game's failure must not stop the others
-            _log.warning("%s: its table at %s cannot be opened: %s", stream.game_key, path, first_line(error))
+            _log.warning("%s: its table at %s cannot be opened: %s", stream.game_key, stream.path, first_line(error))
             stream.unreadable = stream.behind = True
             return stream, failure_of(error)
         return stream, None

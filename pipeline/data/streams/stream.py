@@ -17,9 +17,10 @@ from pipeline.base.errors import Transient
 from pipeline.base.names import GameKey
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.streams import lanes
+from pipeline.data.streams.definition import StreamTarget
 from pipeline.data.streams.lanes import Failure
 from pipeline.data.streams.needs import Waiting, is_indexed, is_open
-from pipeline.data.streams.writing.writers import GameTable, Writer
+from pipeline.data.streams.writing.writers import GameTable
 from pipeline.lake.delta import generation, remade
 from pipeline.lake.delta.data_files import DataFile
 from pipeline.lake.delta.errors import TableNotFoundError
@@ -48,10 +49,8 @@ class Stream:
 
     game_key: GameKey
     game: str
-    environment: str
+    target: StreamTarget
     generation: int
-    path: Location
-    writer: Writer
     last_seq: int  # the game's last seq in bronze according to the control store
     stored_generation: int = 1  # the control store's value when the table was opened
     table: GameTable | None = None
@@ -65,8 +64,6 @@ class Stream:
     read_since: float = -math.inf
     held_up: bool = False  # nothing lands for now: it is paused, parked, fails, or waits for a schema
     retried: bool = False  # a person lets it go on behind foreign commits, and its table's log lacks that yet
-    bronze: Location | None = None  # without it nobody can tell a removed table from a disk that is not mounted
-    quarantine: Location | None = None
     removed_at: int = 0  # of a table that is made again: the removed one had all rows up to this seq
     unrecorded: Failure | None = None  # a failure that parks it, and that the control store may not have yet
 
@@ -83,7 +80,12 @@ class Stream:
     @property
     def app_id(self) -> str:
         """The Delta transaction id of the cursor."""
-        return names.stream_app_id(self.environment, self.game_key, self.generation)
+        return names.stream_app_id(self.target.environment, self.game_key, self.generation)
+
+    @property
+    def path(self) -> Location:
+        """The folder of its table."""
+        return self.target.path(self.game_key)
 
     @property
     def position(self) -> Position:
@@ -104,7 +106,7 @@ class Stream:
 
     def open(self) -> None:
         """Read the cursor from the table; a table that does not exist yet has cursor 0."""
-        self.table = self.writer.open(self.path, self.app_id)
+        self.table = self.target.writer.open(self.path, self.app_id)
         if self.table is None:
             self.generation = 1  # whatever the control store knows of one that was removed
         self._read_cursor()
@@ -122,7 +124,7 @@ class Stream:
                 self.table.refresh()
                 self._read_cursor()
 
-    def commit(self, files: list[DataFile], expected: Position, cursor: int, target: pa.Schema) -> None:
+    def commit(self, files: list[DataFile], expected: Position, cursor: int, columns: pa.Schema) -> None:
         """Add the files to the table and move the cursor, creating the table or adding columns first.
 
         `expected` is the position from which the files' rows were split. The stream's present position does not count:
@@ -134,15 +136,15 @@ class Stream:
             TableGone: the table was removed, as bronze is there.
             Transient: neither the table nor bronze is there.
         """
-        table = self.table or self._create(target)
+        table = self.table or self._create(columns)
         if self.position != expected:
             raise TableConflict(
                 f"{self.game_key}: the table is at {self.position}, the rows were split from {expected}"
             )
         try:
             with self._removal_noticed():
-                table.add_missing_columns(target)
-                table.commit(files, expected.cursor or None, cursor, target=target)
+                table.add_missing_columns(columns)
+                table.commit(files, expected.cursor or None, cursor, target=columns)
         except (TableConflict, ForeignChange):
             self._read_cursor()
             raise
@@ -153,27 +155,25 @@ class Stream:
         """Return whether the rows behind the cursor up to this seq are lost: they were in a table that was removed."""
         return through is not None and self.cursor < through <= self.removed_at
 
-    def skip_lost(self, through: int, target: pa.Schema) -> None:
+    def skip_lost(self, through: int, columns: pa.Schema) -> None:
         """Move the cursor over rows that bronze no longer holds, see `has_lost`; the table's log keeps the gap.
 
         Raises:
             TableConflict: another process moved it.
         """
         if self.table is None:
-            self._create(target)
+            self._create(columns)
         key, above = self.game_key, self.cursor
-        remade.record_lost(self.path, self.environment, key, self.app_id, above, through, cursor=through)
+        remade.record_lost(self.path, self.target.environment, key, self.app_id, above, through, cursor=through)
         self.open()
         self.complete_through = max(self.complete_through, self.cursor)
 
-    def _create(self, target: pa.Schema) -> GameTable:
-        if self.bronze is not None and not exists(self.bronze):
-            raise remade.removal(self.path, self.bronze)
-        if self.removed_at and self.bronze is not None and self.quarantine is not None:
-            remade.refuse_again(self.bronze, self.quarantine, self.environment, self.game_key, self.game)
-        made = self.table = self.writer.create(self.path, target, self.app_id, f"turnout game {self.game}")
+    def _create(self, columns: pa.Schema) -> GameTable:
+        target = self.target
+        target.before_create(self.game_key, self.game, self.removed_at)
+        made = self.table = target.writer.create(self.path, columns, self.app_id, target.description(self.game))
         if self.removed_at:
-            remade.record(self.path, self.environment, self.game_key, self.removed_at)
+            remade.record(self.path, target.environment, self.game_key, self.removed_at)
             made.refresh()
         self._read_cursor()
         return self.table
@@ -186,7 +186,7 @@ class Stream:
         except (TableNotFoundError, FileNotFoundError, Transient) as error:
             if exists(self.path):
                 raise
-            raise remade.removal(self.path, self.bronze) from error
+            raise self.target.removal(self.game_key) from error
 
     def accept_foreign(self) -> None:
         """Go on behind what other writers have committed: a person has let the parked stream run again.
@@ -205,7 +205,8 @@ class Stream:
     def _read_cursor(self) -> None:
         if self.table is not None:
             self._follow_rebuild(self.table)
-            app_id = names.remade_app_id(self.environment, self.game_key)  # another process may have made it again
+            # Another process may have made it again.
+            app_id = names.remade_app_id(self.target.environment, self.game_key)
             self.removed_at = max(self.removed_at, self.table.transaction_version(app_id) or 0)
         before, self.cursor = self.cursor, (self.table.cursor if self.table else None) or 0
         if self.table is not None and 0 <= self.cursor < before:
@@ -214,32 +215,21 @@ class Stream:
 
     def _follow_rebuild(self, table: GameTable) -> None:
         """Read the current generation from the table's own log: a rebuild may have switched it (law L12)."""
-        current = generation.newest(table.transaction_version, self.environment, self.game_key, self.generation)
+        current = generation.newest(table.transaction_version, self.target.environment, self.game_key, self.generation)
         if current != self.generation:
             self.generation = current
-            self.table = self.writer.open(self.path, self.app_id)
+            self.table = self.target.writer.open(self.path, self.app_id)
 
 
-def stream_of(
-    assignment: Assignment,
-    environment: str,
-    table_path: Location,
-    writer: Writer,
-    bronze: Location | None = None,
-    quarantine: Location | None = None,
-) -> Stream:
+def stream_of(assignment: Assignment, target: StreamTarget) -> Stream:
     """Return the stream of an assigned game; its cursor is unknown before `open`."""
     return Stream(
         game_key=assignment.game_key,
         game=assignment.game,
-        environment=environment,
+        target=target,
         generation=assignment.generation,
-        path=table_path,
-        writer=writer,
         last_seq=assignment.last_seq,
         stored_generation=assignment.generation,
-        bronze=bronze,
-        quarantine=quarantine,
     )
 
 

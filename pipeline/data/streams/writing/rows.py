@@ -1,6 +1,6 @@
-"""The rows of a pass or chunk: a frame that Spark reads, or files that tasks read themselves."""
+"""The rows of a pass or chunk: of bronze they are a frame that Spark reads, or files that tasks read themselves."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.data.streams.bronze_files import Piece
-from pipeline.data.streams.writing.split import READ, REPORT, Place, SplitJob, split
+from pipeline.data.streams.writing.split import READ, REPORT, Place, SplitJob
 from pipeline.lake.delta import parquet
 from pipeline.lake.delta.bronze import BRONZE, text
 from pipeline.lake.delta.parquet import Scanner
@@ -20,8 +20,19 @@ _READ: Final = pa.schema([BRONZE.field(name) for name in READ])
 _SPARK_TYPES: Final = {pa.int32(): "int", pa.string(): "string", pa.binary(): "binary"}
 
 
+class Split(Protocol):
+    """The work of a task: a pure function of its rows and of the job (law L5), which commits nothing (law L9)."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], job: SplitJob) -> Iterator[pa.RecordBatch]:
+        """Write files into the job's folders and yield a row of REPORT for each slice.
+
+        The report is JSON: `seq_to`, `seconds`, `refused` (a file for quarantine with its games, or null), and in
+        `games` by key `links`, `arrivals`, `files`, `rejects`, `error` and `needs`.
+        """
+
+
 class Rows(Protocol):
-    """Rows of bronze that can be split repeatedly."""
+    """Rows of a source that can be split repeatedly."""
 
     def split(self, job: SplitJob) -> list[Any]:
         """Run the job over them; return the reports of its tasks.
@@ -41,12 +52,13 @@ class FrameRows:
     """The rows of a frame."""
 
     frame: DataFrame
+    work: Split
 
     def split(self, job: SplitJob) -> list[Any]:
         """Run the job over the frame's partitions."""
         known = self.frame.columns
         columns = [name if name in known else _nulls(name) for name in READ]
-        return list(self.frame.select(*columns).mapInArrow(partial(split, job=job), REPORT).collect())
+        return list(self.frame.select(*columns).mapInArrow(partial(self.work, job=job), REPORT).collect())
 
     def places(self, key: str, above: int) -> list[Place]:
         """Find the places with Spark."""
@@ -62,13 +74,14 @@ class FileRows:
     parts: Sequence[Sequence[Piece]]
     low: int
     high: int
+    work: Split
 
     def split(self, job: SplitJob) -> list[Any]:
         """Run the job in one task for each part."""
         if not self.parts:
             return []
         tasks = self.spark.range(0, len(self.parts), 1, len(self.parts))
-        body = partial(_split_parts, split_rows=split, rows=(self.parts, self.low, self.high), job=job)
+        body = partial(_split_parts, work=self.work, rows=(self.parts, self.low, self.high), job=job)
         return list(tasks.mapInArrow(body, REPORT).collect())
 
     def places(self, key: str, above: int) -> list[Place]:
@@ -98,7 +111,7 @@ def _scanner(part: Sequence[Piece], low: int, high: int, keys: Sequence[str], co
 
 def _split_parts(
     batches: Iterator[pa.RecordBatch],
-    split_rows: Callable[[Iterator[pa.RecordBatch], SplitJob], Iterator[pa.RecordBatch]],
+    work: Split,
     rows: tuple[Sequence[Sequence[Piece]], int, int],
     job: SplitJob,
 ) -> Iterator[pa.RecordBatch]:
@@ -106,4 +119,4 @@ def _split_parts(
     parts, low, high = rows
     for batch in batches:
         for number in batch.column("id").to_pylist():
-            yield from split_rows(_scanner(parts[number], low, high, sorted(job.cursors), READ).to_batches(), job)
+            yield from work(_scanner(parts[number], low, high, sorted(job.cursors), READ).to_batches(), job)

@@ -41,6 +41,7 @@ from pipeline.store.games import assign_waiting, record_seen, register_group
 from pipeline.store.processes import runs as run_store
 from pipeline.store.processes.drivers import heartbeat, start_driver, write_streams
 from pipeline.store.processes.leases import Lease, LeaseLost, Process
+from tests.game_streams import roster_of
 from tests.unit.store.leases_world import SECONDS, StoreClock
 
 GROUPS = ("a", "b", "c")
@@ -313,7 +314,7 @@ class Driver:
         self.heartbeat_until = 0.0
         start_driver(self.fleet.engine, "group", self.group, None, run_id)
         heartbeat(self.fleet.engine, "group", self.group, "running", 0)
-        self.roster = Roster(Settings(), Paths(self.fleet.paths.root), self.fleet.engine, self.group, lease)
+        self.roster = roster_of(Settings(), Paths(self.fleet.paths.root), self.fleet.engine, self.group, lease)
         self.roster.for_pass(LAST_SEQ)
 
     def crash(self) -> None:

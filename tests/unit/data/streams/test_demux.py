@@ -20,6 +20,7 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import games
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.stream_control import StreamControl, submit_control
+from tests.game_streams import roster_of
 
 SEQ_TO = 7  # of the pass
 QUERY = StreamId("demux", "a")
@@ -30,7 +31,7 @@ def roster(tmp_path: Path) -> Roster:
     engine = open_store(*load(tmp_path, {}))
     register_group(engine, "a", placing())
     record_seen(engine, {"chess": "Chess"}, 9, placing())  # it has rows beyond this pass, and none in it
-    return Roster(Settings(), Paths(tmp_path), engine, "a", lease=None)
+    return roster_of(Settings(), Paths(tmp_path), engine)
 
 
 def demux_of(
@@ -48,10 +49,10 @@ def demux_of(
     known: Any = SimpleNamespace(latest=lambda: SetPin(1), snapshot=lambda _version: None)
     context = SimpleNamespace(getLocalProperty=lambda _name: None)
     spark: Any = SimpleNamespace(sparkContext=context)
-    bronze: Any = SimpleNamespace(refresh=lambda: None, cursor=9)
+    source: Any = SimpleNamespace(head=lambda: 9, batch=lambda frame: frame)
     passes: Any = SimpleNamespace(apply=apply)
     driver = DemuxContext(spark, Settings(), roster, known, lambda _result: None)
-    return Demux(driver, name, folder / "checkpoint", bronze, passes)
+    return Demux(driver, name, folder / "checkpoint", source, passes)
 
 
 @pytest.mark.parametrize(

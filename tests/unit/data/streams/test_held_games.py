@@ -11,6 +11,7 @@ from pipeline.settings.tree import Paths, Settings
 from pipeline.store import games
 from pipeline.store.database.tables import games as games_table
 from pipeline.store.processes.leases import Lease
+from tests.game_streams import roster_of
 from tests.unit.store.leases_world import SECONDS, StoreClock, group_lease
 
 
@@ -112,7 +113,7 @@ def test_a_write_may_begin_only_under_a_lease_that_runs_long_enough(two_groups: 
 
 
 def roster(engine: Engine, tmp_path: Path, lease: Lease | None, group: str = "a") -> Roster:
-    return Roster(Settings(), Paths(tmp_path), engine, group, lease)
+    return roster_of(Settings(), Paths(tmp_path), engine, group, lease)
 
 
 def test_a_roster_lets_a_game_go_after_the_pass_that_has_it(two_groups: Engine, tmp_path: Path) -> None:

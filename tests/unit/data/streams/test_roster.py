@@ -15,6 +15,7 @@ from pipeline.lake.delta.table import CursorTable
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import record_generation, record_seen, register_group
+from tests.game_streams import roster_of
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 def roster(engine: Engine, tmp_path: Path) -> Roster:
     register_group(engine, "a", placing())
     record_seen(engine, {"chess": "Chess"}, 9, placing())
-    return Roster(Settings(), Paths(tmp_path), engine, "a", lease=None)
+    return roster_of(Settings(), Paths(tmp_path), engine)
 
 
 @pytest.fixture
