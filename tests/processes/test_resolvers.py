@@ -896,11 +896,17 @@ def test_a_folder_has_the_files_of_writers(tmp_path: Path) -> None:
     lap, compiled = LAP.encode(), files.SerializeToString()
     for name in ("7.avsc", f"{GUID}.avsc", "Block%20Party%2F%C3%A9.avsc"):
         (tmp_path / name).write_bytes(lap)
+    (tmp_path / "9.json").write_text(LAP_JSON)
+    (tmp_path / "untitled.json").write_text("{}")
     for name in ("8.desc", "outer.v1.desc"):
         (tmp_path / name).write_bytes(compiled)
     resolver = FolderResolver(tmp_path)
     for writer in (ID_7, b"\x01" + GUID.bytes + b"\x00", UUID_WRITER, "Block Party/é".encode()):
         assert resolver.resolve(writer) == Found("avro", lap, {b"": "acme.Lap"})
+    assert resolver.resolve(b"\x00\x00\x00\x00\x09") == Found("json", LAP_JSON.encode(), {b"": "acme.Lap"})
+    assert isinstance(resolver.resolve(b"untitled"), Unusable)
+    titled = FolderResolver(tmp_path, message="acme.Lap").resolve(b"untitled")
+    assert titled == Found("json", b"{}", {b"": "acme.Lap"})
     found = resolver.resolve(b"\x00\x00\x00\x00\x08")
     assert isinstance(found, Found)
     assert found.messages == OUTER_MESSAGES

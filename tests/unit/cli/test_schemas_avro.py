@@ -1,4 +1,4 @@
-"""`turnout schemas plan` and `register` take both formats, by the suffix of the file."""
+"""`turnout schemas plan` and `register` take every format, by the suffix of the file."""
 
 import json
 from pathlib import Path
@@ -35,6 +35,22 @@ def test_an_avsc_file_is_avro(world: Any, tmp_path: Path) -> None:
     engine = open_store(*load(tmp_path))
     assert [schema.format for schema in LocalRegistry(engine).snapshot().schemas.values()] == ["avro"]
     engine.dispose()
+
+
+def test_a_json_file_is_a_json_schema(world: Any, tmp_path: Path) -> None:
+    """A plan of JSON names what turnout does not check, and `register` refuses another title than the message."""
+    path = tmp_path / "lap.json"
+    given = ["--env-dir", str(tmp_path), "--game", "Ludo", "--message", "acme.Lap", str(path)]
+    path.write_text('{"title":"acme.Lap","type":"object","properties":{"ms":{"type":"integer","maximum":9}}}', "utf-8")
+    planned = CliRunner().invoke(cli, ["schemas", "plan", *given])
+    assert "turnout does not check maximum of 'ms'" in planned.output
+    assert CliRunner().invoke(cli, ["schemas", "register", *given]).exit_code == 0
+    engine = open_store(*load(tmp_path))
+    assert [schema.format for schema in LocalRegistry(engine).snapshot().schemas.values()] == ["json"]
+    engine.dispose()
+    path.write_text('{"title":"acme.Sold","type":"object","properties":{"ms":{"type":"integer"}}}', "utf-8")
+    refused = CliRunner().invoke(cli, ["schemas", "register", *given])
+    assert "its title is 'acme.Sold', not 'acme.Lap'" in str(refused.exception)
 
 
 def test_another_event_type_is_refused_until_its_rename_is_confirmed(
