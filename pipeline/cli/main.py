@@ -110,6 +110,10 @@ _COMMANDS: Final = (
         LazyCommand("list", "pipeline.cli.schemas:list_schemas"),
         LazyCommand("show", "pipeline.cli.schemas:show_schema"),
         LazyCommand("diff", "pipeline.cli.schemas:diff_schemas"),
+        LazyCommand("types", "pipeline.cli.event_types:list_types"),
+        LazyCommand("views", "pipeline.cli.event_types:show_views"),
+        LazyCommand("accept-type", "pipeline.cli.event_types:accept_type"),
+        LazyCommand("withdraw-type", "pipeline.cli.event_types:withdraw_type"),
     ),
     group(
         "games",

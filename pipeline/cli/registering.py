@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ _SCHEMA = combine_options(
     click.option(
         "--continues", metavar="OLD", help="Confirm that the game's event type OLD was renamed to this message's."
     ),
+    click.option("--new-type", is_flag=True, help="Accept the message as a further event type of the game."),
     click.option(
         "--format", "format_name", help="Format of the file: protobuf, avro or json. Default: by .avsc and .json."
     ),
@@ -226,6 +227,7 @@ def _registration(
     format_name: str | None,
     definition: Path,
     continues: str | None,
+    new_type: bool,
     plan_hash: str | None = None,
 ) -> "Registration":
     from pipeline.data.contracts.policies import parse_policies
@@ -233,7 +235,8 @@ def _registration(
 
     kind = format_name or {".avsc": "avro", ".json": "json"}.get(definition.suffix, "protobuf")
     content = definition.read_bytes()
-    return Registration(game, message, content, parse_policies(policies), plan_hash, kind, continues=continues)
+    given = Registration(game, message, content, parse_policies(policies), plan_hash, kind)
+    return replace(given, continues=continues, new_type=new_type)
 
 
 def _say_all(lines: Iterable[str]) -> None:

@@ -27,6 +27,8 @@ _PLACES: Final[Mapping[OperationKind, str]] = {
     OperationKind.STOP: "groups:STOP",
     OperationKind.RESTART: "groups:RESTART",
     OperationKind.ISOLATE: "isolation:ISOLATE",
+    OperationKind.ACCEPT_TYPE: "event_types:ACCEPT",
+    OperationKind.WITHDRAW_TYPE: "event_types:WITHDRAW",
 }
 """All definitions in the order in which pages offer them: the least disruptive first."""
 

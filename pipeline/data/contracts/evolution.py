@@ -29,12 +29,17 @@ _GONE: Final = "do not have it"
 
 @lru_cache(maxsize=4096)
 def evolve(
-    held: Registered, new: Schema, policies: Policies, ages: Ages | None = None
+    held: Registered,
+    new: Schema,
+    policies: Policies,
+    ages: Ages | None = None,
+    taken: frozenset[str] = frozenset(),
 ) -> tuple[tuple[Step, ...], FieldPlacement]:
     """Return what a new schema changes in a game's table, and where its fields will lie.
 
     `held` are the game's schemas of its event type; quarantined ones have no columns, but show what was removed.
-    Without `ages` they are in the order of their ages, and the new one is the newest.
+    Without `ages` they are in the order of their ages, and the new one is the newest. `taken` are names of the table's
+    columns that are other event types' (in lower case).
 
     Fields of two formats, or of two full names in protobuf, meet by their names. Names of inner messages and files,
     comments, the order of declarations and moves into a oneof do not matter: they affect neither the bytes nor the
@@ -46,7 +51,9 @@ def evolve(
     level, own = layout(held), numbering(new)
     order = Order(in_order(len(held)) if ages is None else ages, frozenset(level.of(own).seen))
     walk = _Walk(own, policies, order)
-    walk.message(_Place(level, "", ""), message(new))
+    place = _Place(level, "", "")
+    place.taken |= {each: each for each in taken - place.taken.keys()}
+    walk.message(place, message(new))
     steps = tuple(walk.steps)
     if any(step.policy == "refuse" for step in steps):
         return steps, FieldPlacement()

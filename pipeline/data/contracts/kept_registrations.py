@@ -145,6 +145,7 @@ def stored_registrations(connection: Connection) -> list[Kept]:
     columns = (
         registrations.c.game_key, registrations.c.schema_id, schemas.c.fingerprint, schemas.c.message,
         placements.c.names, placements.c.quarantined, placements.c.other_type, placements.c.continues,
+        placements.c.struct,
     )  # fmt: skip
     query = (
         select(*columns)
@@ -157,7 +158,7 @@ def stored_registrations(connection: Connection) -> list[Kept]:
         at = PLAIN
         if row.names is not None:
             names = tuple(sorted(json.loads(row.names).items()))
-            at = FieldPlacement(names, row.quarantined, bool(row.other_type), row.continues)
+            at = FieldPlacement(names, row.quarantined, bool(row.other_type), row.continues, row.struct)
         own = GameKey(row.game_key)
         found[own, row.schema_id] = Kept(own, row.schema_id, row.fingerprint, row.message, at)
     return list(found.values())
@@ -169,7 +170,7 @@ def as_line(each: Kept) -> str:
     values = {
         "game": each.game_key, "id": each.schema_id, "fingerprint": each.fingerprint, "message": each.message,
         "names": dict(at.names), "quarantined": at.quarantined, "other_type": at.other_type,
-        "continues": at.continues, "given_up": each.given_up,
+        "continues": at.continues, "struct": at.struct, "given_up": each.given_up,
     }  # fmt: skip
     return json.dumps(values, ensure_ascii=True)
 
@@ -182,6 +183,6 @@ def of_line(line: str) -> Kept:
     """
     kept = json.loads(line)
     names = tuple(sorted((str(path), str(name)) for path, name in kept["names"].items()))
-    at = FieldPlacement(names, kept["quarantined"], bool(kept["other_type"]), kept["continues"])
+    at = FieldPlacement(names, kept["quarantined"], bool(kept["other_type"]), kept["continues"], kept.get("struct"))
     game_key, number = GameKey(str(kept["game"])), int(kept["id"])
     return Kept(game_key, number, str(kept["fingerprint"]), str(kept["message"]), at, bool(kept["given_up"]))

@@ -54,10 +54,10 @@ def layout(registered: Registered) -> Level:
     """Return the columns of a game after these schemas."""
     level = Level()
     for turn, (schema, placement) in enumerate(registered):
-        if placement.quarantined is None:
+        if placement.has_columns:
             level = _Taking(numbering(schema), turn, dict(placement.names)).message(level, message(schema), "")
     for turn, (schema, placement) in enumerate(registered):
-        if placement.quarantined is not None:
+        if not placement.has_columns:
             level = _waiting(level, message(schema), numbering(schema), turn)
     return level
 

@@ -14,6 +14,8 @@ from pipeline.data.contracts.columns import members
 
 MAX_COLUMNS: Final = 1000
 """Most leaf columns of a payload; a few messages that use each other twice would make millions."""
+MAX_TABLE_COLUMNS: Final = 5000
+"""Most leaf columns of a table over all event types: each commit that adds some writes them all into its log."""
 MAX_DEPTH: Final = 32
 """Most levels of nested messages."""
 

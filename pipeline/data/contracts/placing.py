@@ -23,6 +23,10 @@ def pad(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 
 def placed(batch: pa.RecordBatch, schema: Schema, placement: FieldPlacement) -> pa.RecordBatch:
     """Rename a schema's decoded columns as in a game's table; values stay untouched."""
+    if placement.struct is not None and batch.num_columns:
+        target = placed_columns(schema, placement)
+        inside = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
+        return pa.RecordBatch.from_arrays([_retitled(inside, target.field(0).type)], schema=target)
     if not placement.names:
         return batch
     target = placed_columns(schema, placement)

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from pipeline.base.names import shown
@@ -14,7 +14,9 @@ from pipeline.data.contracts.schemas import FieldPlacement
 KEEP: Final = "stay as they are"
 TYPE: Final = "type"
 """The kind of a step about the event type; no policy can choose what becomes of another type."""
-_HARMLESS: Final = frozenset({("add", "add"), ("widen", "widen"), ("rename", "keep"), ("format", "keep")})
+_HARMLESS: Final = frozenset({
+    ("add", "add"), ("widen", "widen"), ("rename", "keep"), ("format", "keep"), (TYPE, "accept"),
+})  # fmt: skip
 """Kinds of change with a policy by which every reader of the table goes on as before."""
 
 
@@ -38,6 +40,10 @@ class Step:
         New values lie in another column, mean something else, are null, or go to quarantine.
         """
         return (self.kind, self.policy) not in _HARMLESS
+
+    def inside(self, struct: str) -> "Step":
+        """Return the change of an event type whose fields lie in a struct column."""
+        return self if self.column is None else replace(self, column=f"{struct}.{self.column}")
 
     def __str__(self) -> str:
         """Return the change for a report: the path, then the change."""

@@ -20,15 +20,27 @@ from pipeline.data.contracts.decoded import one_line
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.evolution import evolve
 from pipeline.data.contracts.formats.supported import fingerprint, format_of, message
-from pipeline.data.contracts.game_types import Typed, judged, names_of, other_type, refusal, rename
+from pipeline.data.contracts.game_types import (
+    Typed,
+    acceptance,
+    first_of,
+    judged,
+    names_of,
+    other_type,
+    refusal,
+    rename,
+    restored,
+    withdrawn,
+)
 from pipeline.data.contracts.given_ids import NewIds
 from pipeline.data.contracts.kept_registrations import REMARK, Kept, in_older_store
 from pipeline.data.contracts.model import remarks
-from pipeline.data.contracts.plans import RegistrationPlan, Step
+from pipeline.data.contracts.plans import TYPE, RegistrationPlan, Step
 from pipeline.data.contracts.policies import DEFAULTS, Policies, lands
 from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema
 from pipeline.data.contracts.stored_registrations import REGISTERED, placement_values, take_up
 from pipeline.data.contracts.stored_schemas import read_ages, read_ids, read_schemas, write_schema
+from pipeline.data.contracts.structs import by_struct, free_name, require_room, taken_names
 from pipeline.store.database.tables import placements, registrations
 from pipeline.store.onboarding_rules import rules_for
 from pipeline.store.writers import latest_number
@@ -48,6 +60,8 @@ class Registration:
     format: str = "protobuf"
     actor: str | None = None  # who registers it; None: nobody, as a simulation does
     continues: str | None = None  # the game's event type that was renamed to this one, as the actor says
+    new_type: bool = False  # the actor accepts its event type as a further one of the game
+    withdraws: bool = False  # the actor withdraws it: its next rows wait as those of another event type
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +89,8 @@ class CheckedRegistration:
     registry: str | None = None  # the generation of the registry that it comes from
     unattended: bool = False  # nobody is there to choose: what is refused waits in quarantine for a person
     continues: str | None = None  # see `Registration`
+    new_type: bool = False  # see `Registration`
+    withdraws: bool = False  # see `Registration`
 
     @property
     def schema(self) -> Schema:
@@ -99,7 +115,8 @@ def ready(registering: Iterable[Registration]) -> list[CheckedRegistration]:
         key = game_key(each.game)
         definition, mark = known[source]
         checked = CheckedRegistration(each.game, key, each.format, each.message, definition, mark, each.policies)
-        registrations.append(replace(checked, plan_hash=each.plan_hash, actor=each.actor, continues=each.continues))
+        said = replace(checked, continues=each.continues, new_type=each.new_type, withdraws=each.withdraws)
+        registrations.append(replace(said, plan_hash=each.plan_hash, actor=each.actor))
     return registrations
 
 
@@ -127,8 +144,19 @@ class RegistrationBatch:
         used |= {self._ids[checked.fingerprint] for checked in registrations if checked.fingerprint in self._ids}
         self._schemas = read_schemas(connection, used)
 
+    def plan_all(self) -> list[RegistrationPlan]:
+        """Return what all of them would do, each on top of those before; nothing is written."""
+        plans = []
+        for checked in self.registrations:
+            plans.append(plan := self.require_possible(checked))
+            for each in sorted([plan, *plan.with_it], key=lambda one: one.version):
+                self._adopt(checked, each, self._ids[each.fingerprint])
+        return plans
+
     def plan(self, checked: CheckedRegistration) -> RegistrationPlan:
         """Return what a registration would do now."""
+        if checked.withdraws:
+            return self._withdrawal(checked)
         held = self._held.get(checked.key, {})
         schema_id = self._ids.get(checked.fingerprint)
         before = None if schema_id is None else held.get(schema_id)
@@ -152,21 +180,23 @@ class RegistrationBatch:
         typed = self._typed(checked)
         with_it: list[RegistrationPlan] = []
         if typed.is_other:
-            steps, placement = other_type(self._types(checked.key), checked.message)
+            steps, placement = other_type(first_of(self._types(checked.key)), checked.message)
         else:
-            held, coming = dict(held), self._coming(checked)
+            held, coming = dict(held), self._coming(checked, typed.struct)
             places = list(self._began.get(checked.key, ()))
             place = places.index(schema_id) if schema_id is not None and is_other else len(places)
             earlier = [each for each in coming if places.index(each) < place]
-            with_it += [self._comes(checked, each, held, version + at) for at, each in enumerate(earlier)]
+            with_it += [self._comes(checked, each, held, version + at, typed) for at, each in enumerate(earlier)]
             version += len(earlier)
-            steps, placement = self._evolve(checked, held)
+            steps, placement = self._evolve(checked, held, typed.struct)
             if schema_id is not None:
                 held[schema_id] = placement
             later = coming[len(earlier) :]
-            with_it += [self._comes(checked, each, held, version + at) for at, each in enumerate(later, start=1)]
+            with_it += [self._comes(checked, each, held, version + at, typed) for at, each in enumerate(later, start=1)]
+            waited = [self._versions[checked.key, each] for each in coming]
+            if typed.accepted and typed.struct is not None:
+                steps = (acceptance(checked.message, typed.struct, waited), *steps)
             if typed.continues is not None:
-                waited = [self._versions[checked.key, each] for each in coming]
                 steps = (rename(checked.message, typed.continues, waited), *steps)
             elif before is not None:
                 typed = replace(typed, continues=before.continues)
@@ -176,32 +206,61 @@ class RegistrationBatch:
             checked.game, checked.message, checked.fingerprint, version, new, steps, placement, notes, tuple(with_it)
         )
 
-    def _types(self, key: GameKey) -> tuple[str, ...]:
-        """Return the names of a game's event type, the newest one last; none before its first schema.
+    def _withdrawal(self, checked: CheckedRegistration) -> RegistrationPlan:
+        """Return the plan by which the next rows of a schema wait, and those that landed stay."""
+        schema_id = self._ids.get(checked.fingerprint, 0)
+        at = self._held.get(checked.key, {}).get(schema_id)
+        if at is None or at.other_type or at.struct is None:
+            raise Refused(
+                f"{shown(checked.message)} is not a further event type of the game {shown(checked.game)}. "
+                f"`turnout schemas types` shows which are."
+            )
+        what = f"is no event type of the game any more; the column {at.struct} stays"
+        step = Step(checked.message, TYPE, "withdraw", what, new_rows="go to quarantine")
+        version, placement = self._newest.get(checked.key, 0) + 1, withdrawn(checked.message, at)
+        return RegistrationPlan(checked.game, checked.message, checked.fingerprint, version, True, (step,), placement)
 
-        A name that one of its schemas had before, as an alias says, is one of them, whichever came first.
+    def _types(self, key: GameKey) -> dict[str | None, tuple[str, ...]]:
+        """Return the names of each of a game's event types, the newest one last, by the column of its fields.
+
+        None before its first schema. A name that one of its schemas had before, as an alias says, is one of them,
+        whichever came first.
         """
-        held = self._held.get(key, {})
-        began = (
-            each for each in self._began.get(key, {}) if not held[each].other_type and held[each].continues is None
-        )
+        own = {each: at for each, at in self._held.get(key, {}).items() if not at.other_type}
+        structs = sorted({at.struct for at in own.values()}, key=lambda each: each or "")
+        return {
+            each: self._names(key, {number: at for number, at in own.items() if at.struct == each}) for each in structs
+        }
+
+    def _names(self, key: GameKey, held: Mapping[int, FieldPlacement]) -> tuple[str, ...]:
+        """Return the names of one event type, by its schemas."""
+        began = (each for each in self._began.get(key, {}) if each in held and held[each].continues is None)
         named = [self._schemas[each].message for each in islice(began, 1)]
         named += [self._schemas[each].message for each, at in held.items() if at.continues is not None]
-        before = [message(self._schemas[each]).aliases for each, at in held.items() if not at.other_type]
+        before = [message(self._schemas[each]).aliases for each in held]
         return tuple(dict.fromkeys(event_type(each) for each in [*sorted({*chain(*before)}), *named]))
 
     def _typed(self, checked: CheckedRegistration) -> Typed:
         types = self._types(checked.key)
         typed = judged(types, checked.game, checked.message, checked.continues, message(checked.schema).aliases)
+        if typed.is_other and checked.new_type:
+            return Typed(struct=self._struct_of(checked), accepted=True)
         if typed.is_other and not checked.unattended:
-            raise refusal(types, checked.game, checked.message)
+            raise refusal(first_of(types), checked.game, checked.message)
         return typed
 
-    def _coming(self, checked: CheckedRegistration) -> list[int]:
-        """Return what waits as another type and is of the game's with this schema, in the order of registration."""
+    def _struct_of(self, checked: CheckedRegistration) -> str:
+        """Return the column of an event type that is accepted: the one that it had, or a new one."""
+        held, names = self._held.get(checked.key, {}), names_of(checked.schema)
+        placed = [(self._schemas[each], at) for each, at in held.items()]
+        had = (at.struct for schema, at in placed if at.withdrawn and names & names_of(schema))
+        return next((each for each in had if each is not None), None) or free_name(checked.message, taken_names(placed))
+
+    def _coming(self, checked: CheckedRegistration, struct: str | None) -> list[int]:
+        """Return what waits as another type and is of the schema's with this one, in the order of registration."""
         held, own = self._held.get(checked.key, {}), self._ids.get(checked.fingerprint)
         waiting = [each for each in self._began.get(checked.key, ()) if held[each].other_type and each != own]
-        names = {*self._types(checked.key), *names_of(checked.schema)}
+        names = {*self._types(checked.key).get(struct, ()), *names_of(checked.schema)}
         coming: set[int] = set()
         while more := {each for each in waiting if event_type(self._schemas[each].message) in names} - coming:
             coming |= more
@@ -209,33 +268,47 @@ class RegistrationBatch:
         return [each for each in waiting if each in coming]
 
     def _comes(
-        self, checked: CheckedRegistration, schema_id: int, held: dict[int, FieldPlacement], version: int
+        self, checked: CheckedRegistration, schema_id: int, held: dict[int, FieldPlacement], version: int, typed: Typed
     ) -> RegistrationPlan:
         """Return the plan of versions that waited as another type, and add it to `held`; a refused change waits on."""
         by = {"actor": checked.actor, "registry": checked.registry}
         again = unattended(checked.game, checked.key, self._schemas[schema_id], checked.policies, **by)
         self._ids[again.fingerprint] = schema_id
-        steps, placement = self._evolve(again, held)
+        steps, placement = self._evolve(again, held, typed.struct)
         held.pop(schema_id)
         held[schema_id] = placement
         return RegistrationPlan(again.game, again.message, again.fingerprint, version, True, steps, placement)
 
     def _evolve(
-        self, checked: CheckedRegistration, held: Mapping[int, FieldPlacement]
+        self, checked: CheckedRegistration, held: Mapping[int, FieldPlacement], struct: str | None
     ) -> tuple[tuple[Step, ...], FieldPlacement]:
+        """Return what a schema changes among those of its event type, and where its fields will lie."""
         schema_id = self._ids.get(checked.fingerprint)
-        own = {each: at for each, at in held.items() if not at.other_type and each != schema_id}
+        if schema_id is not None and (before := held.get(schema_id)) is not None and before.withdrawn:
+            return (), restored(before)
+        others = [(self._schemas[each], at) for each, at in held.items() if each != schema_id]
+        own = {e: at for e, at in held.items() if not at.other_type and at.struct == struct and e != schema_id}
         known = tuple((self._schemas[each], at) for each, at in own.items())
+        taken = (
+            frozenset(each.lower() for each in by_struct(others) if each is not None) if struct is None else frozenset()
+        )
         try:
-            steps, placement = evolve(known, checked.schema, checked.policies, self._age(checked, own, schema_id))
+            ages = self._age(checked, own, schema_id)
+            steps, placement = evolve(known, checked.schema, checked.policies, ages, taken)
+            placement = replace(placement, struct=struct)
+            require_room((*others, (checked.schema, placement)))
         except Refused as refused:
             if not checked.unattended:
                 raise
-            return (), FieldPlacement(quarantined=f"needs a person: {one_line(str(refused))}")
+            return (), FieldPlacement(quarantined=f"needs a person: {one_line(str(refused))}", struct=struct)
+        if struct is not None:
+            steps = tuple(
+                each if each.column is None else replace(each, column=f"{struct}.{each.column}") for each in steps
+            )
         waiting = next((str(step) for step in steps if step.policy == "refuse"), None)
         if checked.unattended and waiting is not None:
             kept = (replace(step, policy="quarantine") if step.policy == "refuse" else step for step in steps)
-            return tuple(kept), FieldPlacement(quarantined=f"needs a person: {waiting}")
+            return tuple(kept), FieldPlacement(quarantined=f"needs a person: {waiting}", struct=struct)
         return steps, placement
 
     def _age(self, checked: CheckedRegistration, own: Collection[int], schema_id: int | None) -> Ages:
@@ -305,10 +378,13 @@ class RegistrationBatch:
             self._connection.execute(
                 insert(placements).values(registration_id=number, **placement_values(plan, checked.policies))
             )
+        self._new_ids.keep(Kept(checked.key, schema_id, plan.fingerprint, plan.message, plan.placement))
+        self._adopt(checked, plan, schema_id)
+
+    def _adopt(self, checked: CheckedRegistration, plan: RegistrationPlan, schema_id: int) -> None:
         held = self._held.setdefault(checked.key, {})
         held.pop(schema_id, None)
         held[schema_id] = plan.placement
-        self._new_ids.keep(Kept(checked.key, schema_id, plan.fingerprint, plan.message, plan.placement))
         self._began.setdefault(checked.key, {}).setdefault(schema_id, checked.registry)
         self._versions[checked.key, schema_id] = self._newest[checked.key] = plan.version
 

@@ -72,6 +72,16 @@ class LocalRegistry:
         with self._planning(registrations) as batch:
             return batch.plan(batch.registrations[0])
 
+    def plan_all(self, registering: Iterable[Registration]) -> list[RegistrationPlan]:
+        """Return what registrations of known schemas would do now, each on top of those before; writes nothing.
+
+        Raises:
+            Refused: as of `register_many`.
+        """
+        registrations = ready(registering)
+        with self._planning(registrations) as batch:
+            return batch.plan_all()
+
     def require_possible(self, registration: Registration) -> RegistrationPlan:
         """Return what a registration would do now, where it can be done; writes nothing.
 

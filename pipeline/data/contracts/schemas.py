@@ -30,6 +30,17 @@ class FieldPlacement:
     quarantined: str | None = None  # why all rows of this schema go to quarantine; None: they land
     other_type: bool = False  # they do, as its event type is not the game's
     continues: str | None = None  # the game's event type that a person, or an alias, says was renamed to this one
+    struct: str | None = None  # the column that holds its event type's fields; None: they are columns of the table
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether its rows wait since a person withdrew its event type; those that landed before stay."""
+        return self.other_type and self.struct is not None
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether the table has its columns: rows of it land, or have landed."""
+        return self.quarantined is None or self.withdrawn
 
     @property
     def reason(self) -> str:

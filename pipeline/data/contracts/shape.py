@@ -16,20 +16,27 @@ def placed_columns(schema: Schema, placement: FieldPlacement = PLAIN) -> pa.Sche
         Refused: the definition has no form as columns.
     """
     own = columns(schema)
-    return pa.schema(_renamed(own, dict(placement.names), "")) if placement.names else own
+    return wrapped(pa.schema(_renamed(own, dict(placement.names), "")) if placement.names else own, placement.struct)
+
+
+def wrapped(own: pa.Schema, struct: str | None) -> pa.Schema:
+    """Return the columns of an event type in the table: its own, or the struct column with them."""
+    if struct is None or not len(own):
+        return own
+    return pa.schema([pa.field(struct, pa.struct(list(own)))])
 
 
 def table_schema(placed: Iterable[tuple[Schema, FieldPlacement]]) -> pa.Schema:
     """Return the payload columns of a game's table: the union over its schemas, in the order of registration.
 
-    Schemas whose rows are quarantined have none.
+    The first event type's come first. Schemas whose rows never landed have none.
 
     Raises:
         Refused: two schemas disagree on a column's type; registered ones never do.
     """
     result = pa.schema([])
-    for schema, placement in placed:
-        if placement.quarantined is None:
+    for schema, placement in sorted(placed, key=lambda each: each[1].struct is not None):
+        if placement.has_columns:
             result = merge(result, placed_columns(schema, placement))
     return result
 

@@ -22,6 +22,7 @@ REGISTERED: Final[Select[Any]] = (
         placements.c.quarantined,
         placements.c.other_type,
         placements.c.continues,
+        placements.c.struct,
     )
     .join(placements, isouter=True)
     .order_by(registrations.c.registration_id)
@@ -56,7 +57,7 @@ def _placement(row: Row[Any]) -> FieldPlacement:
     if row.names is None:
         return PLAIN
     names = tuple(sorted(json.loads(row.names).items()))
-    return FieldPlacement(names, row.quarantined, bool(row.other_type), row.continues)
+    return FieldPlacement(names, row.quarantined, bool(row.other_type), row.continues, row.struct)
 
 
 def placement_values(plan: RegistrationPlan, policies: Policies) -> Mapping[str, str | int | None]:
@@ -66,6 +67,7 @@ def placement_values(plan: RegistrationPlan, policies: Policies) -> Mapping[str,
         "quarantined": plan.placement.quarantined,
         "other_type": int(plan.placement.other_type),
         "continues": plan.placement.continues,
+        "struct": plan.placement.struct,
         "policies": json.dumps(dict(policies.chosen)),
         "plan_hash": plan.hash,
     }

@@ -59,6 +59,7 @@ def packed(
     Raises:
         TooLarge: decoded, the rows are more than is held in memory; few bytes of a file may be many of texts.
     """
+    columns = _held_columns(path, columns, files)
     rows = _decoded(path, columns, files)
     if order:
         rows = rows.sort_by([(name, "ascending") for name in order])
@@ -66,6 +67,14 @@ def packed(
     file = write_file(rows, path / folder, compression="zstd")
     stats = stats_of(rows, [name for name in columns.names if name in with_statistics])
     return [replace(file, path=posixpath.join(folder, file.path), stats=stats)]
+
+
+def _held_columns(path: Location, columns: pa.Schema, files: Sequence[TableFile]) -> pa.Schema:
+    """Return the columns without struct columns that no file has: those of event types without rows here."""
+    if not any(pa.types.is_struct(each.type) for each in columns):
+        return columns
+    held = {name for file in files for name in parquet.schema(path / file.path).names}
+    return pa.schema([each for each in columns if each.name in held or not pa.types.is_struct(each.type)])
 
 
 def _decoded(path: Location, columns: pa.Schema, files: Sequence[TableFile]) -> pa.Table:

@@ -49,6 +49,13 @@ SELECT chosen.game_key, chosen.game, chosen.seq, chosen.pos, chosen.reason, arg_
 FROM chosen JOIN rows USING (game_key, seq, pos)
 GROUP BY ALL ORDER BY chosen.seq DESC, chosen.pos DESC, chosen.game_key
 """
+_BY_SCHEMA: Final = """
+SELECT schema_id, named, count(*) FROM (
+    SELECT refused.schema_id,
+        any_value(CASE WHEN refused.reason = 'other_type' THEN split_part(detail, ' ', 1) END) AS named
+    FROM refused JOIN rows USING (game_key, seq, pos) GROUP BY game_key, seq, pos, refused.schema_id
+) GROUP BY ALL ORDER BY ALL
+"""
 _PLACES: Final = """
 SELECT DISTINCT seq, pos FROM refused
 WHERE game = ? AND coalesce(reason, '') NOT IN (SELECT unnest(?::VARCHAR[]))
@@ -147,6 +154,10 @@ class Quarantined:
         """Return the exact names of the rows' games."""
         sql = "SELECT DISTINCT game FROM refused WHERE game IS NOT NULL ORDER BY game"
         return [name for (name,) in self._database.execute(sql).fetchall()]
+
+    def by_schema(self) -> list[tuple[int | None, str | None, int]]:
+        """Count the rows by their wrapper's schema id and, where they are of another event type, by their message."""
+        return [(number, named, int(rows)) for number, named, rows in self._database.execute(_BY_SCHEMA).fetchall()]
 
     def places(self, name: str, skipped: Sequence[str] = ()) -> pa.Table:
         """Return the places of a game's rows, without those refused for a reason to skip."""

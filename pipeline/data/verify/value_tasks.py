@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from pipeline.base.errors import Refused, first_line
 from pipeline.base.names import MALFORMED
+from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.payload_format import ReferenceDecoder
 from pipeline.data.contracts.formats.supported import format_of
 from pipeline.data.contracts.schemas import Schema
@@ -61,6 +62,8 @@ class KnownSchema:
     names: tuple[tuple[str, str], ...]  # path of a field → its column, where that is not its name
     quarantined: bool  # its rows are refused,
     reason: str = "quarantined_schema"  # for this reason
+    struct: str | None = None  # the column of its event type's fields; None: they are columns of the table
+    withdrawn: bool = False  # its rows are refused now, and those that landed before stay
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +186,9 @@ def expected_rows(
     for row in _open(rows, key, places, sources):
         schema = None if row.held is None else schemas.get(row.held.schema_id)
         decoded = None
-        if row.held is not None and schema is not None and not schema.quarantined:
+        if row.held is not None and schema is not None and (not schema.quarantined or schema.withdrawn):
             table, refused = _decoder(schema).decode([row.held.payload])
-            decoded = None if refused else _with_own(table, [row])
+            decoded = None if refused else _with_own(table, [row], schema)
         yield *divmod(row.place, _POSITIONS), decoded
 
 
@@ -300,7 +303,7 @@ class _Game:
     def compare(self, landed: pa.Table, which: Places) -> None:
         """Compare rows of one file with the rows of bronze at `which`."""
         self._outcome.rows += landed.num_rows
-        ids = [self._schema_of(row) for row in which.tolist()]
+        ids = [self._schema_of(row, landed=True) for row in which.tolist()]
         for schema_id in sorted({each for each in ids if each is not None}):
             chosen = np.flatnonzero(np.array([each == schema_id for each in ids]))
             self._compare_schema(landed.take(pa.array(chosen)), which[chosen], schema_id)
@@ -317,7 +320,7 @@ class _Game:
         good = [index for index in range(len(rows)) if index not in refused]
         if not good:
             return
-        expected = _with_own(expected, [rows[index] for index in good])
+        expected = _with_own(expected, [rows[index] for index in good], self._schemas[schema_id])
         held = landed.take(pa.array(good)).drop_columns(["_seq", "_pos"])
         self._outcome.values += held.num_rows * len({*expected.column_names, *held.column_names})
         count, named = differences(expected, held, self._room())
@@ -339,11 +342,13 @@ class _Game:
         _, refused = _decoder(self._schemas[schema_id]).decode([opened.held.payload])
         return refused[0].reason if refused else None
 
-    def _schema_of(self, row: int) -> int | None:
+    def _schema_of(self, row: int, *, landed: bool = False) -> int | None:
         """Return the schema to decode a row with, None without one."""
         held = self._opened[row].held
         schema = None if held is None else self._schemas.get(held.schema_id)
-        return None if held is None or schema is None or schema.quarantined else held.schema_id
+        if held is None or schema is None or (schema.quarantined and not (landed and schema.withdrawn)):
+            return None
+        return held.schema_id
 
     def _should_not_be_there(self, row: int, reason: str) -> None:
         self._outcome.mismatches[self._key] += 1
@@ -374,8 +379,13 @@ def _held(row: _Opened) -> Contents:
     return row.held
 
 
-def _with_own(expected: pa.Table, rows: Sequence[_Opened]) -> pa.Table:
-    """Return the payloads' columns and the table's own columns."""
+def _with_own(expected: pa.Table, rows: Sequence[_Opened], known: KnownSchema) -> pa.Table:
+    """Return the payloads' columns, inside of their event type's struct where it has one, and the table's own."""
+    if known.struct is not None and expected.num_columns:
+        inside = [each.combine_chunks() for each in expected.columns]
+        expected = pa.table({known.struct: pa.StructArray.from_arrays(inside, names=expected.column_names)})
+    types = pa.repeat(pa.scalar(event_type(known.schema.message)), len(rows))
+    expected = expected.append_column("_type", types) if expected.num_columns else pa.table({"_type": types})
     own = [_own(row) for row in rows]
     for number, (name, kind) in enumerate(zip(_OWN, _OWN_TYPES, strict=True)):
         expected = expected.append_column(name, pa.array([each[number] for each in own], kind))

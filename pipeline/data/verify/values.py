@@ -23,7 +23,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.game_types import joined_types
-from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
 from pipeline.data.verify import meanings, readings
 from pipeline.data.verify.opening import Sources
 from pipeline.data.verify.value_tasks import (
@@ -139,20 +139,35 @@ def _trusted(schemas: SchemaSet, key: GameKey, reading: readings.PinnedTables) -
 def known_schemas(schemas: SchemaSet, key: GameKey) -> dict[int, KnownSchema]:
     """Return a game's schemas for the value check, by id.
 
-    Rows of two event types never lie in one table, unless one was registered as the other's new name, or an alias says
-    that it is: whatever else lands after the first type should be in quarantine.
+    Rows of two event types never lie in the same columns, unless one was registered as the other's new name, or an
+    alias says that it is: whatever else lands there after the first type should be in quarantine.
     """
     placed = schemas.placed(key)
-    own = [each.message for each, at in placed if at.quarantined is None and at.continues is None][:1]
+    parts: dict[str | None, list[tuple[Schema, FieldPlacement]]] = {}
+    for each, at in placed:
+        parts.setdefault(at.struct, []).append((each, at))
+    known = {schema_id: one for part in parts.values() for schema_id, one in _known_of_type(part).items()}
+    return {each.schema_id: known[each.schema_id] for each, _ in placed}
+
+
+def _known_of_type(placed: Sequence[tuple[Schema, FieldPlacement]]) -> dict[int, KnownSchema]:
+    """Return the schemas that lie in the same columns, of which only those of one event type may land."""
+    own = [each.message for each, at in placed if at.has_columns and at.continues is None][:1]
     renamed = [(each.message, at.continues) for each, at in placed if at.continues is not None]
-    joined = joined_types(each for each, at in placed if not at.other_type)
+    joined = joined_types(each for each, at in placed if not at.other_type or at.withdrawn)
     types = {joined.get(each, each) for each in map(event_type, (*own, *chain(*renamed)))}
     known = {}
-    for schema, placement in placed:
-        is_other = placement.other_type or joined[event_type(schema.message)] not in types
-        refused = placement.quarantined is not None or is_other
-        reason = "other_type" if is_other else placement.reason
-        known[schema.schema_id] = KnownSchema(schema, placement.names, quarantined=refused, reason=reason)
+    for schema, at in placed:
+        is_other = (at.other_type and not at.withdrawn) or joined[event_type(schema.message)] not in types
+        reason = "other_type" if is_other else at.reason
+        known[schema.schema_id] = KnownSchema(
+            schema,
+            at.names,
+            quarantined=at.quarantined is not None or is_other,
+            reason=reason,
+            struct=at.struct,
+            withdrawn=at.withdrawn and not is_other,
+        )
     return known
 
 

@@ -50,6 +50,8 @@ class OperationKind(StrEnum):
     STOP = "stop"
     RESTART = "restart"
     ACCESS = "access"
+    ACCEPT_TYPE = "accept-type"
+    WITHDRAW_TYPE = "withdraw-type"
 
 
 class OperationState(StrEnum):

@@ -290,6 +290,7 @@ placements = store_table(  # what a registration chose; no row means that each f
     Column("quarantined", Text),  # why rows of the schema go to quarantine; null: they land
     Column("other_type", Integer, nullable=False),  # 1: as their event type is not the game's
     Column("continues", Text),  # the event type that was renamed to the schema's, as a person or an alias says
+    Column("struct", Text),  # the column of its event type's fields; null: they are columns of the table
     Column("policies", Text, nullable=False),  # JSON: the policies that were requested
     Column("plan_hash", String(16), nullable=False),  # of the plan that was shown and applied
     allowed={"other_type": "= 0 OR other_type = 1 AND quarantined IS NOT NULL"},

@@ -40,7 +40,8 @@ RUNS = {  # who may start a process on the machine may do what it does, and writ
 OPERATIONS = {  # their role is checked where they are submitted, and again by the controller
     "groups start", "groups stop", "groups restart", "groups propose", "groups drain",
     "move", "pause", "resume", "repair retry", "repair replay", "repair dedupe", "repair rebuild", "games retire",
-    "games restore", "ops resume", "ops close", "ops cancel", "ops undo",
+    "games restore", "schemas accept-type", "schemas withdraw-type",
+    "ops resume", "ops close", "ops cancel", "ops undo",
     "grants apply", "grants undo", "grants expire",
     "grants drift", "grants approve", "grants reject", "grants withdraw",
 }  # fmt: skip

@@ -10,7 +10,7 @@ from pipeline.data.contracts.ages import UNKNOWN, Ages
 from pipeline.data.contracts.catalogue.fields import TextLine, as_text
 from pipeline.data.contracts.catalogue.versions import GameVersions, Version
 from pipeline.data.contracts.evolution import evolve
-from pipeline.data.contracts.game_types import rename
+from pipeline.data.contracts.game_types import acceptance, rename
 from pipeline.data.contracts.layout import Registered
 from pipeline.data.contracts.plans import TYPE, Step
 from pipeline.data.contracts.policies import DEFAULTS
@@ -50,8 +50,12 @@ def table_steps(game: GameVersions, version: Version, schemas: Mapping[int, Sche
     """
     if version.placement.other_type:
         return (Step(version.message, TYPE, "quarantine", "is another event type", new_rows="go to quarantine"),)
-    held = tuple((schemas[each.schema_id], each.placement) for each in game.landing_before(version))
+    before, struct = game.landing_before(version), version.placement.struct
+    held = tuple((schemas[each.schema_id], each.placement) for each in before if each.placement.struct == struct)
     steps = _as_placed(held, schemas[version.schema_id], version)
+    if struct is not None:
+        steps = tuple(each.inside(struct) for each in steps)
+        steps = steps if held else (acceptance(version.message, struct, ()), *steps)
     if version.placement.continues is not None:
         steps = (rename(version.message, version.placement.continues, ()), *steps)
     return tuple(replace(step, policy="quarantine") if step.policy == "refuse" else step for step in steps)

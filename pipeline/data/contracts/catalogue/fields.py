@@ -34,7 +34,8 @@ def fields_of(schema: Schema, placement: FieldPlacement = PLAIN) -> tuple[FieldL
         Refused: the definition cannot be read.
     """
     names = None if placement.quarantined is not None else dict(placement.names)
-    return tuple(_lines(message(schema), names, "", ""))
+    inside = "" if placement.struct is None else f"{placement.struct}."
+    return tuple(_lines(message(schema), names, "", inside))
 
 
 def remarks_on(schema: Schema) -> tuple[str, ...]:

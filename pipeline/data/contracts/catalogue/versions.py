@@ -103,7 +103,7 @@ def _version(row: Row[Any]) -> Version:
     placement, policies = PLAIN, DEFAULTS
     if row.names is not None:
         names = tuple(sorted(json.loads(row.names).items()))
-        placement = FieldPlacement(names, row.quarantined, bool(row.other_type), row.continues)
+        placement = FieldPlacement(names, row.quarantined, bool(row.other_type), row.continues, row.struct)
         policies = Policies(tuple(sorted(json.loads(row.policies).items())))
     return Version(
         GameKey(row.game_key),

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from pipeline.base.failpoints import hit
 from pipeline.base.names import GameKey, shown
+from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.supported import decoder, prepare
 from pipeline.data.contracts.placing import pad, placed
 from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
@@ -29,6 +30,7 @@ from pipeline.data.streams.lanes import classify
 from pipeline.data.streams.needs import Need, lowest
 from pipeline.data.streams.writing.arrivals import arrivals
 from pipeline.data.streams.writing.opening import CLOSED, OpenRows, open_rows
+from pipeline.data.streams.writing.placed_rows import PlacedRows, RowsByTarget, by_file
 from pipeline.data.streams.writing.portions import portions
 from pipeline.lake.delta.bronze import SLICE_BYTES, sliced, whole
 from pipeline.lake.delta.data_files import DataFile, discard, write_file
@@ -50,6 +52,7 @@ OWN_COLUMNS: Final = pa.schema(
         ("_event_time", pa.timestamp("us", "UTC")),
         ("_event_id", pa.string()),
         ("_source_time", pa.timestamp("us", "UTC")),
+        ("_type", pa.string()),
     ]
 )
 """The columns of every game table before the payload's fields."""
@@ -87,6 +90,20 @@ def landing_schema(schema_set: SchemaSet, key: str) -> pa.Schema:
     ids = schema_set.games.get(GameKey(key), ())
     marks = {each: schema_set.fingerprints[each] for each in ids if each in schema_set.fingerprints}
     return with_meanings(target_schema(schema_set, key), marks)
+
+
+def _type_schema(schema_set: SchemaSet, key: str, struct: str | None) -> pa.Schema:
+    """Return the columns of a game's rows of one event type, as a file has them."""
+    return _target(_of_struct(schema_set.placed(GameKey(key)), struct))
+
+
+@lru_cache(maxsize=4096)
+def _of_struct(
+    schemas: tuple[tuple[Schema, FieldPlacement], ...], struct: str | None
+) -> tuple[tuple[Schema, FieldPlacement], ...]:
+    """Return the schemas of one event type; where the game has no other, the very same tuple."""
+    own = tuple(each for each in schemas if each[1].struct == struct)
+    return schemas if len(own) == len(schemas) else own
 
 
 @lru_cache(maxsize=4096)
@@ -157,7 +174,7 @@ class _Split:
         routed = self.rows if refused.null_count == len(refused) else self.rows.filter(pc.is_null(refused))
         if self.job.deadly:
             routed = self._without_deadly(routed)
-        decoded: _RowsByTarget = defaultdict(list)
+        decoded: RowsByTarget = defaultdict(list)
         if routed.num_rows:
             self._decode(routed, decoded)
         if self.needs:
@@ -182,7 +199,7 @@ class _Split:
             )
             game["links"].append([row["seq"], row["prev_seq"]])
 
-    def _decode(self, routed: pa.Table, decoded: "_RowsByTarget") -> None:
+    def _decode(self, routed: pa.Table, decoded: RowsByTarget) -> None:
         """Decode all rows, part by part; values may be much larger than bronze's, so some are written in between."""
         since, written = time.perf_counter(), self.seconds["write"]
         for part in open_rows(routed, self.job.schema_set):
@@ -193,7 +210,7 @@ class _Split:
             self._decode_part(part, decoded)
         self.seconds["decode"] += time.perf_counter() - since - (self.seconds["write"] - written)
 
-    def _hold_back(self, decoded: "_RowsByTarget") -> None:
+    def _hold_back(self, decoded: RowsByTarget) -> None:
         """Drop the rows of games for which the schema set lacks something: none lands or is refused (law L14)."""
         waiting = pa.array(sorted(self.needs), pa.string())
         self.rejects = [each.filter(pc.invert(pc.is_in(each.column("game_key"), waiting))) for each in self.rejects]
@@ -208,7 +225,7 @@ class _Split:
                 game["error"] = _fault(error)
             game["files"] = []
 
-    def _decode_part(self, part: OpenRows, decoded: "_RowsByTarget") -> None:
+    def _decode_part(self, part: OpenRows, decoded: RowsByTarget) -> None:
         """Decode by schema id, over all games at once, and lay each row out in its game's columns."""
         routed, ids, refusals = part.routed, part.ids, part.refused
         keys = whole(routed.column("game_key")).dictionary_encode()
@@ -240,12 +257,13 @@ class _Split:
                     self._held += payloads.batch.nbytes
                     good = portion[payloads.rows]
                     for target, placement, members in self._by_layout(good, games, names, int(schema_id)):
+                        types = pa.repeat(pa.scalar(event_type(schema.message)), members.size)
                         payload = placed(_rows_of(payloads.batch, members), schema, placement)
                         payload = pad(payload, pa.schema(list(target)[len(OWN_COLUMNS) :]))
                         rows = pa.array(good[members])
-                        columns = [*own.take(rows).columns, *payload.columns]
+                        columns = [*own.take(rows).columns, types, *payload.columns]
                         keys = routed.column("game_key").take(rows)
-                        decoded[target].append(_PlacedRows(keys, pa.table(columns, names=target.names)))
+                        decoded[target].append(PlacedRows(keys, pa.table(columns, names=target.names)))
                     refusals += [(int(portion[index]), reason, detail) for index, reason, detail in payloads.refused]
                     if self._held > self._most_bytes:
                         self._write_all(decoded)
@@ -257,7 +275,8 @@ class _Split:
     def _own_columns(self, part: OpenRows) -> pa.Table:
         columns = [part.routed.column("seq"), part.routed.column("pos"), pa.array(part.ids)]
         columns += [part.event_time, part.event_id, part.routed.column("source_time")]
-        return pa.table(columns, names=OWN_COLUMNS.names).cast(OWN_COLUMNS)
+        own = pa.schema([each for each in OWN_COLUMNS if each.name != "_type"])
+        return pa.table(columns, names=own.names).cast(own)
 
     def _refusal_of(self, name: str, schema_id: int) -> tuple[str, str] | None:
         """Return why a game's rows of a schema are refused without decoding, None when they are not."""
@@ -277,8 +296,9 @@ class _Split:
         schema_set = self.job.schema_set
         layouts: dict[tuple[int, FieldPlacement], tuple[pa.Schema, list[int]]] = {}
         for game in np.unique(games[good]).tolist():
-            target = target_schema(schema_set, names[game])
-            key = id(target), schema_set.placement(GameKey(names[game]), schema_id)
+            placement = schema_set.placement(GameKey(names[game]), schema_id)
+            target = _type_schema(schema_set, names[game], placement.struct)
+            key = id(target), placement
             layouts.setdefault(key, (target, []))[1].append(game)
         if len(layouts) == 1:
             (((_, placement), (target, _)),) = layouts.items()
@@ -292,13 +312,13 @@ class _Split:
             for mark, ((_, placement), (target, _)) in enumerate(layouts.items())
         ]
 
-    def _write_all(self, decoded: "_RowsByTarget") -> None:
+    def _write_all(self, decoded: RowsByTarget) -> None:
         started, self._held = time.perf_counter(), 0
-        for target in list(decoded):
-            self._write(_joined(decoded.pop(target)))
+        for rows in by_file(decoded):
+            self._write(rows)
         self.seconds["write"] += time.perf_counter() - started
 
-    def _write(self, placed_rows: "_PlacedRows") -> None:
+    def _write(self, placed_rows: PlacedRows) -> None:
         keys, table = whole(placed_rows.keys).dictionary_encode(), placed_rows.rows
         games = keys.indices.to_numpy()
         # By number, not by name: sorting compares, and comparing texts is slow.
@@ -371,27 +391,6 @@ class _Split:
         for key, (_, reason, _) in zip(refused.column("game_key").to_pylist(), refusals, strict=True):
             reasons = self.games[key]["rejects"]
             reasons[reason] = reasons.get(reason, 0) + 1
-
-
-@dataclass(frozen=True, slots=True)
-class _PlacedRows:
-    """Rows in their games' columns. The game is not a column of theirs: a payload field may have any name."""
-
-    keys: pa.ChunkedArray  # the game's key of each row
-    rows: pa.Table
-
-    def without(self, keys: pa.StringArray) -> "_PlacedRows":
-        kept = pc.invert(pc.is_in(self.keys, keys))
-        return _PlacedRows(self.keys.filter(kept), self.rows.filter(kept))
-
-
-_RowsByTarget: TypeAlias = dict[pa.Schema, list[_PlacedRows]]
-"""Decoded rows by the columns of their games' tables."""
-
-
-def _joined(parts: list[_PlacedRows]) -> _PlacedRows:
-    keys = pa.chunked_array([chunk for part in parts for chunk in part.keys.chunks], pa.string())
-    return _PlacedRows(keys, pa.concat_tables([part.rows for part in parts]))
 
 
 def _fault(error: Exception) -> dict[str, str]:

@@ -1,0 +1,115 @@
+"""The commands about event types of a game: `turnout schemas types`, `views`, `accept-type` and `withdraw-type`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeline.base.terminal import say, say_json, say_lines
+from pipeline.base.texts import in_utc
+from pipeline.cli.context import CommandContext
+from pipeline.cli.options import SubmitOptions, submit_and_wait, submitting
+from pipeline.store.database.states import OperationKind
+
+if TYPE_CHECKING:
+    from pipeline.data.contracts.further_types import GameType
+    from pipeline.store.games import Game
+
+
+@click.command("types")
+@click.argument("game")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+def list_types(env_dir: Path, game: str, as_json: bool) -> None:
+    """List the event types of GAME (name or key): state, column, rows, when the first and last came, refused rows.
+
+    The first type's fields are columns of the game's table, those of an accepted one lie in a struct column. Rows of a
+    type that waits, or that was withdrawn, go to quarantine.
+    """
+    from pipeline.data.repair.type_counts import count_types
+
+    context = CommandContext(env_dir)
+    found, types = _types(context, game)
+    listed = [
+        {
+            "type": each.name, "state": each.state, "column": each.struct, "schemas": len(each.schemas),
+            "rows": counted.rows, "first_at": counted.first_at, "last_at": counted.last_at,
+            "refused": counted.refused, "complete": counted.complete,
+        }
+        for each, counted in zip(types, count_types(context.paths, found, types), strict=True)
+    ]  # fmt: skip
+    if as_json:
+        say_json(listed)
+        return
+    for each in listed:
+        seen = [_day(each["first_at"]), _day(each["last_at"])]
+        rows = f"{'' if each['complete'] else 'at least '}{each['rows']:,} rows, {each['refused']:,} refused"
+        say(f"{each['state']:<9}  {each['type']}  {each['column'] or '-'}  {rows}, first {seen[0]}, last {seen[1]}")
+
+
+@click.command("views")
+@click.argument("game")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+def show_views(env_dir: Path, game: str, as_json: bool) -> None:
+    """Print a flat view for each event type of GAME (name or key) as SQL, for Unity Catalog and for DuckDB.
+
+    turnout makes no view by itself: run the statements where you want them.
+    """
+    from pipeline.data.contracts.type_views import views
+
+    context = CommandContext(env_dir)
+    found, types = _types(context, game)
+    access = context.settings.access
+    table = (access.catalog_name, access.schema_name, str(found.key))
+    made = views(str(found.key), types, table, str(context.paths.table(found.key)))
+    if as_json:
+        say_json([
+            {"type": each.type, "view": each.name, "unity_catalog": each.unity_catalog, "duckdb": each.duckdb}
+            for each in made
+        ])  # fmt: skip
+        return
+    for each in made:
+        say_lines(f"-- {each.type}, Unity Catalog\n{each.unity_catalog}\n-- {each.type}, DuckDB\n{each.duckdb}")
+
+
+def _changing(kind: OperationKind, help_text: str) -> click.Command:
+    """Make the command that accepts or withdraws types."""
+
+    @click.command(kind, help=help_text)
+    @click.argument("game")
+    @click.argument("types", nargs=-1, required=True)
+    @submitting
+    def command(env_dir: Path, game: str, types: tuple[str, ...], how: SubmitOptions) -> None:
+        from pipeline.control.operations.event_types import propose_types
+
+        context = CommandContext(env_dir)
+        bronze = context.paths.bronze
+        proposal = propose_types(kind, context.engine, bronze, game, types, context.actor, how.reason)
+        submit_and_wait(context, proposal, how)
+
+    return command
+
+
+accept_type = _changing(
+    OperationKind.ACCEPT_TYPE,
+    "Accept event types of GAME (name or key), whose rows wait in quarantine as `other_type`.\n\n"
+    "TYPES are full names or last segments. Each gets a struct column in the game's table, then the rows that wait "
+    "are replayed. Several types at once cost one change of the table. See docs/schemas.md.",
+)
+withdraw_type = _changing(
+    OperationKind.WITHDRAW_TYPE,
+    "Withdraw accepted event types of GAME (name or key): their next rows wait in quarantine.\n\n"
+    "Rows that landed stay until a rebuild, and their column stays for good.",
+)
+
+
+def _types(context: CommandContext, game: str) -> "tuple[Game, list[GameType]]":
+    from pipeline.data.contracts.further_types import game_types
+    from pipeline.data.contracts.registry import LocalRegistry
+    from pipeline.store.games import find, known_names
+
+    found = find(game, known_names(context.engine))
+    return found, game_types(LocalRegistry(context.engine, context.paths.bronze).snapshot(), found.key)
+
+
+def _day(at: Any) -> str:
+    return "-" if at is None else in_utc(at, "%Y-%m-%d %H:%M")

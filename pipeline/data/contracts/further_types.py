@@ -1,0 +1,82 @@
+"""The event types of a game by a schema set, and the registrations that accept or withdraw one. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from pipeline.base.errors import Refused
+from pipeline.base.names import GameKey, shown
+from pipeline.base.texts import join_limited
+from pipeline.data.contracts.event_types import event_type
+from pipeline.data.contracts.registrations import Registration
+from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
+
+TypeState = Literal["first", "accepted", "waits", "withdrawn"]
+
+
+@dataclass(frozen=True, slots=True)
+class GameType:
+    """One event type of a game."""
+
+    name: str  # the full name without versions of its package; of a renamed type the first one
+    state: TypeState
+    struct: str | None  # the column of its fields; None: they are columns of the table, or it has none
+    schemas: tuple[tuple[Schema, FieldPlacement], ...]  # in the order of their registration
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name that rows of it have in `_type`."""
+        return tuple(dict.fromkeys(event_type(schema.message) for schema, _ in self.schemas))
+
+
+def game_types(schemas: SchemaSet, key: GameKey) -> list[GameType]:
+    """Return the event types of a game: the first one, those with a struct column, then those that wait."""
+    parts: dict[tuple[TypeState, str], list[tuple[Schema, FieldPlacement]]] = {}
+    for schema, at in schemas.placed(key):
+        own = event_type(schema.message)
+        state: TypeState = "accepted" if at.struct is not None else "first"
+        if at.other_type:
+            state = "withdrawn" if at.withdrawn else "waits"
+        parts.setdefault((state, own if state == "waits" else at.struct or ""), []).append((schema, at))
+    order = {"first": 0, "accepted": 1, "withdrawn": 2, "waits": 3}
+    return [
+        GameType(event_type(held[0][0].message), state, held[0][1].struct, tuple(held))
+        for (state, _), held in sorted(parts.items(), key=lambda each: (order[each[0][0]], each[0][1]))
+    ]
+
+
+def accepting(schemas: SchemaSet, key: GameKey, game: str, types: Iterable[str], actor: str) -> list[Registration]:
+    """Return the registrations that accept event types of a game: one for each, with which its other versions come.
+
+    Raises:
+        Refused: no rows of such a type wait.
+    """
+    waiting = [each for each in game_types(schemas, key) if each.state in {"waits", "withdrawn"}]
+    found = [_named(waiting, name, game, "waits") for name in dict.fromkeys(types)]
+    return [replace(_registration(game, each.schemas[0][0], actor), new_type=True) for each in found]
+
+
+def withdrawing(schemas: SchemaSet, key: GameKey, game: str, types: Iterable[str], actor: str) -> list[Registration]:
+    """Return the registrations that withdraw event types of a game: one for each of their schemas.
+
+    Raises:
+        Refused: such a type was not accepted.
+    """
+    accepted = [each for each in game_types(schemas, key) if each.state == "accepted"]
+    found = [_named(accepted, name, game, "was accepted") for name in dict.fromkeys(types)]
+    schemas_of = [schema for each in found for schema, _ in each.schemas]
+    return [replace(_registration(game, schema, actor), withdraws=True) for schema in schemas_of]
+
+
+def _named(found: Sequence[GameType], name: str, game: str, what: str) -> GameType:
+    """Return a type by its full name, or by its last segment where only one has it."""
+    exact = [each for each in found if event_type(name) in each.names]
+    short = [each for each in found if any(one.rsplit(".", 1)[-1] == name for one in each.names)]
+    if len(chosen := exact or short) == 1:
+        return chosen[0]
+    which = join_limited([shown(each.name) for each in chosen or found], 10) or "no type"
+    raise Refused(f"No one event type {shown(name)} of the game {shown(game)} {what}. Such are: {which}.")
+
+
+def _registration(game: str, schema: Schema, actor: str) -> Registration:
+    return Registration(game, schema.message, schema.definition, format=schema.format, actor=actor)

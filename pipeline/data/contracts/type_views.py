@@ -1,0 +1,67 @@
+"""A flat view for each event type of a game, as SQL for Unity Catalog and for DuckDB. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.data.contracts.further_types import GameType
+from pipeline.data.contracts.shape import table_schema
+from pipeline.data.contracts.structs import free_name
+
+_OWN: Final = ("_seq", "_pos", "_schema_id", "_event_time", "_event_id", "_source_time", "_type")
+
+
+@dataclass(frozen=True, slots=True)
+class TypeView:
+    """The view of one event type."""
+
+    type: str
+    name: str  # of the view
+    unity_catalog: str  # a statement
+    duckdb: str
+
+
+def views(key: str, types: Sequence[GameType], table: tuple[str, str, str], folder: str) -> list[TypeView]:
+    """Return a view for each type of a game that lands, or has landed.
+
+    Args:
+        key: the game's.
+        types: its event types.
+        table: catalog, schema and name of its table in Unity Catalog.
+        folder: of its table, for DuckDB.
+    """
+    made = []
+    for each in types:
+        if each.state == "waits":
+            continue
+        name = f"{key}__{each.struct or free_name(each.name, ())}"
+        catalog, schema, own = (_quoted(part, "`") for part in table)
+        unity = _view(f"{catalog}.{schema}.{_quoted(name, '`')}", _select(each, "`", f"{catalog}.{schema}.{own}"))
+        duckdb = _view(_quoted(name, '"'), _select(each, '"', f"delta_scan({_text(folder)})"))
+        made.append(TypeView(each.name, name, unity, duckdb))
+    return made
+
+
+def _view(name: str, query: str) -> str:
+    return f"CREATE OR REPLACE VIEW {name} AS\n{query};"
+
+
+def _select(of: GameType, quote: str, source: str) -> str:
+    """Return the query of a type's rows with its fields as columns."""
+    columns = table_schema(of.schemas)
+    if of.struct is None:
+        fields = [_quoted(each, quote) for each in columns.names]
+    else:
+        inside = columns.field(of.struct).type if of.struct in columns.names else ()
+        struct = _quoted(of.struct, quote)
+        fields = [f"{struct}.{_quoted(each.name, quote)} AS {_quoted(each.name, quote)}" for each in inside]
+    listed = ",\n  ".join([*_OWN, *fields])
+    return f"SELECT\n  {listed}\nFROM {source}\nWHERE _type IN ({', '.join(map(_text, of.names))})"
+
+
+def _quoted(name: str, quote: str) -> str:
+    return f"{quote}{name.replace(quote, 2 * quote)}{quote}"
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,105 @@
+"""Accepting and withdrawing event types as operations and commands."""
+
+import json
+from concurrent.futures import wait
+from pathlib import Path
+from urllib.parse import unquote
+
+import duckdb
+import pytest
+from click.testing import CliRunner
+
+from pipeline.cli.main import cli
+from pipeline.control import proposals
+from pipeline.control.controller import KINDS
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.event_types import propose_types
+from pipeline.control.operations.executor import tick
+from pipeline.data.contracts.further_types import game_types
+from pipeline.data.contracts.type_views import views
+from pipeline.health.facts.placing import placing
+from pipeline.lake.delta.opening import open_table
+from pipeline.store.database.states import OperationKind
+from pipeline.store.games import register_group
+from pipeline.store.operations import Operation, operation, submit
+from tests.tables.repair_world import CHESS, World, good, make_world
+from tests.tables.types_world import SOLD, come, event, withdraw
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Chess in group a, whose driver does not run; two sales wait."""
+    made = make_world(tmp_path)
+    register_group(made.engine, "a", placing())
+    (sold,) = come(made, SOLD)
+    made.ingest(good(1), event(sold, item="bow", price=5), event(sold, item="axe"))
+    made.split()
+    return made
+
+
+def carried_out(world: World, begun: Operation) -> Operation:
+    context = ControlContext(world.settings, world.engine, world.paths)
+    for _ in range(8):
+        tick(context, KINDS)
+        wait(list(context.background_tasks._begun.values()))
+    return operation(world.engine, begun.operation_id)
+
+
+def accepted(world: World) -> Operation:
+    proposal = propose_types(
+        OperationKind.ACCEPT_TYPE, world.engine, world.paths.bronze, CHESS.key, ["Sold"], "ann", "they sell"
+    )
+    assert any("is a further event type of the game" in line for line in proposal.lines)
+    return carried_out(world, submit(world.engine, proposal.intent))
+
+
+@pytest.mark.proves("G240")
+def test_a_type_is_accepted_with_its_rows_and_the_undo_withdraws_it(world: World) -> None:
+    """One operation accepts a type and lands what waited; its undo makes the next rows wait again."""
+    done = accepted(world)
+    assert (done.state, done.outcome) == ("succeeded", done.outcome), done.outcome
+    assert (len(world.rows()), world.refused()) == (3, [])
+    undo = proposals.undo(world.settings, world.engine, done, "ann", "a mistake")
+    undone = carried_out(world, submit(world.engine, undo.intent))
+    assert undone.state == "succeeded", undone.outcome
+    assert [each.state for each in game_types(world.registry.snapshot(), CHESS.key)] == ["first", "withdrawn"]
+
+
+def test_a_plan_that_changed_since_the_preview_is_not_carried_out(world: World) -> None:
+    """The plan that a person saw is the plan that is carried out, or none."""
+    proposal = propose_types(OperationKind.ACCEPT_TYPE, world.engine, world.paths.bronze, CHESS.key, ["Sold"], "ann")
+    accepted(world)
+    withdraw(world, "Sold")
+    late = carried_out(world, submit(world.engine, proposal.intent))
+    assert (late.state, "changed" in str(late.outcome)) == ("failed", True)
+
+
+def test_types_and_views_are_listed(world: World) -> None:
+    """The list counts rows of each type where they are, and each view has a type's rows with its own columns."""
+    env = ["--env-dir", str(world.paths.root)]
+
+    def listed() -> list[dict[str, object]]:
+        result = CliRunner().invoke(cli, ["schemas", "types", "Chess", "--json", *env])
+        assert result.exit_code == 0, result.output
+        return json.loads(result.output)  # type: ignore[no-any-return]
+
+    names = ("type", "state", "column", "rows", "refused")
+    assert [tuple(each[name] for name in names) for each in listed()] == [
+        ("t.M", "first", None, 1, 0), ("acme.Sold", "waits", None, 0, 2),
+    ]  # fmt: skip
+    accepted(world)
+    assert [tuple(each[name] for name in names) for each in listed()] == [
+        ("t.M", "first", None, 1, 0), ("acme.Sold", "accepted", "sold", 2, 0),
+    ]  # fmt: skip
+    types = game_types(world.registry.snapshot(), CHESS.key)
+    made = views(CHESS.key, types, ("main", "games", CHESS.key), "folder")
+    files = [unquote(each) for each in open_table(world.paths.table(CHESS.key)).file_uris()]
+    with duckdb.connect() as database:
+        for each in made:
+            database.execute(
+                each.duckdb.replace("delta_scan('folder')", f"read_parquet({files}, union_by_name = true)")
+            )
+        sales = database.execute(f'SELECT item, price FROM "{made[1].name}" ORDER BY _pos').fetchall()
+        points = database.execute(f'SELECT points FROM "{made[0].name}"').fetchall()
+    assert (sales, points) == ([("bow", 5), ("axe", 0)], [(1,)])
+    assert f"`main`.`games`.`{CHESS.key}__sold`" in made[1].unity_catalog

@@ -1,0 +1,112 @@
+"""A game with several event types: one table, a struct column for each further type, and rows that wait until then."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.base.errors import Refused
+from pipeline.data.repair.rebuild import rebuild
+from pipeline.data.verify.balance import verify
+from pipeline.data.verify.values import Wanted
+from pipeline.store.games import generations
+from tests.tables.repair_world import CHESS, World, good, make_world
+from tests.tables.replay_laws import run
+from tests.tables.types_world import LEFT, SOLD, SOLD_LATER, accept, come, event, withdraw
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return make_world(tmp_path)
+
+
+def payloads(world: World) -> list[dict[str, object]]:
+    own = {"_seq", "_pos", "_schema_id", "_event_time", "_event_id", "_source_time"}
+    return [
+        {name: value for name, value in row.items() if name not in own and value is not None}
+        for row in world.contents()
+    ]
+
+
+def require_right(world: World, *, refused: int = 0) -> None:
+    """All rows are in the table or in quarantine once, with the values that bronze has."""
+    wanted, waiting = Wanted(world.registry.snapshot()), world.refused() if world.paths.quarantine.is_folder() else []
+    balance = verify(world.paths, world.environment, generations(world.engine), wanted=wanted)
+    assert balance.problems == ()
+    assert balance.values is not None
+    assert (balance.values.mismatches, len(waiting)) == (0, refused)
+
+
+@pytest.mark.proves("G240")
+def test_an_accepted_type_lands_whole_in_a_column_of_its_own(world: World) -> None:
+    """Rows of another type wait, land by a replay, and share no column with the first type; a rebuild says the same."""
+    (sold,) = come(world, SOLD)
+    world.ingest(good(1), event(sold, item="sword", price=5))
+    world.split()
+    require_right(world, refused=1)
+    accept(world, "Sold")
+    assert {each.landed for each in run(world).values()} == {1}
+    world.ingest(event(sold, item="bow"), good(2), good(3))
+    world.split()
+    first = [{"_type": "t.M", "points": number} for number in (1, 2, 3)]
+    sales = [
+        {"_type": "acme.Sold", "sold": {"item": item, "price": price}} for item, price in (("sword", 5), ("bow", 0))
+    ]
+    assert payloads(world) == [first[0], sales[0], sales[1], *first[1:]]
+    require_right(world)
+    before = world.contents()
+    rebuild(world.paths, world.environment, world.engine, world.registry.snapshot, CHESS)
+    assert world.contents() == before
+    require_right(world)
+
+
+def test_a_file_has_the_columns_of_its_types_only(world: World) -> None:
+    """300 types cost a file nothing that has rows of one of them."""
+    (sold,) = come(world, SOLD)
+    accept(world, "acme.Sold")
+    for events in ([good(1)], [event(sold, item="bow")], [good(2), event(sold, item="axe")]):
+        world.ingest(*events)
+        world.split()
+    folder = Path(str(world.paths.table(CHESS.key)))
+    files = [pq.read_schema(each).names[6:] for each in folder.glob("*.parquet")]
+    assert sorted(files) == [["_type", "points"], ["_type", "points", "sold"], ["_type", "sold"]]
+
+
+def test_a_type_evolves_by_itself(world: World) -> None:
+    """A later version of a further type adds to its struct, and needs nobody; the first type's columns stay."""
+    (sold,) = come(world, SOLD)
+    accept(world, "Sold")
+    (later,) = come(world, SOLD_LATER)
+    world.ingest(good(1), event(sold, item="bow"), event(later, item="axe", gift=True))
+    world.split()
+    assert [row.get("sold") for row in payloads(world)] == [
+        None, {"item": "bow", "price": 0, "gift": None}, {"item": "axe", "price": 0, "gift": True},
+    ]  # fmt: skip
+    require_right(world)
+
+
+@pytest.mark.proves("G240")
+def test_a_withdrawn_type_waits_again_and_keeps_what_landed(world: World) -> None:
+    """Acceptance can be undone: nothing that landed is lost, and accepted again the type has its old column."""
+    sold, left = come(world, SOLD, LEFT)
+    accept(world, "Sold", "Left")
+    world.ingest(event(sold, item="bow"), event(left))
+    world.split()
+    withdraw(world, "Sold")
+    world.ingest(event(sold, item="axe"), good(1), event(left))
+    world.split()
+    assert [row["_type"] for row in payloads(world)] == ["acme.Sold", "acme.Left", "t.M", "acme.Left"]
+    require_right(world, refused=1)
+    accept(world, "Sold")
+    assert {each.landed for each in run(world).values()} == {1}
+    assert [row["sold"]["item"] for row in payloads(world) if "sold" in row] == ["bow", "axe"]  # type: ignore[index]
+    require_right(world)
+
+
+def test_only_what_waits_can_be_accepted(world: World) -> None:
+    """A plan names what there is to decide about."""
+    come(world, SOLD)
+    with pytest.raises(Refused, match=r"'Bought'.*acme\.Sold"):
+        accept(world, "Bought")
+    with pytest.raises(Refused, match="no type"):
+        withdraw(world, "Sold")
