@@ -10,6 +10,8 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from listeners.status import Status
+from pipeline.api.audit import AccessChange
+from pipeline.api.operations import OperationState
 from pipeline.base.texts import (
     UNKNOWN_VALUE,
     age,
@@ -24,8 +26,6 @@ from pipeline.base.texts import (
     rate,
 )
 from pipeline.base.texts import visible as shown
-from pipeline.store.audit import AccessChange
-from pipeline.store.database.states import OperationState
 
 __all__ = [
     "DRIVER_TONES",

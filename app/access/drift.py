@@ -16,14 +16,13 @@ from app.look import parts
 from app.state import services
 from app.state.previews import Preview
 from app.state.services import Environment
-from grants.applying import drift_store
-from grants.applying.ledger import Held
+from grants.api.access import DEFAULT_DAYS, MOST_DAYS, Held, id_of
 from grants.observing.verdict import place
 from grants.planning.drift import CLASSES, Drift, DriftFinding
 from grants.planning.drift import Act as Deed
+from pipeline.api.operations import OperationKind
 from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
-from pipeline.store.database.states import OperationKind
 
 _PLACE: Final = "access_drift"
 _CLASS, _CHOSEN, _ACT, _REASON = "drift_class", "drift_chosen", "drift_act", "drift_reason"
@@ -137,7 +136,7 @@ def _row(each: DriftFinding) -> dict[str, str]:
 
 def _draw_acts(environment: Environment, findings: Sequence[DriftFinding]) -> None:
     """Draw the acts on findings; a finding is chosen by its text, never by its place in the table."""
-    by_id = {drift_store.id_of(each): each for each in findings}
+    by_id = {id_of(each): each for each in findings}
     disabled_reason = services.missing_role(environment, OperationKind.ACCESS)
     with st.container(border=True, key="plan_drift", gap="small"):
         act = st.segmented_control(
@@ -150,9 +149,7 @@ def _draw_acts(environment: Environment, findings: Sequence[DriftFinding]) -> No
                 placeholder="choose an act, then findings",
             )  # fmt: skip
             if act == "ignore":
-                st.number_input(
-                    "Days until it is open again", 1, drift_store.MOST_DAYS, drift_store.DEFAULT_DAYS, key=_DAYS
-                )
+                st.number_input("Days until it is open again", 1, MOST_DAYS, DEFAULT_DAYS, key=_DAYS)
             st.text_input("Reason", key=_REASON, max_chars=500)
             st.form_submit_button(
                 "Preview the change", on_click=_offer, args=(environment,), disabled=disabled_reason is not None,
@@ -190,12 +187,12 @@ def _planned(environment: Environment) -> Preview:
         raise Refused(disabled_reason)
     if known is None or act not in _ACTS:
         raise Refused("Choose what to do about the findings.")
-    by_id = {drift_store.id_of(each): each for each in queries.drift(environment, known).findings}
+    by_id = {id_of(each): each for each in queries.drift(environment, known).findings}
     chosen = [str(each) for each in st.session_state.get(_CHOSEN) or []]
     if any(each not in by_id for each in chosen):
         raise Refused("A chosen finding no longer exists. Review the list again.")
     reason = str(st.session_state.get(_REASON) or "").strip()
-    days = int(st.session_state.get(_DAYS) or drift_store.DEFAULT_DAYS)
+    days = int(st.session_state.get(_DAYS) or DEFAULT_DAYS)
     return previews.preview_findings(environment, [by_id[each] for each in chosen], act, reason, days)
 
 

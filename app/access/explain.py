@@ -1,6 +1,7 @@
 """Why a principal reads a game or not, and turnout's grants on it; both are chosen by name."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import streamlit as st
@@ -36,7 +37,7 @@ def draw(environment: Environment, access: AccessState, known: ResolvedCatalog, 
         "Principal",
         list(access.everybody),
         key=WHO,
-        format_func=access.label,
+        format_func=partial(queries.label, access),
         index=None,
         placeholder="choose a principal",
     )

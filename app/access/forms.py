@@ -12,17 +12,17 @@ from app.access import operation_items, previews, queries
 from app.access.queries import AccessState
 from app.components import confirm
 from app.look import parts
-from app.state import control_queries, services
+from app.state import services
 from app.state.previews import Preview
 from app.state.services import Environment
-from grants.applying.requests import Request
+from grants.api.access import Request
 from grants.formats.expiry import parse_until
 from grants.planning.entitlements import AccessIntent
+from pipeline.api.operations import OperationKind
 from pipeline.base.errors import Refused
 from pipeline.base.texts import first_lines
 from pipeline.control.acts import DirectAct
 from pipeline.control.roles import same_person
-from pipeline.store.database.states import OperationKind
 
 _PLACE: Final = "access_change"
 DO, GAMES, WHO = "access_do", "access_games", "access_who"
@@ -49,7 +49,7 @@ def draw_change(environment: Environment, access: AccessState) -> None:
                 "Games", games, key=GAMES, format_func=access.game, placeholder="by name or key", select_all=False
             )
             st.multiselect(
-                "Principals", list(access.everybody), key=WHO, format_func=access.label,
+                "Principals", list(access.everybody), key=WHO, format_func=partial(queries.label, access),
                 placeholder="groups are better", select_all=False,
             )  # fmt: skip
         with st.form("access_terms", enter_to_submit=False, border=False):
@@ -177,8 +177,7 @@ def _decide(environment: Environment, each: Request, state: Literal["rejected", 
         previews.decide(environment, each, state, reason)
     except Refused as refused:
         notes[each.request_id] = str(refused)
-    queries.forget()
-    control_queries.forget()
+    services.forget()
 
 
 def _decided(each: Request, access: AccessState) -> str:

@@ -16,7 +16,7 @@ import streamlit as st
 from app import formatting
 from app.access.queries import KINDS, AccessState, PrincipalChoice, ResolvedCatalog
 from app.components import links
-from grants.applying.requests import Request
+from grants.api.access import Request
 from grants.model import folded
 from grants.observing.matrix import CellState, Way
 from grants.planning.drift import DriftFinding

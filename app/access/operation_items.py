@@ -9,11 +9,10 @@ import streamlit as st
 from app import formatting
 from app.access import queries
 from app.state.services import Environment
-from grants.applying.ledger import Item
+from grants.api.access import AccessItemState, Item
 from grants.observing.verdict import place
+from pipeline.api.operations import Operation
 from pipeline.base.errors import Refused
-from pipeline.store.database.states import AccessItemState
-from pipeline.store.operations import Operation
 
 _ORDER: Final[tuple[AccessItemState, ...]] = ("failed", "unseen", "planned", "applied", "observed")
 _TEXTS: Final[dict[AccessItemState, str]] = {

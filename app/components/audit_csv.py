@@ -7,7 +7,7 @@ from typing import Final
 
 from app import formatting
 from app.state.control_queries import Log
-from pipeline.store.audit import changes_of
+from pipeline.api.audit import changes_of
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would take for the beginning of a formula
 

@@ -11,12 +11,12 @@ import streamlit as st
 
 from app import formatting
 from app.state.control_queries import ControlState
+from pipeline.api.operations import Intent
 from pipeline.control import capabilities
 from pipeline.control.capabilities import Alternative, Capability
 from pipeline.control.operations import registry
 from pipeline.control.operations.definition import Level
 from pipeline.control.operations.facts import GameFacts, GroupFacts
-from pipeline.store.operations import Intent
 
 DisabledReason = Callable[[str], str | None]
 """Returns the role that the acting person lacks for a kind of operation; None where they may."""

@@ -16,11 +16,11 @@ from app.look import parts, style, tokens
 from app.state import control_queries, identity, previews, services
 from app.state.previews import Preview
 from app.state.services import Environment
+from pipeline.api.operations import Intent, Operation
 from pipeline.base.errors import Refused
 from pipeline.base.names import is_said
 from pipeline.control.gate import level
 from pipeline.control.operations import registry
-from pipeline.store.operations import Intent, Operation
 
 Items = Callable[[Environment, Operation], None]
 _OFFERED: Final = "offer_"
@@ -183,8 +183,7 @@ def _draw_preview(environment: Environment, place: str, preview: Preview) -> Non
 
 def _disabled_reason(environment: Environment, preview: Preview) -> str | None:
     """Return the role that the acting person lacks for a preview; None where they may."""
-    act = preview.intent.kind if preview.needs is None else preview.needs
-    return services.missing_role(environment, act or None)
+    return services.missing_role(environment, preview.act)
 
 
 def _draw_section(title: str, lines: Sequence[str]) -> None:
@@ -204,7 +203,7 @@ def _confirm(environment: Environment, place: str, preview: Preview) -> None:
     if refused is None:
         try:
             intent = replace(preview.intent, reason=reason.strip())
-            submitted = preview.submit(intent) if preview.submit is not None else previews.submit(environment, intent)
+            submitted = previews.submit(environment, replace(preview, intent=intent))
         except Refused as why:
             refused = str(why)
         else:
@@ -213,9 +212,9 @@ def _confirm(environment: Environment, place: str, preview: Preview) -> None:
             else:
                 over = _Offer(preview, operation_id=submitted.operation_id)
             st.session_state[_slot(place)] = over
-            control_queries.forget()
+            services.forget()
             return
-        control_queries.forget()  # another person may have been faster, which is to be seen
+        services.forget()  # another person may have been faster, which is to be seen
         if _is_over(place, preview):
             return  # by another click, meanwhile
     st.session_state[_slot(place)] = _Offer(preview, refused=refused)

@@ -12,18 +12,19 @@ import streamlit as st
 
 from app import formatting
 from app.components import confirm
-from app.state import previews, services
+from app.state import services
 from app.state.control_queries import ControlState
 from app.state.previews import Preview
 from app.state.services import Environment
+from pipeline.api import acts
+from pipeline.api.environment import OpenEnvironment
+from pipeline.api.operations import Intent
+from pipeline.api.steering import BACKENDS, PRIORITIES, Group
 from pipeline.base.errors import Refused
 from pipeline.control import group_proposals
 from pipeline.control.acts import DirectAct
 from pipeline.control.group_changes import STARTED_BY, describe
 from pipeline.control.group_proposals import GroupProposal
-from pipeline.store.database.states import BACKENDS, PRIORITIES
-from pipeline.store.groups import Group
-from pipeline.store.operations import Intent
 
 _MAKE: Final = "make_group"
 _OPENED: Final = "opened_group"  # what was seen of the group whose form is open
@@ -165,19 +166,19 @@ def _plan_make(environment: Environment) -> None:
         name = str(st.session_state.get("make_name") or "").strip()
         if not name:
             raise Refused("Give the group a name: 1 to 40 of a-z, 0-9 and '-', not starting with '-'.")
-        return _preview(environment, previews.preview_group(environment, None, _filled("make", Group(name))))
+        return _preview(acts.plan_group(services.opened(environment), None, _filled("make", Group(name))))
 
     confirm.stage_preview(_MAKE, make)
 
 
 def _plan_change(environment: Environment, seen: Group) -> None:
     def change() -> Preview:
-        return _preview(environment, previews.preview_group(environment, seen, _filled(_fields(seen), seen)))
+        return _preview(acts.plan_group(services.opened(environment), seen, _filled(_fields(seen), seen)))
 
     confirm.stage_preview(_place(seen.name), change)
 
 
-def _preview(environment: Environment, proposal: GroupProposal) -> Preview:
+def _preview(proposal: GroupProposal) -> Preview:
     name, verb = proposal.then.name, "Make" if proposal.seen is None else "Change"
     effects = {"effects": list(proposal.effects)}  # with any, a reason is needed
     return Preview(
@@ -185,14 +186,14 @@ def _preview(environment: Environment, proposal: GroupProposal) -> Preview:
         proposal.lines,
         0,
         proposal.seen_at,
-        submit=partial(_write, environment, proposal),
+        submit=partial(_write, proposal),
         label=f"{verb} group {formatting.escaped(name)}",
     )
 
 
-def _write(environment: Environment, proposal: GroupProposal, intent: Intent) -> str:
+def _write(proposal: GroupProposal, environment: OpenEnvironment, intent: Intent) -> str:
     """Write the shown settings and close their form; the next form reads them again."""
-    done = previews.write_group(environment, proposal, intent.reason)
+    done = acts.write_group(environment, proposal, intent.actor, intent.reason)
     if proposal.seen is not None:
         st.session_state.pop(_OPENED, None)
     else:

@@ -16,12 +16,11 @@ from app.look.axes import ChartMark, Values
 from app.look.lines import per_second
 from listeners.process_kinds import GROUP
 from listeners.series import Series
+from pipeline.api.operations import Operation, OperationState
 from pipeline.base.texts import in_utc
 from pipeline.health.facts.fleet import Fleet
 from pipeline.health.verdicts.condition import GroupCondition
 from pipeline.health.verdicts.placement.capacity import IDLE_CORES, GroupLoad, Load
-from pipeline.store.database.states import OperationState
-from pipeline.store.operations import Operation
 
 _LATEST_SLOTS: Final = 3  # slots, back from now, in which to look for the newest report
 

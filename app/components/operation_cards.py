@@ -9,8 +9,8 @@ from app.look import parts
 from app.state import control_queries
 from app.state.control_queries import OneOperation, OperationList
 from app.state.services import Environment
+from pipeline.api.operations import Operation
 from pipeline.base.errors import Refused
-from pipeline.store.operations import Operation
 
 _STEPPERS = {"done": "done", "running": "running", "failed": "failed"}
 

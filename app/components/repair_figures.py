@@ -14,8 +14,8 @@ from app.look.tokens import Tone
 from app.state.control_queries import ControlState
 from app.state.readings import Reading
 from listeners.series import Series
-from pipeline.store.database.states import OperationKind
-from pipeline.store.stream_control import StreamControl
+from pipeline.api.operations import OperationKind
+from pipeline.api.steering import StreamControl
 
 _REPAIRS: Final = frozenset({OperationKind.RETRY, OperationKind.REPLAY, OperationKind.DEDUPE, OperationKind.REBUILD})
 _LONGEST: Final = 40  # characters of a note

@@ -17,9 +17,8 @@ from app.look.tokens import Tone
 from listeners.quantile import quantile
 from listeners.series import FloatArray, Series
 from listeners.status import Status
+from pipeline.api.operations import Operation, OperationState
 from pipeline.health.facts.fleet import GameRow
-from pipeline.store.database.states import OperationState
-from pipeline.store.operations import Operation
 
 _REFUSED_FLOOR: Final = 3.0  # rows a second; below it a sparkline of refusals stays low
 _BACKLOG_FLOOR: Final = 30.0  # seconds

@@ -17,7 +17,7 @@ from app.state.services import Environment
 from app.state.shared import once
 from listeners.series import Series
 from pipeline.api.fleet import RegisteredSchema
-from pipeline.data.ingest.pending import Pending
+from pipeline.api.schemas import Pending
 from pipeline.health.facts.fleet import Fleet
 from pipeline.health.incidents.incidents import Incident
 

@@ -11,6 +11,7 @@ from app import formatting
 from app.fleet.signals import Signals, short
 from listeners.process_kinds import GROUP
 from listeners.status import Status
+from pipeline.api.incidents import Cause
 from pipeline.base.texts import join_limited
 from pipeline.control.kinds import find
 from pipeline.health.facts.fleet import Fleet, GameRow
@@ -18,7 +19,6 @@ from pipeline.health.incidents.causes import Action
 from pipeline.health.incidents.incidents import Incident
 from pipeline.health.verdicts.judgement import Problem
 from pipeline.health.verdicts.processes import DriverState
-from pipeline.store.database.states import Cause
 
 RowTone = Literal["bad", "late"]
 

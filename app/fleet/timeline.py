@@ -12,12 +12,10 @@ from app.look.axes import Chart, ChartMark, Frame
 from app.look.lines import gapped, per_second
 from app.look.tokens import Mode
 from listeners.series import Series
-from pipeline.api.fleet import RegisteredSchema
+from pipeline.api.fleet import Driver, RegisteredSchema
+from pipeline.api.operations import Operation, OperationKind, OperationState
 from pipeline.health.facts.fleet import Fleet
 from pipeline.health.kinds.registry import find, registered
-from pipeline.store.database.states import OperationKind, OperationState
-from pipeline.store.operations import Operation
-from pipeline.store.rows import Driver
 
 _MARKED: Final = frozenset({OperationKind.MOVE, OperationKind.ISOLATE, OperationKind.RESTORE, OperationKind.REBUILD})
 _LONGEST: Final = 24  # characters of a mark

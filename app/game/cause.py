@@ -12,9 +12,10 @@ from typing import Final
 from app import formatting
 from app.game.signals import GameSignals, lasting
 from app.look.tokens import Tone
+from pipeline.api.incidents import Cause
+from pipeline.api.operations import OperationKind
 from pipeline.health.incidents.causes import Action
 from pipeline.health.incidents.incidents import Incident
-from pipeline.store.database.states import Cause, OperationKind
 
 FOLLOWING: Final[Mapping[Cause, tuple[OperationKind, str]]] = {
     Cause.SCHEMA: (OperationKind.REPLAY, "then replay its refused rows"),

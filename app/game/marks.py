@@ -6,8 +6,8 @@ from app import formatting
 from app.game.signals import GameSignals
 from app.look.axes import ChartMark
 from listeners.process_kinds import GROUP
+from pipeline.api.operations import Intent, Operation
 from pipeline.control.operations import registry
-from pipeline.store.operations import Intent, Operation
 
 _LONGEST: Final = 24  # characters
 

@@ -21,8 +21,8 @@ from app.look.axes import Chart, Frame
 from app.look.tokens import Tone
 from app.state.readings import Reading
 from app.state.services import Environment
+from pipeline.api.versions import GameVersions
 from pipeline.base.names import GameKey
-from pipeline.data.contracts.catalogue.versions import GameVersions
 
 _ROWS_HEIGHT: Final = 140
 _LOWER_HEIGHT: Final = 110

@@ -3,21 +3,18 @@
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-import streamlit as st
-
 from app.fleet import readers
 from app.game.signals import GameSignals
 from app.state import alerts, control_queries, series, services
 from app.state.alerts import FiringAlert
 from app.state.control_queries import ControlState
 from app.state.readings import reading
-from app.state.services import BY_STORE, Environment
+from app.state.services import Environment, cached
 from listeners.series import Series
+from pipeline.api import versions
+from pipeline.api.operations import Operation
 from pipeline.base.errors import Refused
-from pipeline.base.names import GameKey
-from pipeline.data.contracts.catalogue.versions import GameVersions, read_versions
 from pipeline.health.facts.fleet import GameRow
-from pipeline.store.operations import Operation
 
 _RECENT: Final = 900  # seconds, by the minute
 
@@ -51,7 +48,7 @@ def signals(environment: Environment, steering: ControlState, row: GameRow, rang
     firing = part("alerts", lambda: _alerts(environment, row))
     if not (asked.alertmanager_url or asked.prometheus_url):
         whys.pop("alerts", None)  # nobody watches, and nobody is asked
-    versions = kept("versions", lambda: game_versions(environment, key))
+    of_game = kept("versions", lambda: game_versions(environment, key))
     return GameSignals(
         fleet=steering.fleet,
         row=row,
@@ -62,22 +59,13 @@ def signals(environment: Environment, steering: ControlState, row: GameRow, rang
         incidents=part("incidents", lambda: readers.incidents(environment)),
         alerts=firing,
         operations=kept("operations", lambda: _operations(environment, row)),
-        versions=None if versions is None else versions.versions,
+        versions=None if of_game is None else of_game.versions,
         whys=whys,
         until=until,
     )
 
 
-@st.cache_data(ttl=10, max_entries=200, show_spinner=False, hash_funcs=BY_STORE)
-def game_versions(environment: Environment, key: str) -> GameVersions:
-    """Read a game's schema versions, at most 10 s old; none where it has no schema.
-
-    Raises:
-        Refused: the control store cannot be read.
-    """
-    with services.reading():
-        found = read_versions(services.engine(environment), key)
-    return found.get(GameKey(key), GameVersions(GameKey(key), key, ()))
+game_versions: Final = cached(versions.of_game, seconds=10, most=200)
 
 
 def _of_game(environment: Environment, key: str, range_seconds: int) -> Series:

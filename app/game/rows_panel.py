@@ -11,15 +11,15 @@ from app import formatting
 from app.components import links
 from app.game import figures
 from app.game.rows import MOST_ROWS, LastRow, LastRows, last_rows
-from app.game.sight import Depth, Kind
 from app.game.signals import GameSignals, short
 from app.look import parts
 from app.state import identity
 from app.state.services import Environment
+from pipeline.api.rows import Depth, RowKind
 from pipeline.base.errors import Refused
 from pipeline.base.texts import in_utc
 
-_KINDS: Final[tuple[Kind, ...]] = ("refused", "landed")
+_KINDS: Final[tuple[RowKind, ...]] = ("refused", "landed")
 _CHOICE: Final = "game_rows"  # the widget's key
 _DECODED: Final = 240  # characters of a row's values
 _VALUES: Final = "Decoded as far as it goes"
@@ -44,7 +44,7 @@ def draw(environment: Environment, signals: GameSignals) -> None:
                 label_visibility="collapsed",
             )
             links.keep({"rows": _CHOICE})
-        kind: Kind = "landed" if chosen == "landed" else "refused"
+        kind: RowKind = "landed" if chosen == "landed" else "refused"
         try:
             found = last_rows(environment, signals.row.game_key, kind, MOST_ROWS, identity.person())
         except Refused as refused:
@@ -74,7 +74,7 @@ def draw(environment: Environment, signals: GameSignals) -> None:
         )
 
 
-def _label(signals: GameSignals, kind: Kind) -> str:
+def _label(signals: GameSignals, kind: RowKind) -> str:
     """Return what a choice is called: refused rows with their number in the range on screen, where that is known."""
     refused = figures.refused_rows(signals) if kind == "refused" else None
     return kind.capitalize() if refused is None else f"{kind.capitalize()} {formatting.count(refused)}"

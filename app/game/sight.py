@@ -5,7 +5,7 @@ Called by `rows_panel.py`. What is not known is hidden: no old snapshot of the c
 
 import time
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import streamlit as st
 
@@ -13,17 +13,10 @@ from app.access import queries
 from app.gate import Person
 from app.state import services
 from app.state.services import Environment
-from grants.applying.proposals import principal_of
-from grants.observing import snapshot
-from grants.observing.external import judged
-from pipeline.base.errors import Refused
-from pipeline.control import gate
-from pipeline.control.roles import FRESH_SECONDS, Role, may, roles_of
-from pipeline.store import audit
-
-Kind = Literal["landed", "refused"]
-Depth = Literal["values", "shapes", "places"]
-"""What is shown of rows: all of it; names of fields without values; only where they are and why they were refused."""
+from grants.api.access import why_values_hidden
+from pipeline.api.audit import note
+from pipeline.api.rows import Depth, RowKind
+from pipeline.control.roles import Role, may, roles_of
 
 ACTION: Final = "see values of rows"
 """What the audit log calls a look."""
@@ -44,7 +37,7 @@ class Sight:
     by: str | None = None  # None: no values, or those of a laptop without roles, whose looks are not written
 
 
-def sight(environment: Environment, key: str, kind: Kind, viewer: Person) -> Sight:
+def sight(environment: Environment, key: str, kind: RowKind, viewer: Person) -> Sight:
     """Return what a viewer may see of a game's landed or refused rows.
 
     On a laptop without roles everybody sees all of it. Elsewhere values of landed rows follow the viewer's own SELECT
@@ -68,7 +61,7 @@ def sight(environment: Environment, key: str, kind: Kind, viewer: Person) -> Sig
     return Sight("values", by="SELECT in the catalog") if why_not is None else Sight("places", why_not)
 
 
-def note_look(environment: Environment, key: str, kind: Kind, viewer: Person, seen: Sight) -> None:
+def note_look(environment: Environment, key: str, kind: RowKind, viewer: Person, seen: Sight) -> None:
     """Write a look at values into the audit log, before anything is read.
 
     Within 15 minutes the same rows in the same tab are one look, however often they are drawn.
@@ -82,31 +75,15 @@ def note_look(environment: Environment, key: str, kind: Kind, viewer: Person, se
     look, now = (viewer.name, key, kind, seen.by), time.monotonic()
     if now - looks.get(look, -LOOK_SECONDS) < LOOK_SECONDS:
         return
-    act = audit.Act(viewer.name, ACTION, (f"game:{key}",), None, {"rows": kind, "by": seen.by})
-    with services.reading():
-        gate.note_look(services.engine(environment), act)
+    detail = {"rows": kind, "by": seen.by}
+    note(services.opened(environment), viewer.name, ACTION, f"game:{key}", detail)
     looks[look] = now
 
 
 def _why_unreadable(environment: Environment, key: str, viewer: Person) -> str | None:
     """Return why a viewer is not known to read a game's table with all its values; None where they do."""
-    engine = services.engine(environment)
     known = queries.known_catalog(environment)
     if known is None:
         return "values are hidden: your access is not known, as the catalog was never read"
-    with services.reading():
-        age = snapshot.age(engine, known.observed)
-    if age > FRESH_SECONDS + 2 * environment.settings.access.refresh_seconds:
-        return f"values are hidden: your access is not known, as the catalog was last read {age:,.0f} s ago"
-    try:
-        verdict = known.resolver.verdict(principal_of(environment.settings.access, viewer.name), key)
-    except Refused as refused:
-        return f"values are hidden: {refused}"
-    table = known.observed.tables[key]
-    if judged(table, environment.paths.table(key).uri, environment.settings.demux.writer) is not None:
-        return "values are hidden: the catalog's table of this name is not known to be the game's own"
-    if verdict.badges:
-        return f"values are hidden: the catalog hides some of them ({'; '.join(verdict.badges)})"
-    if verdict.reads is None:
-        return "values are hidden: your access is not known, as the catalog does not show all grants"
-    return None if verdict.reads else "values are hidden: you may not read this game's table"
+    why = why_values_hidden(services.opened(environment), known, viewer.name, key)
+    return None if why is None else f"values are hidden: {why}"

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 from app import formatting
 from app.state.alerts import FiringAlert
-from app.state.trends import Trend
 from listeners.series import Series
+from pipeline.api.operations import Operation
+from pipeline.api.trends import Trend
+from pipeline.api.versions import Version
 from pipeline.base.texts import in_utc
-from pipeline.data.contracts.catalogue.versions import Version
 from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.incidents import Incident
-from pipeline.store.operations import Operation
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from app import formatting
 from app.game.signals import short
 from app.schemas import queries
 from app.state.services import Environment
+from pipeline.api.versions import GameVersions, Version
 from pipeline.base.errors import Refused, first_line
 from pipeline.base.texts import join_limited
-from pipeline.data.contracts.catalogue.versions import GameVersions, Version
 
 MOST: Final = 4
 _WORDS: Final = 2  # changes that are said of a version

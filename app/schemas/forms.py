@@ -12,11 +12,11 @@ from app.schemas import previews
 from app.state import services
 from app.state.previews import Preview
 from app.state.services import Environment
+from pipeline.api.versions import GameVersions, Version
 from pipeline.base.errors import Refused
 from pipeline.control.acts import DirectAct
 from pipeline.control.registering.requests import SchemaRequest
 from pipeline.control.roles import is_self
-from pipeline.data.contracts.catalogue.versions import GameVersions, Version
 from pipeline.data.contracts.policies import CHOICES, parse_policies
 from pipeline.data.contracts.registrations import Registration
 

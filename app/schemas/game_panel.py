@@ -14,16 +14,12 @@ from app.schemas import listing, previews, queries
 from app.state import services
 from app.state.readings import Reading, reading
 from app.state.services import Environment
+from pipeline.api.schemas import Catalogue, FieldLine, Line, SchemaRows, Step, Usage
+from pipeline.api.versions import GameVersions, Version
 from pipeline.base.errors import Refused
 from pipeline.control.acts import DirectAct
-from pipeline.data.contracts.catalogue.condition import Catalogue
-from pipeline.data.contracts.catalogue.differences import Line
-from pipeline.data.contracts.catalogue.fields import FieldLine
-from pipeline.data.contracts.catalogue.versions import GameVersions, Version
-from pipeline.data.contracts.plans import Step
 from pipeline.data.contracts.policies import Policies, landing
 from pipeline.data.contracts.writer_ids import shown_writer
-from pipeline.lake.delta.usage import SchemaRows, Usage
 
 _MOST_LINES: Final = 2_000  # of text
 _TALL: Final = 16  # lines; more scroll

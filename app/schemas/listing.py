@@ -14,9 +14,9 @@ from app.schemas import queries
 from app.state.readings import reading
 from app.state.series import series
 from app.state.services import Environment
+from pipeline.api.schemas import Catalogue
+from pipeline.api.versions import GameVersions
 from pipeline.base.errors import Refused
-from pipeline.data.contracts.catalogue.condition import Catalogue
-from pipeline.data.contracts.catalogue.versions import GameVersions
 
 _MAX_ROWS: Final = 300  # as on the page Fleet
 _MAX_CHANGES: Final = 100  # rows whose change is computed: each costs about a millisecond, once

@@ -15,7 +15,7 @@ from app.look import parts
 from app.schemas import queries
 from app.state.readings import reading
 from app.state.services import Environment
-from pipeline.data.ingest.pending import Pending, Waiting
+from pipeline.api.schemas import Pending, Waiting
 
 MOST: Final = 200
 """Most names on screen, those with the most rows; `turnout games pending` lists more."""

@@ -11,8 +11,8 @@ from app.look import parts
 from app.schemas import previews
 from app.state import services
 from app.state.services import Environment
+from pipeline.api.schemas import Catalogue, RegistryView
 from pipeline.control.acts import DirectAct
-from pipeline.data.contracts.catalogue.condition import Catalogue, RegistryView
 
 _STATES = {"ok": "● answers", "away": "▲ away", "mistrusted": "✗ mistrusted"}
 

@@ -1,291 +1,86 @@
-"""Previews of the pages' acts, and their submission as operations; the controller executes them.
+"""Previews of the pages' acts, and their submission as the person who is signed in; the controller executes them.
 
-Nothing here draws. A preview carries its own key, so however often it is confirmed, it is submitted once. Each is
-planned as the command line plans it, by the same planners.
+Nothing here draws. A preview carries its own key, so however often it is confirmed, it is submitted once.
 """
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
-from sqlalchemy.exc import SQLAlchemyError
-
-from app import formatting
 from app.state import services
 from app.state.services import Environment
-from pipeline.base.errors import Refused, first_line
-from pipeline.base.texts import first_lines
-from pipeline.control import gate, group_proposals
-from pipeline.control.group_proposals import GroupProposal
-from pipeline.control.operations import executor as steps
-from pipeline.control.operations import registry
-from pipeline.control.proposals import PlacementView, propose, undo
-from pipeline.control.repair_proposals import RepairPlanner
-from pipeline.health.verdicts.placement.capacity import GroupLoad, Loads
-from pipeline.health.verdicts.placement.planner import lines_of
-from pipeline.store import operations
-from pipeline.store.assignments import GameAssignment, read_assignments
-from pipeline.store.groups import Group
-from pipeline.store.operations import Intent, Operation, OperationConflict
+from pipeline.api import acts
+from pipeline.api.acts import Preview, touched
+from pipeline.api.environment import OpenEnvironment
+from pipeline.api.operations import Operation
+
+__all__ = [
+    "Preview",
+    "cancel",
+    "close",
+    "planned",
+    "preview_drain",
+    "preview_move",
+    "preview_named",
+    "preview_proposed",
+    "preview_repair",
+    "preview_undo",
+    "resume",
+    "submit",
+    "touched",
+]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """What would be submitted, and what a person is shown of it."""
+def planned(
+    plan: Callable[Concatenate[OpenEnvironment, str, _P], _T],
+) -> Callable[Concatenate[Environment, _P], _T]:
+    """Return an api's plan for the environment on screen, made for the acting person."""
 
-    intent: Intent
-    lines: tuple[str, ...]  # raw names are in them: draw them as text
-    games: int  # that it touches, those of its groups included; of a change of access the cells
-    seen_at: float  # Unix seconds
-    sections: Mapping[str, Sequence[str]] = field(default_factory=dict)  # more lines, which may be many, under a title
-    # How it is submitted; None: by `submit`. A text: what was done.
-    submit: Callable[[Intent], Operation | str] | None = None
-    needs: str | None = None  # the act whose role it takes; None: the intent's kind. Empty: anybody may
-    label: str | None = None  # of the button that asks for it
-    groups: tuple[tuple[GroupLoad, GroupLoad], ...] = ()  # before and after: the load of those that it changes
+    @wraps(plan)
+    def make(environment: Environment, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return plan(services.opened(environment), services.actor(), *args, **kwargs)
+
+    return make
 
 
-def touched(intent: Intent, assignments: Mapping[str, GameAssignment]) -> int:
-    """Count the games that an intent touches: those it is about, and all of the groups it is about."""
-    about = {target.partition(":")[2] for target in intent.targets if target.startswith("game:")}
-    names = {target.partition(":")[2] for target in intent.targets if target.startswith("group:")}
-    return len(about | {key for key, assignment in assignments.items() if assignment.group in names})
+def submit(environment: Environment, preview: Preview) -> Operation | str:
+    """Submit what was shown, as the signed-in person; the same intent submitted again is the same operation.
 
-
-# --------------------------------------------------------------------------------------------------------------- places
-
-
-def preview_move(environment: Environment, keys: Sequence[str], group: str | None) -> Preview:
-    """Plan to move games, by their keys, to a group.
-
-    Raises:
-        Refused: it cannot be, there is nothing to move, or the control store cannot be read.
-    """
-    if not keys or group is None:
-        raise Refused("Choose the games to move and their new group.")
-    with services.reading():
-        view = PlacementView(environment.settings, services.engine(environment))
-        proposal = view.move(keys, group, services.actor())
-    if not proposal.intent.targets:
-        raise Refused(f"Nothing to move: choose games that are not in group {group} already.")
-    left = [f"left out: {key} is in group {group} already" for key in proposal.unchanged(keys)]
-    return _with_loads(_preview(proposal.intent, [*proposal.lines, *left], view.assignments), view.loads)
-
-
-def preview_drain(environment: Environment, group: str) -> Preview:
-    """Plan to drain a group: move all its games where they fit, and assign no more to it.
-
-    Raises:
-        Refused: they do not fit, the group is drained and empty already, or the control store cannot be read.
-    """
-    with services.reading():
-        view = PlacementView(environment.settings, services.engine(environment))
-        proposal = view.drain(group, services.actor())
-    if not proposal.intent.targets:
-        raise Refused(f"Nothing to drain: group {group} is drained and empty.")
-    return _with_loads(_preview(proposal.intent, proposal.lines, view.assignments), view.loads)
-
-
-def preview_proposed(environment: Environment) -> Preview:
-    """Plan as one move the games that must leave their group and the moves that balance the load.
-
-    Raises:
-        Refused: there are none, or the control store cannot be read.
-    """
-    with services.reading():
-        view = PlacementView(environment.settings, services.engine(environment))
-        placed, rebalanced = view.best()
-        proposal = view.rebalance(placed, rebalanced, services.actor())
-    lines = lines_of(placed, rebalanced, view.trigger_seconds)
-    if not proposal.intent.targets:
-        named = [_named(line, view.assignments) for line in lines]
-        why = "no group has room for the games that must move, and no move improves the balance."
-        raise Refused("\n".join([f"Nothing to move: {why}", *named]))
-    return _with_loads(_preview(proposal.intent, [*lines, proposal.lines[-1]], view.assignments), view.loads)
-
-
-def preview_group(environment: Environment, seen: Group | None, then: Group) -> GroupProposal:
-    """Plan to change a group's settings as seen, or to create the group.
-
-    Raises:
-        Refused: the change is impossible or empty, another person was faster, or the control store cannot be read.
-    """
-    with services.reading():
-        store, settings = services.engine(environment), environment.settings
-        if seen is None:
-            return group_proposals.make(settings, store, then)
-        return group_proposals.change(settings, store, seen, then)
-
-
-def write_group(environment: Environment, proposal: GroupProposal, reason: str) -> str:
-    """Create or change the group at once, without an operation, and return the outcome.
-
-    Raises:
-        Refused: as `group_proposals.write`, or the control store does not answer. Then nothing is written.
-    """
-    actor = services.permitted(environment, proposal.act)
-    with writing():
-        settings = services.renewed(environment).settings
-        return group_proposals.write(settings, services.engine(environment), proposal, actor, reason)
-
-
-# -------------------------------------------------------------------------------------------------------------- streams
-
-
-def preview_named(environment: Environment, kind: str, names: Sequence[str]) -> Preview:
-    """Plan an operation (`kind`) on games or groups that are named, by their keys or names.
-
-    Raises:
-        Refused: one of them does not exist or does not allow it, nothing would change, or the control store cannot be
-            read.
-    """
-    with services.reading():
-        store = services.engine(environment)
-        proposal = propose(store, kind, names, services.actor())
-        assignments = read_assignments(store)
-    known = registry.find(kind)
-    left = [f"{name} {known.unchanged}" for name in proposal.unchanged(names)] if known is not None else []
-    if not proposal.intent.targets:
-        raise Refused(f"Nothing to {kind}: {'; '.join(first_lines(left)) or 'none is chosen'}.")
-    lines = [*proposal.lines, *(f"left out: {each}" for each in first_lines(left))]
-    return _preview(proposal.intent, lines, assignments)
-
-
-def preview_repair(
-    environment: Environment, kind: str, keys: Sequence[str] | None, choice: Mapping[str, str | None] | None = None
-) -> Preview:
-    """Plan a retry, a replay, a dedupe or a rebuild (`kind`) of those of these games for which it is possible now.
-
-    `keys` of None are, for a replay, all games that have rows in quarantine which `choice` takes, see `repairs.choice`.
-
-    Raises:
-        Refused: it is possible for none, which says why for each and what is instead; it would change nothing; or
-            something cannot be read.
-    """
-    if keys is not None and not keys:
-        raise Refused(f"Nothing to {kind}: no game is chosen.")
-    with services.reading():
-        store = services.engine(environment)
-        assignments = read_assignments(store)
-        with _naming(assignments):
-            planner = RepairPlanner(environment.settings, environment.paths, store, briefly=True)
-            proposal = planner.plan(kind, keys, services.actor(), choice=choice)
-    left = [f"left out: {_named(each, assignments)}" for each in first_lines(proposal.left_out)]
-    preview = _preview(proposal.intent, [*proposal.lines, *left], assignments)
-    if not proposal.intent.targets:
-        is_empty = keys is None and not left
-        why = ": no active game with a schema has such rows in quarantine" if is_empty else ""
-        raise Refused("\n".join([f"Nothing to {kind}{why}.", *preview.lines]))
-    return preview
-
-
-@contextmanager
-def _naming(assignments: Mapping[str, GameAssignment]) -> Iterator[None]:
-    """Put the names of games before the lines of a refusal that begin with their keys; of many, only the first ones."""
-    try:
-        yield
-    except Refused as refused:
-        title, *lines = str(refused).splitlines()
-        named = [_named(each, assignments) for each in first_lines(lines)]
-        raise Refused("\n".join([title, *named])) from refused
-
-
-# ----------------------------------------------------------------------------------------------------------- operations
-
-
-def preview_undo(environment: Environment, operation_id: str) -> Preview:
-    """Plan the inverse of an operation.
-
-    Raises:
-        Refused: it has none, it cannot be any more, or the control store cannot be read.
-    """
-    with services.reading():
-        store = services.engine(environment)
-        done = operations.operation(store, operation_id)
-        proposal = undo(environment.settings, store, done, services.actor())
-        assignments = read_assignments(store)
-    if not proposal.intent.targets:
-        raise Refused(f"Nothing to undo: operation {done.operation_id[:8]} has no effect left.")
-    return _preview(proposal.intent, proposal.lines, assignments)
-
-
-def submit(environment: Environment, intent: Intent) -> Operation:
-    """Submit one operation as the signed-in person; the same intent submitted again is the same operation.
+    A text says what was done at once.
 
     Raises:
         Refused: the acting person lacks the role, it disturbs and has no reason, one of its targets belongs to another
-            open operation, or the control store does not answer.
+            open operation, or the control store or the catalog does not answer.
     """
-    attributed = replace(intent, actor=services.permitted(environment, intent.kind))
-    with writing():
-        return gate.submit(services.renewed(environment).settings, services.engine(environment), attributed)
+    attributed = replace(preview.intent, actor=services.permitted(environment, preview.act))
+    with services.catalog_answers(environment):
+        return preview.submit(services.opened(services.renewed(environment)), attributed)
 
 
-def resume(environment: Environment, seen: Operation, reason: str = "") -> Operation:
-    """Let an operation that needs a person go on, if it is as it was seen.
-
-    Raises:
-        Refused: the acting person lacks the role, it does not wait for a person, has changed since, or the control
-            store does not answer.
-    """
-    actor = services.permitted(environment, seen.kind)
-    with writing():
-        return steps.resume(services.engine(environment), seen, actor, reason)
+class _OperationAct(Protocol):
+    def __call__(self, environment: Environment, seen: Operation, reason: str = "", /) -> Operation: ...
 
 
-def close(environment: Environment, seen: Operation, reason: str) -> Operation:
-    """End an operation that needs a person, if it is as it was seen.
+def _acting(act: Callable[[OpenEnvironment, str, Operation, str], Operation]) -> _OperationAct:
+    """Return an act on an operation for the environment on screen; the role is that of the operation's kind."""
 
-    Raises:
-        Refused: the acting person lacks the role, it does not wait for a person, has changed since, or the control
-            store does not answer.
-    """
-    actor = services.permitted(environment, seen.kind)
-    with writing():
-        return steps.close(services.engine(environment), seen, actor, reason)
+    @wraps(act)
+    def do(environment: Environment, seen: Operation, reason: str = "", /) -> Operation:
+        return act(services.opened(environment), services.permitted(environment, seen.kind), seen, reason)
+
+    return do
 
 
-def cancel(environment: Environment, seen: Operation, reason: str) -> Operation:
-    """End an operation before it is done, if it is as it was seen.
-
-    Raises:
-        Refused: the acting person lacks the role, it has ended, waits for a person, cannot be stopped now or has
-            changed since, or the control store does not answer.
-    """
-    actor = services.permitted(environment, seen.kind)
-    with writing():
-        return steps.cancel(services.engine(environment), seen, actor, reason)
-
-
-@contextmanager
-def writing() -> Iterator[None]:
-    """Turn a failed write into a reason for people."""
-    try:
-        yield
-    except OperationConflict as stale:
-        raise Refused("This operation was changed after you opened it. Reload it.") from stale
-    except SQLAlchemyError as error:
-        raise Refused(
-            f"The control store did not answer: {first_line(error)}. Try again. Confirming twice submits one operation."
-        ) from error
-
-
-def _preview(intent: Intent, lines: Sequence[str], assignments: Mapping[str, GameAssignment]) -> Preview:
-    first = sorted(lines, key=lambda line: line.partition(":")[0] in assignments)  # the sum, then each game
-    return Preview(
-        intent, tuple(_named(line, assignments) for line in first), touched(intent, assignments), time.time()
-    )
-
-
-def _with_loads(preview: Preview, loads: Loads) -> Preview:
-    """Add the loads of the groups that lose or get games."""
-    after = loads.after(preview.intent.parameters.get("assignments", {}))
-    changed = [(group, after[name]) for name, group in loads.groups.items() if after[name] != group]
-    return replace(preview, groups=tuple(changed))
-
-
-def _named(line: str, assignments: Mapping[str, GameAssignment]) -> str:
-    """Put a game's name before a line that begins with its key."""
-    key = line.partition(":")[0]
-    return f"{formatting.shown(assignments[key].game, 60)} · {line}" if key in assignments else line
+preview_move: Final = planned(acts.preview_move)
+preview_drain: Final = planned(acts.preview_drain)
+preview_proposed: Final = planned(acts.preview_proposed)
+preview_named: Final = planned(acts.preview_named)
+preview_repair: Final = planned(acts.preview_repair)
+preview_undo: Final = planned(acts.preview_undo)
+resume: Final = _acting(acts.resume)
+close: Final = _acting(acts.close)
+cancel: Final = _acting(acts.cancel)

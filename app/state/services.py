@@ -9,7 +9,6 @@ import importlib
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,32 +18,21 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
-from sqlalchemy import Engine
 from streamlit.runtime.caching.cache_utils import CachedFunc
 
 from app.gate import Person
 from app.state import act_as, identity
-from app.state.trends import Trend, trend
 from grants.catalog import Catalog, CatalogUnavailable
-from listeners import history
-from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable
 from pipeline.api import environment as environments
 from pipeline.api import fleet as fleet_queries
-from pipeline.api.environment import OpenEnvironment
-from pipeline.base.errors import Refused, first_line
+from pipeline.api import trends
+from pipeline.api.environment import Engine, OpenEnvironment
+from pipeline.api.trends import Trend
+from pipeline.base.errors import Refused
 from pipeline.control.gate import role_of
 from pipeline.control.roles import may, require, roles_of
-from pipeline.lake.delta.errors import DeltaError
-from pipeline.lake.delta.log import exists
-from pipeline.lake.delta.scratch import DatabaseError
-from pipeline.lake.storage.location import Location
 from pipeline.settings import tree as settings_of
 from pipeline.settings.tree import Paths, Roles, Settings
-from pipeline.store.database import engine as store_engine
-from pipeline.store.schema_versions import SchemaVersion, read_schemas
-
-reading = store_engine.reading
-_MAX_TRANSITIONS = 5_000  # of the whole fleet; beyond it the oldest are left out
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -64,19 +52,37 @@ class Environment:
 
 
 # The cached readers tell environments apart by folder and store: settings that changed need no new reading.
-BY_STORE: Final[dict[str | type[Any], Callable[[Any], Any]]] = {
+_BY_STORE: Final[dict[str | type[Any], Callable[[Any], Any]]] = {
     Environment: lambda environment: (str(environment.paths.root), environment.store)
 }
 
 
 def kept(
-    *, seconds: float | None = None, most: int = 2, by: Hashes | None = None
+    *, seconds: float | None = None, most: int = 2, by: Hashes | None = None, by_acts: bool = False
 ) -> Callable[[Callable[_P, _T]], CachedFunc[_P, _T]]:
     """Keep what a function returns for some seconds (None: for good), for all viewers of one environment.
 
-    They share the value itself, so nobody may change it. Of the newest, as many as `most` are kept.
+    They share the value itself, so nobody may change it. Of the newest, as many as `most` are kept. With `by_acts`
+    acts change it, so `forget` drops it.
     """
-    return st.cache_resource(ttl=seconds, max_entries=most, show_spinner=False, hash_funcs={**BY_STORE, **(by or {})})
+    keep = st.cache_resource(ttl=seconds, max_entries=most, show_spinner=False, hash_funcs={**_BY_STORE, **(by or {})})
+
+    def keeping(read: Callable[_P, _T]) -> CachedFunc[_P, _T]:
+        reader: CachedFunc[_P, _T] = keep(read)
+        if by_acts:
+            _BY_ACTS.append(reader)
+        return reader
+
+    return keeping
+
+
+_BY_ACTS: Final[list[CachedFunc[..., Any]]] = []
+
+
+def forget() -> None:
+    """Read again what acts change: one was submitted."""
+    for reader in _BY_ACTS:
+        reader.clear()
 
 
 def cached(
@@ -85,14 +91,15 @@ def cached(
     seconds: float | None = None,
     most: int = 2,
     by: Hashes | None = None,
+    by_acts: bool = False,
 ) -> CachedFunc[Concatenate[Environment, _P], _T]:
     """Return an api's query for the environment on screen, its answers kept as by `kept`."""
 
-    @functools.wraps(query)  # by its module and name the cache is told from others
+    @functools.wraps(query)  # its module and name distinguish the cache
     def read(environment: Environment, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         return query(opened(environment), *args, **kwargs)
 
-    return kept(seconds=seconds, most=most, by=by)(read)
+    return kept(seconds=seconds, most=most, by=by, by_acts=by_acts)(read)
 
 
 def opened(environment: Environment) -> OpenEnvironment:
@@ -229,26 +236,14 @@ fleet = cached(fleet_queries.read, seconds=2)
 """All games and drivers with their judgement."""
 
 
-@st.cache_data(ttl=10, max_entries=200, show_spinner=False, hash_funcs=BY_STORE)
-def schemas(environment: Environment, game_key: str) -> tuple[SchemaVersion, ...]:
-    """Read the schemas registered for a game, at most 10 s old.
-
-    Raises:
-        Refused: the control store cannot be read.
-    """
-    return read_schemas(engine(environment), game_key)
-
-
-@st.cache_data(ttl=5, max_entries=100, show_spinner=False, hash_funcs=BY_STORE)
+@kept(seconds=5, most=100)
 def game_trend(environment: Environment, game_key: str, seconds: float) -> Trend:
-    """Read what the passes of the last `seconds` did for a game, at most 5 s old.
+    """Read what the passes of the last `seconds` did for a game.
 
     Raises:
         Refused: there is no history to read.
     """
-    now = time.time()
-    with _reading(environment.paths.metrics, STREAM_BATCH):
-        return trend(history.passes(environment.paths.metrics, game_key, now - seconds), now - seconds, now)
+    return trends.game_trend(environment.paths, game_key, seconds)
 
 
 def game_transitions(environment: Environment, game_key: str, seconds: float) -> pa.Table:
@@ -259,6 +254,11 @@ def game_transitions(environment: Environment, game_key: str, seconds: float) ->
     """
     table = _transitions(environment, seconds)
     return table.filter(pc.equal(table["game_key"], game_key))
+
+
+@kept(seconds=5, most=4)
+def _transitions(environment: Environment, seconds: float) -> pa.Table:
+    return trends.transitions(environment.paths, seconds)
 
 
 @kept()
@@ -315,22 +315,3 @@ def _option(arguments: Sequence[str], name: str) -> str | None:
         if argument.startswith(f"{name}="):
             return argument.removeprefix(f"{name}=")
     return None
-
-
-@st.cache_data(ttl=5, max_entries=4, show_spinner=False, hash_funcs=BY_STORE)
-def _transitions(environment: Environment, seconds: float) -> pa.Table:
-    with _reading(environment.paths.metrics, STATUS_EVENT):
-        return history.transitions(environment.paths.metrics, time.time() - seconds, _MAX_TRANSITIONS)
-
-
-@contextmanager
-def _reading(folder: Location, table: MetricsTable) -> Iterator[None]:
-    """Turn a missing or unreadable history into a reason for people."""
-    if not exists(folder / table.name):
-        raise Refused("No history yet. It appears a few seconds after a cluster group's driver has started.")
-    try:
-        yield
-    except (DeltaError, pa.ArrowException, DatabaseError, OSError) as error:
-        raise Refused(
-            f"The history cannot be read: {first_line(error)}. Streams are not affected. Check {folder}."
-        ) from error

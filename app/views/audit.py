@@ -13,9 +13,9 @@ from app.look import parts
 from app.state import control_queries
 from app.state.control_queries import AuditFilter, Log
 from app.state.services import Environment
+from pipeline.api.audit import Entry, changes_of
 from pipeline.base.errors import Refused
 from pipeline.base.texts import first_lines
-from pipeline.store.audit import Entry, changes_of
 
 _WEEK = timedelta(days=6)
 _ON_SCREEN = 1_000

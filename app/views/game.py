@@ -16,11 +16,11 @@ from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
 from app.state.readings import reading
 from app.state.services import Environment
+from pipeline.api.operations import OperationKind
 from pipeline.base.errors import Refused
 from pipeline.control.operations import registry
 from pipeline.health.facts.fleet import GameRow
 from pipeline.health.incidents.causes import Action
-from pipeline.store.database.states import OperationKind
 
 _DAY = 86_400.0
 _ROWS_FIRST = "game_rows_first"  # the game of which a link of ours has asked for rows
@@ -185,7 +185,7 @@ def _draw_unknown(environment: Environment, game_key: str) -> None:
         return
     header.headline("No such game", tone="plain")
     try:
-        registered = services.schemas(environment, game_key)
+        registered = queries.game_versions(environment, game_key).versions
     except Refused as refused:
         st.error(formatting.escaped(str(refused)))
         return

@@ -20,13 +20,13 @@ from app.state.series import series
 from app.state.services import Environment
 from listeners.process_kinds import GROUP
 from listeners.status import Status
+from pipeline.api.operations import OperationKind
 from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
 from pipeline.control.group_changes import STARTED_BY
 from pipeline.health.facts.fleet import Fleet
 from pipeline.health.verdicts.placement.capacity import Loads
 from pipeline.health.verdicts.processes import DriverState
-from pipeline.store.database.states import OperationKind
 
 _PLACE, _PLACE_GROUP, _PLACE_EVEN = "groups_move", "groups_group", "groups_propose"
 _GAMES, _TO, _GROUP, _OPEN = "move_games", "move_to", "steered_group", "opened_fleet"

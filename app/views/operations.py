@@ -16,11 +16,10 @@ from app.look import parts
 from app.state import control_queries, previews, services
 from app.state.control_queries import OneOperation, OperationList
 from app.state.services import Environment
+from pipeline.api.operations import Operation, OperationKind
 from pipeline.base.errors import Refused
 from pipeline.base.names import is_said
 from pipeline.control.operations.registry import inverse_of
-from pipeline.store.database.states import OperationKind
-from pipeline.store.operations import Operation
 
 _MAX_CARDS = 20
 _STATES = {formatting.operation_text(state): tone for state, tone in formatting.OPERATION_TONES.items()}
@@ -379,7 +378,7 @@ def _act(operation: Operation, act: Callable[[], Operation]) -> None:
         st.session_state[note] = (operation.version, str(refused))
     else:
         st.session_state[note] = (operation.version, None)
-        control_queries.forget()
+        services.forget()
 
 
 def _note_of(operation_id: str) -> str:

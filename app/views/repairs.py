@@ -15,15 +15,15 @@ from app.state.control_queries import ControlState
 from app.state.readings import reading
 from app.state.series import series
 from app.state.services import Environment
+from pipeline.api.acts import moment
+from pipeline.api.operations import OperationKind
+from pipeline.api.rows import REASONS
+from pipeline.api.steering import StreamControl
 from pipeline.base.errors import Refused
 from pipeline.control import capabilities
 from pipeline.control.operations import repairs
 from pipeline.control.operations.facts import GameFacts
-from pipeline.data.repair.quarantined import moment
 from pipeline.health.facts.fleet import GameRow
-from pipeline.lake.delta.quarantine import REASONS
-from pipeline.store.database.states import OperationKind
-from pipeline.store.stream_control import StreamControl
 
 _PLACE = "repairs_repair"
 _GAMES, _KIND, _OF = "repair", "repair_kind", "replay_of"

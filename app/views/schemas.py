@@ -6,7 +6,7 @@ from app import formatting
 from app.components import header, links
 from app.schemas import forms, game_panel, listing, nameless, queries, registries
 from app.state.services import Environment
-from pipeline.data.contracts.catalogue.condition import Catalogue
+from pipeline.api.schemas import Catalogue
 
 
 def _live(environment: Environment) -> None:

@@ -15,7 +15,7 @@ from pipeline.control.roles import current
 from pipeline.settings.tree import Paths, Roles, Settings
 from pipeline.store.database.engine import open_store, require_store, which_store
 
-__all__ = ["OpenEnvironment", "make_impatient", "open_impatient", "read_roles", "which_store"]
+__all__ = ["Engine", "OpenEnvironment", "make_impatient", "open_impatient", "read_roles", "which_store"]
 
 _PATIENCE_MS: Final = 3_000  # of a reader with people before it, for a lock in the control store
 

@@ -13,11 +13,12 @@ from pipeline.health.facts.incidents import read_incidents
 from pipeline.health.incidents import away
 from pipeline.health.incidents.causes import Action
 from pipeline.health.incidents.incidents import Incident, order
-from pipeline.store.database.states import IncidentTone
+from pipeline.store.database.states import Cause, IncidentTone
 from pipeline.store.incidents import LastLook, read_last_look
 
 __all__ = [
     "Action",
+    "Cause",
     "CausesJudged",
     "Incident",
     "IncidentReport",

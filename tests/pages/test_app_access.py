@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.access import matrix, previews, queries
 from app.state import act_as, services
+from app.state import previews as state_previews
 from app.state.services import Environment
 from grants.applying import drift_store, requests
 from grants.model import Directory, GameTable, Observed, Principal, Securable, folded
@@ -22,7 +23,7 @@ from pipeline.demo.breaking.channel import offered
 from pipeline.settings.tree import Paths
 from pipeline.store import members
 from pipeline.store.database.tables import managed_grants
-from pipeline.store.operations import list_operations
+from pipeline.store.operations import Operation, list_operations
 from tests.browser.access_world import SCHEMA, Catalogued, catalogued
 from tests.browser.seed import HOSTILE
 from tests.pages.demo_world import Fake
@@ -177,8 +178,8 @@ def test_hostile_names_are_text_everywhere(world: Catalogued, opening: Opening) 
     requests.submit(
         world.store, "eve", [asdict(AccessIntent(ODD, game_key(HOSTILE[0]), True, None, HOSTILE[1]))], HOSTILE[1]
     )
-    assert "spelled oddly" in queries.PrincipalChoice(TURNED, "user").label
-    assert "\u202e" not in queries.PrincipalChoice(TURNED, "user").label
+    assert "spelled oddly" in queries.label_of(queries.PrincipalChoice(TURNED, "user"))
+    assert "\u202e" not in queries.label_of(queries.PrincipalChoice(TURNED, "user"))
     for view in ("why", "change", "requests", "drift", "ending"):
         app = opening("access", view=view, why_game=game_key(HOSTILE[0]), why_who=folded(ODD))
         if view == "change":
@@ -296,7 +297,9 @@ def test_a_change_is_previewed_with_effects_and_statements_and_asked_for_once(
     assert (made.kind, made.actor, made.reason) == ("access", "root", "numbers")
     assert made.parameters["intents"][0]["ticket"] == "DATA-12"
     kept = app.session_state["offer_access_change"]
-    assert kept.preview.submit(kept.preview.intent).operation_id == made.operation_id, "as a second session would"
+    again_submitted = state_previews.submit(services.open_environment(), kept.preview)
+    assert isinstance(again_submitted, Operation)
+    assert again_submitted.operation_id == made.operation_id, "as a second session would"
     assert submitted(world.store) == ["access"]
 
 

@@ -28,7 +28,7 @@ from pipeline.store.operations import Intent, change, list_operations
 from pipeline.store.operations import submit as submit_store
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
 from tests.checkout import ROOT
-from tests.unit.app.app_world import KEY, Opening, again, choose, drawn_alive, fill, name_roles, sign_in, texts
+from tests.unit.app.app_world import KEY, Opening, again, choose, drawn_alive, fill, name_roles, sign_in, submit, texts
 
 WHO_ACTS: Final = identity.person  # which the tests' pages replace
 
@@ -59,13 +59,13 @@ def set_games(store: Engine, name: str, **values: Any) -> None:
 
 
 def of_game(environment: Environment, name: str) -> Mapping[str, cards.Card]:
-    control_queries.forget()
+    services.forget()
     facts = control_queries.facts(environment, [KEY[name]])[KEY[name]]
     return {card.can.name: card for card in cards.of_game(facts, anybody)}
 
 
 def of_group(environment: Environment, name: str) -> Mapping[str, cards.Card]:
-    control_queries.forget()
+    services.forget()
     return {card.can.name: card for card in cards.of_group(name, control_queries.steering(environment), anybody)}
 
 
@@ -202,9 +202,9 @@ def test_a_forged_call_is_refused_by_what_writes_and_not_by_a_button(
     name_roles(tmp_path, operators=[services.actor()], movers=["ann"])
     forged = Intent("move", (f"game:{KEY['Chess']}",), "ann", "mine", {"assignments": {KEY["Chess"]: "b"}})
     with pytest.raises(Refused, match="may not move: it needs the role mover"):
-        previews.submit(environment, forged)
+        submit(environment, forged)
     assert [each.state for each in list_operations(store)] == ["needs_human"]
-    submitted = previews.submit(environment, Intent("pause", (f"game:{KEY['Chess']}",), "ann"))
+    submitted = submit(environment, Intent("pause", (f"game:{KEY['Chess']}",), "ann"))
     assert submitted.actor == services.actor()
 
 
@@ -271,12 +271,12 @@ def test_in_a_workspace_no_roles_let_nobody_act(
     assert app.button(key="act_pause").disabled
     pause = Intent("pause", (f"game:{KEY['Chess']}",), "ann")
     with pytest.raises(Refused, match="No roles are set"):
-        previews.submit(environment, pause)
+        submit(environment, pause)
     with pytest.raises(Refused, match="No roles are set"):  # also what needs no role, such as a request for access
         services.permitted(environment, None)
     name_roles(tmp_path, operators=["Ann@Example.com"])
     assert services.permitted(environment, None) == "ann@example.com"
-    assert previews.submit(environment, pause).actor == "ann@example.com"
+    assert submit(environment, pause).actor == "ann@example.com"
 
 
 @pytest.mark.proves("G275")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.state import alerts
+from pipeline.api import alerts
 from pipeline.settings.alerts import AlertSettings
 
 SINCE = "2026-11-25T14:32:48.123456789Z"

@@ -110,7 +110,7 @@ def test_a_link_opens_the_log_that_it_names(store: Engine, tmp_path: Path, openi
     app = opening("groups", log="group:b")
     assert [each.value for each in app.code] == ["of b"]
     (folder / "group-b.log").write_text("".join(f"{n}\n" for n in range(30)))
-    st.cache_data.clear()
+    st.cache_resource.clear()
     assert again(app).code[0].value.split() == [str(n) for n in range(5, 30)], "the newest are seen without scrolling"
     app.toggle(key="log_earlier").set_value(True).run()
     assert app.code[0].value.split() == [str(n) for n in range(5)]
@@ -188,7 +188,7 @@ def test_the_use_of_each_version_is_counted(tmp_path: Path, opening: Opening) ->
     app = opened(opening("schemas", game=game_key("Chess")), f"schema_versions_{game_key('Chess')}")
     assert use_of(app) == [["2", "1"], ["0", "0"], [UNKNOWN, UNKNOWN]]
     commit(Path(Paths(tmp_path).table(game_key("Chess"))), 1, (1, 0), (1, 60))
-    st.cache_data.clear()
+    st.cache_resource.clear()
     assert use_of(again(app)) == [["2", "1"], ["0", "2"], [UNKNOWN, "2027-01-15 08:00"]]
     assert AT == 1_800_000_000
 

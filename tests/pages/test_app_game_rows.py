@@ -4,18 +4,22 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import streamlit as st
 
-from app.game import payloads, rows
+from app.game import rows
 from app.game.rows import LastRows, last_rows
-from app.game.sight import ACTION, LOOK_SECONDS, Kind
+from app.game.sight import ACTION, LOOK_SECONDS
 from app.gate import Person
 from app.state import services
 from app.state.services import Environment
 from grants.observing import snapshot
+from pipeline.api import payloads
+from pipeline.api import rows as row_queries
+from pipeline.api.rows import RowKind
 from pipeline.base.errors import Refused
 from pipeline.data.contracts.schemas import Writer
 from pipeline.lake.delta import newest
@@ -77,8 +81,8 @@ def environment(world: World) -> Environment:
     return services.open_environment(["--env-dir", str(world.paths.root)], {})
 
 
-def read(world: World, kind: Kind, limit: int = 20, actor: Person = OPERATOR) -> LastRows:
-    st.cache_data.clear()
+def read(world: World, kind: RowKind, limit: int = 20, actor: Person = OPERATOR) -> LastRows:
+    st.cache_resource.clear()
     return last_rows(environment(world), str(CHESS.key), kind, limit, actor)
 
 
@@ -129,12 +133,14 @@ def test_a_refused_row_names_its_producer(world: World) -> None:
 
 @pytest.mark.proves("G207")
 @pytest.mark.parametrize("kind", ["landed", "refused"])
-def test_a_person_without_the_role_gets_no_payload(kind: Kind, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_person_without_the_role_gets_no_payload(
+    kind: RowKind, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without the role the reader opens no payload, also where an operator has just read the same rows."""
-    st.cache_data.clear()
+    st.cache_resource.clear()
     seen = environment(world)
     full = last_rows(seen, str(CHESS.key), kind, 20, OPERATOR)
-    monkeypatch.setattr(rows, "decode", None)  # nothing is decoded from here on
+    monkeypatch.setattr(row_queries, "decode", None)  # nothing is decoded from here on
     bare = last_rows(seen, str(CHESS.key), kind, 20, VIEWER)
     assert full.sight.depth == "values"
     assert bare.sight.depth == "places"
@@ -266,7 +272,7 @@ def test_a_row_of_a_foreign_registry_decodes_with_the_schema_of_its_writer(
     world.ingest(*events)
     for pos, event in enumerate(events):
         refuse(world, 1, event.raw, "quarantined_schema", pos=pos)
-    monkeypatch.setattr(rows, "_schemas", lambda _: world.schemas())
+    monkeypatch.setattr(rows, "_registry", lambda _: SimpleNamespace(snapshot=world.schemas))
     bad, unknown, good_one = (row.payload for row in read(world, "refused").rows)
     assert good_one is not None
     assert (good_one.fields, good_one.stopped, good_one.begin) == ((("points", "5"),), None, events[0].payload)

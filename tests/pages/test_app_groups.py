@@ -11,10 +11,12 @@ from click.testing import CliRunner
 from sqlalchemy import Connection, Engine, delete, insert, update
 from streamlit.testing.v1 import AppTest
 
-from app.state import previews, services
+from app.state import services
 from app.state.services import Environment
+from pipeline.api import acts
 from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
+from pipeline.control.group_proposals import GroupProposal
 from pipeline.store import audit
 from pipeline.store.database import tables
 from pipeline.store.groups import Group, change, read_groups
@@ -320,21 +322,29 @@ def turnout(environment: Environment, *arguments: str) -> list[str]:
     return CliRunner().invoke(cli, words, catch_exceptions=False).output.splitlines()
 
 
+def plan(environment: Environment, seen: Group | None, then: Group) -> GroupProposal:
+    return acts.plan_group(services.opened(environment), seen, then)
+
+
+def write(environment: Environment, proposal: GroupProposal, reason: str) -> str:
+    return acts.write_group(services.opened(services.renewed(environment)), proposal, services.actor(), reason)
+
+
 def test_a_command_changes_a_group_as_the_page_does(environment: Environment, store: Engine) -> None:
     """Lines, the reason that is needed and its sentence are the same; of the two, the second is refused."""
     seen = read_groups(store)["b"]
-    preview = previews.preview_group(environment, seen, replace(seen, backend="local", capacity_cores=0.001))
+    preview = plan(environment, seen, replace(seen, backend="local", capacity_cores=0.001))
     assert len(preview.effects) == 2
     setting = ("set", "b", "--backend", "local", "--cores", "0.001")
     with pytest.raises(Refused) as on_page:
-        previews.write_group(environment, preview, " ")
+        write(environment, preview, " ")
     with pytest.raises(Refused) as by_command:
         turnout(environment, *setting)
     assert str(on_page.value) == str(by_command.value)
     assert str(on_page.value) == f"{preview.effects[0]} Enter a reason. It is kept in the audit log."
     assert turnout(environment, *setting, "--reason", "r") == [*preview.lines, "Group b is changed."]
     with pytest.raises(Refused, match="Group b was changed after you opened it"):
-        previews.write_group(environment, preview, "r")
+        write(environment, preview, "r")
     with pytest.raises(Refused, match="Nothing to change: group b is already in that state"):
         turnout(environment, *setting, "--reason", "r")
     assert entries(store) == [(services.actor(), "change group", "r")]
@@ -342,12 +352,12 @@ def test_a_command_changes_a_group_as_the_page_does(environment: Environment, st
 
 def test_a_command_makes_a_group_as_the_page_does(environment: Environment, store: Engine) -> None:
     """Lines and the sentence about a name that is taken are the same, whoever is first."""
-    preview = previews.preview_group(environment, None, Group("c", "local", capacity_cores=2.0))
+    preview = plan(environment, None, Group("c", "local", capacity_cores=2.0))
     making = ("create", "c", "--backend", "local", "--cores", "2")
     assert turnout(environment, *making) == [*preview.lines, "Group c is made."]
     for act in (
-        lambda: previews.write_group(environment, preview, ""),
-        lambda: previews.preview_group(environment, None, Group("c")),
+        lambda: write(environment, preview, ""),
+        lambda: plan(environment, None, Group("c")),
         lambda: turnout(environment, *making),
     ):
         with pytest.raises(Refused, match=r"^Group c already exists\. Change it instead\.$"):
@@ -371,11 +381,11 @@ def test_who_has_not_the_role_sees_it_and_cannot_do_it(store: Engine, opening: O
 def test_a_forged_write_is_refused_by_what_writes(environment: Environment, store: Engine, tmp_path: Path) -> None:
     """The role is checked where it is written, whatever the page has shown before."""
     name_roles(tmp_path, operators=[services.actor()], movers=["ann"])
-    made = previews.preview_group(environment, None, Group("c"))
+    made = plan(environment, None, Group("c"))
     seen = read_groups(store)["a"]
-    changed = previews.preview_group(environment, seen, replace(seen, priority="high"))
+    changed = plan(environment, seen, replace(seen, priority="high"))
     for proposal, kind in ((made, "create a group"), (changed, "change a group")):
         with pytest.raises(Refused, match=f"may not {kind}: it needs the role mover"):
-            previews.write_group(environment, proposal, "forged")
+            write(environment, proposal, "forged")
     assert set(read_groups(store)) == {"a", "b"}
     assert read_groups(store)["a"] == seen

@@ -11,12 +11,15 @@ from sqlalchemy import Engine
 
 from app.access import queries
 from app.access.queries import ResolvedCatalog
+from app.game.queries import game_versions
 from app.state import services
 from app.state.services import Environment
 from grants.applying import drift_store
 from grants.observing.matrix import matrix
 from grants.observing.resolver import Resolver
-from pipeline.store.schema_versions import SchemaVersion
+from pipeline.api import versions
+from pipeline.api.versions import GameVersions
+from pipeline.base.names import GameKey
 from tests.browser.seed import Seeded, seed
 from tests.unit.grants.grants_world import catalog_snapshot
 
@@ -35,20 +38,20 @@ def test_a_reading_is_kept_by_store_and_arguments(environment: Environment, monk
     """Settings that changed need no new reading; another game, or another store in the same folder, needs its own."""
     read: list[str] = []
 
-    def read_schemas(_engine: Engine, key: str) -> tuple[SchemaVersion, ...]:
+    def read_versions(_engine: Engine, key: str) -> dict[GameKey, GameVersions]:
         read.append(key)
-        return ()
+        return {}
 
-    monkeypatch.setattr(services, "read_schemas", read_schemas)
+    monkeypatch.setattr(versions, "read_versions", read_versions)
     changed = replace(environment, settings=replace(environment.settings, environment="other"))
     for each in (environment, environment, changed):
-        services.schemas(each, "one")
+        game_versions(each, "one")
     assert read == ["one"]
-    services.schemas(environment, "two")
-    services.schemas(replace(environment, store="a new file"), "one")
+    game_versions(environment, "two")
+    game_versions(replace(environment, store="a new file"), "one")
     assert read == ["one", "two", "one"]
-    services.schemas.clear()
-    services.schemas(environment, "one")
+    game_versions.clear()
+    game_versions(environment, "one")
     assert read == ["one", "two", "one", "one"]
 
 

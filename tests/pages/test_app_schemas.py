@@ -159,7 +159,7 @@ def test_the_page_keeps_what_it_had_when_the_store_goes_away(store: Engine, open
     with store.begin() as connection:
         for name in ("registrations", "writers", "schemas"):
             connection.exec_driver_sql(f"ALTER TABLE {name} RENAME TO gone_{name}")
-    st.cache_data.clear()
+    st.cache_resource.clear()
     again(app)
     assert "The page shows the last reading." in "".join(each.value for each in app.error)
     assert table(app, "game") == ["Chess", "Go"]

@@ -10,7 +10,6 @@ import pytest
 from sqlalchemy import Engine
 from streamlit.testing.v1 import AppTest
 
-from app.schemas import queries
 from app.state import services
 from pipeline.base.names import game_key
 from pipeline.control.registering.requests import list_requests
@@ -64,7 +63,7 @@ def warned(app: AppTest) -> str:
 
 
 def renewed(app: AppTest) -> AppTest:
-    queries.forget()
+    services.forget()
     return again(app)
 
 

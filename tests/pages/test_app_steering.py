@@ -8,7 +8,6 @@ import pytest
 from sqlalchemy import Engine, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.access import queries
 from app.components import confirm
 from app.components.audit_csv import as_csv
 from app.state import control_queries, previews, services
@@ -31,7 +30,18 @@ from pipeline.store.operations import Intent, Operation, change, list_operations
 from pipeline.store.operations import submit as submit_store
 from pipeline.store.processes.drivers import start_driver
 from tests.browser.seed import HOSTILE, fleet_of_forty, seed
-from tests.unit.app.app_world import KEY, Opening, again, choose, drawn_alive, fill, forget_readings, links, texts
+from tests.unit.app.app_world import (
+    KEY,
+    Opening,
+    again,
+    choose,
+    drawn_alive,
+    fill,
+    forget_readings,
+    links,
+    submit,
+    texts,
+)
 
 PAGES = ("groups", "schemas", "repairs", "access", "operations", "audit")
 
@@ -139,7 +149,7 @@ def test_a_page_keeps_what_it_had_when_the_store_goes_away(page: str, store: Eng
         for table in (tables.operation_targets, tables.operation_steps, tables.operations, tables.audit, tables.games):
             table.drop(connection)
     forget_readings()
-    queries.forget()
+    services.forget()
     app.run()
     assert not app.exception
     assert "no such table" in app.error[0].value
@@ -206,7 +216,7 @@ def test_another_preview_is_another_request(store: Engine, opening: Opening) -> 
     second = previews.preview_named(environment, "pause", [KEY["Chess"]])
     assert second.intent.idempotency_key != first.intent.idempotency_key
     with pytest.raises(Refused, match="1 of 1 targets belong to another open operation"):
-        previews.submit(environment, second.intent)
+        submit(environment, second.intent)
 
 
 @pytest.mark.proves("G116")

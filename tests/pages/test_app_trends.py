@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from app.state.trends import BINS, trend
 from listeners.metrics_schema import STREAM_BATCH
 from listeners.sample import LATENCY_EDGES_SECONDS
+from pipeline.api.trends import BINS, trend
 
 NOW = 1_800_000_000.0
 

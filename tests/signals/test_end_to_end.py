@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.state import alerts as page
+from pipeline.api import alerts as page
 from pipeline.health.alerting import files
 from pipeline.health.alerting.alertmanager import alertmanager_config
 from pipeline.health.alerting.alerts import alerts

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import pytest
 
-from app.state.minutes import open_reader
 from listeners import history as passes_of
 from listeners.metrics_table import MetricsTables
 from listeners.quantile import quantile
 from listeners.sample import LATENCY_EDGES_SECONDS, StreamState
 from listeners.status import Status
+from pipeline.api.series import open_reader
 from tests.signals.histories import START, History, Running, World, world
 from tests.signals.surfaces import SHARES, check_window, compare, scrape
 

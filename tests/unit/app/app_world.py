@@ -15,16 +15,16 @@ from sqlalchemy import Engine
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import PageLink
 
-from app.access import queries
-from app.fleet import readers
 from app.gate import Person
-from app.schemas import queries as schema_queries
-from app.state import alerts, control_queries, identity, services
+from app.state import identity, previews, services
+from app.state.previews import Preview
+from app.state.services import Environment
 from pipeline.base.actor import current_user
 from pipeline.base.names import game_key
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store import stream_control
 from pipeline.store.database.engine import open_store
+from pipeline.store.operations import Intent, Operation
 from tests.browser.seed import Seeded, seed
 from tests.checkout import ROOT
 
@@ -78,16 +78,12 @@ def sign_in(monkeypatch: pytest.MonkeyPatch, name: str, *, by_platform: bool = F
 def forget_readings() -> None:
     """Let pages read again what viewers share."""
     st.cache_data.clear()
-    shared = (services.fleet, readers.incidents, readers.registered, alerts._read, schema_queries.nameless)
-    for each in (*shared, control_queries.steering, control_queries.journal):
-        if hasattr(each, "clear"):  # a test may have put a function in its place
-            each.clear()
+    st.cache_resource.clear()
 
 
 def again(app: AppTest) -> AppTest:
     """Look again, at what the store holds now."""
-    control_queries.forget()
-    queries.forget()
+    services.forget()
     app.run()
     assert not app.exception
     return app
@@ -109,6 +105,13 @@ def four_games(tmp_path: Path) -> Iterator[Engine]:
 
 
 KEY = {name: game_key(name) for name in ("Chess", "Go", "Ludo", "Risk")}
+
+
+def submit(environment: Environment, intent: Intent) -> Operation:
+    """Submit an intent as a page does for its signed-in person."""
+    done = previews.submit(environment, Preview(intent, (), 1, 0.0))
+    assert isinstance(done, Operation)
+    return done
 
 
 def texts(app: AppTest) -> str:

@@ -10,9 +10,11 @@ import pytest
 import streamlit as st
 
 from app.gate import Person
-from app.state import driver_logs, services
-from app.state.driver_logs import doubt, masked, tail
+from app.state import services
+from app.state.driver_logs import tail
 from app.state.services import Environment
+from pipeline.api import driver_logs
+from pipeline.api.driver_logs import doubt, masked
 from pipeline.base.errors import Refused
 from pipeline.settings.registries import RegistrySettings
 from pipeline.settings.source import Source
@@ -39,7 +41,7 @@ def write(environment: Environment, text: bytes, name: str = "group-a.log") -> P
     file = environment.paths.logs / name
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(text)
-    st.cache_data.clear()
+    st.cache_resource.clear()
     return file
 
 

@@ -9,11 +9,11 @@ import pytest
 import streamlit as st
 
 from app.state import series as series_of
-from app.state.minutes import RANGES, settled_seconds
 from app.state.services import Environment
 from listeners.metrics_schema import STREAM_MINUTE
 from listeners.metrics_table import MetricsTables
 from listeners.sample import StreamMinute
+from pipeline.api.series import RANGES, settled_seconds
 from pipeline.base.errors import Refused
 from pipeline.settings.tree import Metrics, Paths, Settings
 

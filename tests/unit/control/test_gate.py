@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from app.state import previews, services
+from app.state import services
 from pipeline.base.errors import Refused
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
@@ -13,7 +13,7 @@ from pipeline.settings.tree import load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store
 from pipeline.store.operations import Intent, list_operations
-from tests.unit.app.app_world import sign_in
+from tests.unit.app.app_world import sign_in, submit
 
 ROLES = {"TURNOUT_ROLES__MOVERS": '["max"]'}
 
@@ -79,4 +79,4 @@ def test_a_page_submits_nothing_that_disturbs_without_a_reason(tmp_path: Path, m
     open_store(*load(tmp_path))
     environment = services.open_environment([], {"TURNOUT_ENV_DIR": str(tmp_path)})
     with pytest.raises(Refused, match="Say why"):
-        previews.submit(environment, Intent("move", ("game:go",), "ann"))
+        submit(environment, Intent("move", ("game:go",), "ann"))

@@ -1,19 +1,30 @@
-"""Folds the passes of one game into a few points over time, so that a day draws as fast as a quarter of an hour.
+"""The history of one game: its passes folded into a few points, so that a day draws as fast as a quarter of an hour.
 
-Pure: a table and two moments in, values out.
+`trend` is pure: a table and two moments in, values out.
 """
 
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
+from listeners import history
+from listeners.metrics_schema import STATUS_EVENT, STREAM_BATCH, MetricsTable
 from listeners.quantile import quantile
 from listeners.sample import LATENCY_EDGES_SECONDS
+from pipeline.base.errors import Refused, first_line
+from pipeline.lake.delta.errors import DeltaError
+from pipeline.lake.delta.log import exists
+from pipeline.lake.delta.scratch import DatabaseError
+from pipeline.lake.storage.location import Location
+from pipeline.settings.tree import Paths
 
 BINS: Final = 60
+_MAX_TRANSITIONS: Final = 5_000  # of the whole fleet; beyond it the oldest are left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +55,40 @@ class Trend:
     def slice_seconds(self) -> float:
         """The width of one slice of time."""
         return (self.until - self.since) / BINS
+
+
+def game_trend(paths: Paths, game_key: str, seconds: float) -> Trend:
+    """Read what the passes of the last `seconds` did for a game.
+
+    Raises:
+        Refused: there is no history to read.
+    """
+    now = time.time()
+    with _reading(paths.metrics, STREAM_BATCH):
+        return trend(history.passes(paths.metrics, game_key, now - seconds), now - seconds, now)
+
+
+def transitions(paths: Paths, seconds: float) -> pa.Table:
+    """Read all games' changes of status in the last `seconds`, newest first.
+
+    Raises:
+        Refused: there is no history to read.
+    """
+    with _reading(paths.metrics, STATUS_EVENT):
+        return history.transitions(paths.metrics, time.time() - seconds, _MAX_TRANSITIONS)
+
+
+@contextmanager
+def _reading(folder: Location, table: MetricsTable) -> Iterator[None]:
+    """Turn a missing or unreadable history into a reason for people."""
+    if not exists(folder / table.name):
+        raise Refused("No history yet. It appears a few seconds after a cluster group's driver has started.")
+    try:
+        yield
+    except (DeltaError, pa.ArrowException, DatabaseError, OSError) as error:
+        raise Refused(
+            f"The history cannot be read: {first_line(error)}. Streams are not affected. Check {folder}."
+        ) from error
 
 
 def trend(passes: pa.Table, since: float, until: float) -> Trend:

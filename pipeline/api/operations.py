@@ -1,0 +1,128 @@
+"""Operations and their journals, and what decides about what can be done for games.
+
+Every query raises `Refused` where the control store cannot be read.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.api.environment import OpenEnvironment
+from pipeline.base.errors import Refused
+from pipeline.control.capabilities import read_all_facts
+from pipeline.control.operations.executor import require_undoable
+from pipeline.control.operations.facts import GameFacts
+from pipeline.health.facts.liveness import judge_controller
+from pipeline.health.verdicts.liveness import controller_absence
+from pipeline.store.database.engine import reading
+from pipeline.store.database.states import OperationKind, OperationState
+from pipeline.store.games import known_games
+from pipeline.store.operations import Intent, Operation, Step, list_operations, steps
+from pipeline.store.operations import operation as find
+from pipeline.store.processes.leases import store_time
+
+__all__ = [
+    "Intent",
+    "OneOperation",
+    "OpenCounts",
+    "Operation",
+    "OperationKind",
+    "OperationList",
+    "OperationState",
+    "Step",
+    "absence",
+    "count_open",
+    "facts",
+    "journal",
+    "one",
+    "opened",
+]
+
+_MAX_OPEN: Final = 1_000
+_LATEST: Final = 200  # operations that have ended
+
+
+@dataclass(frozen=True, slots=True)
+class OperationList:
+    """The operations there are, with the names of the games they are about, read at one moment (Unix seconds)."""
+
+    operations: tuple[Operation, ...]  # those that need a person, then the open ones, then the newest
+    names: Mapping[str, str]  # by game key
+    no_controller: str | None  # why no controller acts, as a clause; None: one does
+    read_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class OneOperation:
+    """One operation with its steps, read at one moment (Unix seconds)."""
+
+    operation: Operation
+    steps: tuple[Step, ...]
+    names: Mapping[str, str]
+    no_controller: str | None  # why no controller acts, as a clause; None: one does
+    why_no_undo: str | None  # None: it may be undone
+    read_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCounts:
+    """How many operations are open, and how many of them need a person, at one moment (Unix seconds)."""
+
+    open: int
+    need_a_person: int
+    read_at: float
+
+
+@reading()
+def opened(environment: OpenEnvironment) -> list[Operation]:
+    """Read the open operations: those that need a person, then running ones."""
+    return list_operations(environment.engine, only_open=True, limit=_MAX_OPEN)
+
+
+@reading()
+def journal(environment: OpenEnvironment) -> OperationList:
+    """Read the open operations and the latest ones."""
+    store, still_open = environment.engine, opened(environment)
+    known = {each.operation_id for each in still_open}
+    ended = [each for each in list_operations(store, limit=_LATEST) if each.operation_id not in known]
+    return OperationList((*still_open, *ended), known_games(store), absence(environment), time.time())
+
+
+@reading()
+def one(environment: OpenEnvironment, operation_id: str) -> OneOperation:
+    """Read one operation (its id or the beginning of it) with its steps.
+
+    Raises:
+        Refused: there is none.
+    """
+    store = environment.engine
+    stored = find(store, operation_id)
+    try:
+        # The inverse of a change of access is planned by `grants`.
+        if stored.kind != OperationKind.ACCESS or stored.is_open:
+            require_undoable(store, stored)
+        why = None
+    except Refused as refused:
+        why = str(refused)
+    journaled = tuple(steps(store, stored.operation_id))
+    return OneOperation(stored, journaled, known_games(store), absence(environment), why, time.time())
+
+
+def count_open(environment: OpenEnvironment) -> OpenCounts:
+    """Count the open operations."""
+    found = opened(environment)
+    return OpenCounts(len(found), sum(each.is_stuck for each in found), time.time())
+
+
+@reading()
+def facts(environment: OpenEnvironment, keys: Sequence[str]) -> Mapping[str, GameFacts]:
+    """Read what decides about what can be done for games; rows in quarantine are not counted."""
+    store, heartbeat_seconds = environment.engine, environment.settings.metrics.heartbeat_seconds
+    return read_all_facts(store, environment.paths, keys, store_time(store), heartbeat_seconds=heartbeat_seconds)
+
+
+@reading()
+def absence(environment: OpenEnvironment) -> str | None:
+    """Return why no controller acts, as a clause; None where one does."""
+    return controller_absence(judge_controller(environment.engine, environment.settings.metrics.heartbeat_seconds))
