@@ -31,7 +31,7 @@ from pipeline.store.games import register_group
 from tests.postgres import Postgres
 
 Upgrade = Callable[[Connection], None]
-FIRST_TABLES = ("r0003", "6c692e1b30535fb8")
+FIRST_TABLES = ("r0004", "c952e470402e749e")
 FOLDER = Path(migrate.__file__).with_name("migrations")
 
 
