@@ -10,7 +10,7 @@ from pipeline.demo.samples.avro_schemas import avro_schema
 
 
 def json_schema(family: str, version: int) -> dict[str, Any]:
-    """Return a definition as a JSON Schema of the draft 2020-12.
+    """Return a definition as a JSON Schema of draft 7, the newest that Apicurio compares.
 
     Raises:
         Refused: there is no such family or version.
@@ -20,7 +20,7 @@ def json_schema(family: str, version: int) -> dict[str, Any]:
     for each in range(2, version + 1):
         _object(made, avro_schema(family, each)["fields"], required=False)
     title = f"{newest['namespace']}.json.{newest['name']}"  # another subject in a registry than the record's
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **made}
+    return {"$schema": "http://json-schema.org/draft-07/schema#", "title": title, **made}
 
 
 def _object(into: dict[str, Any], fields: list[dict[str, Any]], *, required: bool) -> dict[str, Any]:
