@@ -50,13 +50,13 @@ _LAST_YEAR: Final = 9999  # as for event times
 class Topic:
     """The topic that the settings name."""
 
-    beginning = Offsets({})
+    beginning: Position = Offsets({})
     landing = None
     is_several = False
 
-    def __init__(self, source: Source, landing: Location) -> None:  # noqa: ARG002 - one signature for all kinds
+    def __init__(self, source: Source, landing: Location) -> None:
         """Keep the settings; asks nothing yet."""
-        self._source = source
+        self._source, self._landing = source, landing
 
     @property
     def description(self) -> str:

@@ -23,46 +23,25 @@ from pipeline.data.ingest.identity import (
     TopicObservation,
 )
 from pipeline.data.ingest.sources import topic_observation
-from pipeline.data.ingest.sources.kind import Begin, Probe, RowsOf, SampledRecord, SourceKind, as_they_come
+from pipeline.data.ingest.sources.kind import Begin, Probe, RowsOf, SampledRecord, as_they_come
 from pipeline.data.ingest.sources.topic import Topic, read_records
 from pipeline.data.ingest.sources.topic_again import ranges, read_again
-from pipeline.data.ingest.sources.topic_backlog import TopicBacklog
-from pipeline.data.ingest.sources.topic_witness import TopicWitness, witness_of
 from pipeline.lake.storage.location import Location
 from pipeline.settings.source import Source, topic_described, topic_of, topics_described
 from pipeline.settings.tree import Ingest
 from pipeline.store.sources import Identity
 
 
-class Topics:
-    """The topics that the settings list, or that match their pattern."""
+class Topics(Topic):
+    """The topics that the settings list, or that match their pattern: what each does alone, `Topic` does."""
 
-    beginning = Positions({})
-    landing = None
+    beginning: Position = Positions({})
     is_several = True
-
-    def __init__(self, source: Source, landing: Location) -> None:
-        """Keep the settings; asks nothing yet."""
-        self._source, self._landing = source, landing
 
     @property
     def description(self) -> str:
         """One line that names the list or the pattern, and the brokers."""
         return topics_described(self._source)
-
-    @property
-    def settings(self) -> tuple[Source, ...]:
-        """The settings."""
-        return (self._source,)
-
-    @property
-    def members(self) -> tuple[SourceKind, ...]:
-        """Itself: Spark reads it as one stream."""
-        return (self,)
-
-    def file_prefix(self) -> str:
-        """Return nothing: its rows come from no files."""
-        return ""
 
     def owns(self, described: str) -> bool:
         """Return whether a description is of a listed topic, or of a topic that matches the pattern."""
@@ -70,14 +49,6 @@ class Topics:
         if topic is None or not self._source.topic_pattern:
             return topic in self._source.topics
         return re.fullmatch(self._source.topic_pattern, topic, re.ASCII) is not None
-
-    def is_namesake(self, description: str, own: str) -> bool:
-        """Return whether it is a topic of the same name as `own` at other brokers: the offsets are ambiguous."""
-        return self._topic(own).is_namesake(description, own)
-
-    def check(self) -> None:
-        """Refuse brokers of which none can be reached."""
-        Topic(self._source, self._landing).check()
 
     def observe(self, position: Position | None) -> SourceObservation | None:  # noqa: ARG002 - the kinds' signature
         """Ask the broker about each topic; None when it cannot be asked with the given options."""
@@ -130,14 +101,6 @@ class Topics:
             for topic, after in offset.items()
         })  # fmt: skip
 
-    def id_in(self, offset: Mapping[str, Any] | None) -> str | None:  # noqa: ARG002 - the kinds' signature
-        """Return None: a checkpoint on topics lacks their ids."""
-        return None
-
-    def begin_behind(self, start: Position | None, seen: SourceObservation | None) -> Mapping[str, Any] | None:  # noqa: ARG002
-        """Return None: an option names every beginning."""
-        return None
-
     def offset_at(self, position: Position, seen: SourceObservation) -> Mapping[str, Any]:
         """Return a position as Spark's offset, which names every partition."""
         of, own = identity.each_source(self.description, seen), identity.each_position(self.description, position)
@@ -178,10 +141,6 @@ class Topics:
             )
         return read_records(spark, ingest, self._source, self._subscription(), starting), as_they_come
 
-    def backlog(self) -> TopicBacklog:
-        """Return what asks the brokers for the backlog of all topics together."""
-        return TopicBacklog(self._source)
-
     def read_again(
         self, spark: SparkSession, start: Mapping[str, Any] | None, end: Mapping[str, Any], begin: Begin
     ) -> DataFrame:
@@ -189,13 +148,6 @@ class Topics:
         if start is None and begin.seen is not None and begin.position is not None:
             start = self.offset_at(begin.position, begin.seen)
         return read_again(spark, self._source, ranges(start or {}, end))
-
-    def witness(self) -> TopicWitness | None:
-        """Return what asks the brokers for ids and leader epochs."""
-        return witness_of(self._source)
-
-    def arrival_times(self) -> None:
-        """Return None: each record has its time."""
 
     def sample(self, most: int) -> list[SampledRecord]:
         """Return some of the newest records of each topic.
