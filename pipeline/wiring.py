@@ -317,7 +317,7 @@ class _Driver:
         storage_is_down: Callable[[], bool] = lambda: False,
     ) -> None:
         self._waits, self._reads_from, self._storage_is_down = waits, reads_from, storage_is_down
-        self._every, self._maintenance = settings.metrics.heartbeat_seconds, settings.maintenance
+        self._settings, self._every = settings, settings.metrics.heartbeat_seconds
         self._duty, self._stop = duty, duty.stop
         self._telemetry, self._attachment, self._watchdog = telemetry, attachment, watchdog
         self._keeper = IncidentKeeper(duty.engine, settings, duty.kind) if duty.judges_fleet else None
@@ -436,7 +436,7 @@ class _Driver:
         """
         try:
             expire_dead(self._duty.engine)
-            fleet = read_fleet(self._duty.engine, heartbeat_seconds=self._every, maintenance=self._maintenance)
+            fleet = read_fleet(self._duty.engine, settings=self._settings)
             judgement, controller_metrics = fleet.judgement, read_controller_metrics(self._duty.engine, fleet)
         except Exception as error:  # noqa: BLE001 - a bug of the judgement must not stop ingest; an alert reports it
             _log.warning("judging the fleet failed, retrying: %s", error)

@@ -35,21 +35,15 @@ class RegisteredSchema:
 @reading()
 def read(environment: OpenEnvironment) -> Fleet:
     """Read all games, drivers and groups, and judge them."""
-    settings = environment.settings
-    return read_fleet(
-        environment.engine, heartbeat_seconds=settings.metrics.heartbeat_seconds, maintenance=settings.maintenance
-    )
+    return read_fleet(environment.engine, settings=environment.settings)
 
 
 @reading()
 def loads(environment: OpenEnvironment) -> Mapping[str, GroupLoad]:
     """Read the load of each group, by name; a group of which no game's load is known is left out."""
     settings = environment.settings
-    found = read_loads(
-        environment.engine,
-        max_games=settings.placement.max_games_per_group,
-        heartbeat_seconds=settings.metrics.heartbeat_seconds,
-    )
+    max_games = settings.placement.max_games_per_group
+    found = read_loads(environment.engine, max_games=max_games, metrics=settings.metrics)
     known = {game.group for game in found.games if game.is_known}
     return {name: group for name, group in found.groups.items() if name in known}
 

@@ -118,11 +118,11 @@ def count_open(environment: OpenEnvironment) -> OpenCounts:
 @reading()
 def facts(environment: OpenEnvironment, keys: Sequence[str]) -> Mapping[str, GameFacts]:
     """Read what decides about what can be done for games; rows in quarantine are not counted."""
-    store, heartbeat_seconds = environment.engine, environment.settings.metrics.heartbeat_seconds
-    return read_all_facts(store, environment.paths, keys, store_time(store), heartbeat_seconds=heartbeat_seconds)
+    store, metrics = environment.engine, environment.settings.metrics
+    return read_all_facts(store, environment.paths, keys, store_time(store), metrics=metrics)
 
 
 @reading()
 def absence(environment: OpenEnvironment) -> str | None:
     """Return why no controller acts, as a clause; None where one does."""
-    return controller_absence(judge_controller(environment.engine, environment.settings.metrics.heartbeat_seconds))
+    return controller_absence(judge_controller(environment.engine, environment.settings.metrics))

@@ -35,7 +35,7 @@ from pipeline.health.verdicts.placement.planner import (
     catch_up_seconds,
     lines_of,
 )
-from pipeline.settings.tree import load
+from pipeline.settings.tree import Metrics, load
 from pipeline.store.database.states import BACKENDS, PRIORITIES, OperationKind
 from pipeline.store.groups import Group
 
@@ -69,7 +69,7 @@ def list_groups(env_dir: Path, as_json: bool) -> None:
     from pipeline.control.group_changes import render_capacity
 
     context = CommandContext(env_dir)
-    rows = _rows(context.engine, context.settings.metrics.heartbeat_seconds)
+    rows = _rows(context.engine, context.settings.metrics)
     if as_json:
         say_json(rows)
         return
@@ -138,7 +138,7 @@ def remove_group(env_dir: Path, name: str, reason: str) -> None:
 
     context = CommandContext(env_dir)
     actor = context.permitted(DirectAct.REMOVE_GROUP, reason)
-    judged = partial(how_alive, heartbeat_seconds=context.settings.metrics.heartbeat_seconds)
+    judged = partial(how_alive, metrics=context.settings.metrics)
     remove(context.engine, _find(context.engine, name), actor, reason, judged)
     say(f"group {name} is removed")
     target = context.paths.target(GROUP, name)
@@ -208,13 +208,13 @@ def run_group(env_dir: Path, name: str, once: bool, run_id: int | None) -> None:
     sys.exit(wiring.run_group(settings, paths, name, once=once, run_id=run_id))
 
 
-def _rows(engine: Engine, heartbeat_seconds: float) -> list[dict[str, Any]]:
+def _rows(engine: Engine, metrics: Metrics) -> list[dict[str, Any]]:
     from pipeline.health.facts.liveness import read_drivers
     from pipeline.health.verdicts.condition import judge_group
     from pipeline.store.games import known_groups
     from pipeline.store.groups import read_groups
 
-    groups, facts = read_groups(engine), read_drivers(engine, heartbeat_seconds)
+    groups, facts = read_groups(engine), read_drivers(engine, metrics)
     counts = Counter(known_groups(engine).values())
     rows = []
     for name, group in groups.items():

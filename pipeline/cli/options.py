@@ -219,7 +219,7 @@ def _follow(context: CommandContext, operation: Operation, how: SubmitOptions) -
     from pipeline.store.operations import operation as find
     from pipeline.store.operations import steps
 
-    engine, heartbeat_seconds = context.engine, context.settings.metrics.heartbeat_seconds
+    engine, metrics = context.engine, context.settings.metrics
     printed: set[str] = set()
     warned = False
     while how.wait:
@@ -231,7 +231,7 @@ def _follow(context: CommandContext, operation: Operation, how: SubmitOptions) -
         if not operation.is_open or operation.is_stuck:
             break
         if operation.state == OperationState.PLANNED and not warned:
-            absence = controller_absence(judge_controller(engine, heartbeat_seconds))
+            absence = controller_absence(judge_controller(engine, metrics))
             if absence is not None:
                 warned = True
                 if operation.kind == OperationKind.STOP and _stops_groups(context, operation):

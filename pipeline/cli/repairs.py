@@ -35,8 +35,8 @@ def actions(env_dir: Path, game: str, as_json: bool) -> None:
 
     context = CommandContext(env_dir)
     (key,) = keys_of((game,), known_names(context.engine))
-    now, heartbeat_seconds = store_time(context.engine), context.settings.metrics.heartbeat_seconds
-    offered = repairs(read_facts(context.engine, context.paths, key, now, heartbeat_seconds=heartbeat_seconds))
+    now, metrics = store_time(context.engine), context.settings.metrics
+    offered = repairs(read_facts(context.engine, context.paths, key, now, metrics=metrics))
     if as_json:
         say_json([asdict(each) for each in offered])
         return

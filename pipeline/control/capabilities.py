@@ -19,9 +19,8 @@ from pipeline.control.operations.facts import GameFacts, GroupFacts
 from pipeline.control.operations.repairs import selection
 from pipeline.data.repair.quarantined import opened
 from pipeline.health.facts.liveness import read_group_liveness
-from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS
 from pipeline.lake.delta.log import exists
-from pipeline.settings.tree import Paths
+from pipeline.settings.tree import Metrics, Paths
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.states import OperationKind
 from pipeline.store.games import known_names, registered_keys
@@ -81,7 +80,7 @@ def read_facts(
     now: float,
     *,
     count: bool = True,
-    heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    metrics: Metrics = Metrics(),
 ) -> GameFacts:
     """Look at one game.
 
@@ -91,12 +90,12 @@ def read_facts(
         key: the game's key.
         now: Unix seconds by the control store's clock.
         count: count its rows in quarantine, which takes the longer the more there are; else they are unknown.
-        heartbeat_seconds: the setting metrics.heartbeat_seconds, by which missed heartbeats are counted.
+        metrics: the settings by which missed heartbeats are counted.
 
     Raises:
         Refused: no such game is known, or its rows cannot be counted.
     """
-    facts = read_all_facts(engine, paths, [key], now, heartbeat_seconds=heartbeat_seconds).get(key)
+    facts = read_all_facts(engine, paths, [key], now, metrics=metrics).get(key)
     if facts is None:
         raise Refused(f"No such game: {key}. `turnout games list` shows those there are.")
     return with_quarantined(facts, paths) if count else facts
@@ -109,14 +108,14 @@ def read_all_facts(
     now: float,
     rows: Mapping[str, str | None] | None = None,
     *,
-    heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    metrics: Metrics = Metrics(),
 ) -> dict[str, GameFacts]:
     """Look at several games, by key; those nobody knows are left out, and nobody has counted their rows in quarantine.
 
     `rows` are those of quarantine that a replay takes, see `choice` of `operations.repairs`; all where None.
     """
     known, assignments = known_names(engine), read_assignments(engine)
-    drivers = read_group_liveness(engine, heartbeat_seconds, now)
+    drivers = read_group_liveness(engine, metrics, now)
     decisions, schemas = decided(engine), registered_keys(engine)
     names = {key: known[key] for key in keys if key in known}
     carried = Counter(each.group for each in assignments.values())

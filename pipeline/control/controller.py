@@ -70,8 +70,8 @@ def run(
     context = ControlContext(settings, engine, paths)
     max_silent = settings.placement.restart_hung_after_minutes * 60 or math.inf
     duties = partial(duties_of, settings=settings)
-    in_hand, heartbeat_seconds = partial(_games_in_progress, paths), settings.metrics.heartbeat_seconds
-    supervisor = Supervisor(engine, _backends(settings, paths, driver), in_hand, duties, max_silent, heartbeat_seconds)
+    in_hand = partial(_games_in_progress, paths)
+    supervisor = Supervisor(engine, _backends(settings, paths, driver), in_hand, duties, max_silent, settings.metrics)
     evacuator = Evacuator(engine, settings.placement)
     alone = leased(engine, settings.store, CONTROLLER, ONLY)
     with alone as lease, noted_without_leases(settings.store, paths, CONTROLLER):

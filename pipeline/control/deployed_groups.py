@@ -61,7 +61,7 @@ class StoredGroups:
 
     def controller(self) -> object | None:
         """See `Groups`."""
-        facts = read_drivers(self._engine, self._settings.metrics.heartbeat_seconds)
+        facts = read_drivers(self._engine, self._settings.metrics)
         driver, is_alive = facts.drivers.get((CONTROLLER, ONLY)), judge_controller(facts).state == "running"
         return (driver.process, driver.started_at) if driver is not None and is_alive else None
 
@@ -70,7 +70,7 @@ class StoredGroups:
         registered = read_groups(self._engine).get(group)
         if registered is None or registered.desired == "stopped" or registered.backend != "databricks":
             return True
-        facts = read_drivers(self._engine, self._settings.metrics.heartbeat_seconds)
+        facts = read_drivers(self._engine, self._settings.metrics)
         driver = facts.drivers.get((GROUP, group))
         is_later = driver is not None and driver.run_id is not None and driver.run_id > (run_id or 0)
         return is_later and facts.judge(GROUP, group).state == "running"

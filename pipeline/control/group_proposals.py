@@ -72,8 +72,8 @@ def change(settings: Settings, engine: Engine, seen: Group, then: Group) -> Grou
     lines = group_changes.render_changes(seen, then, master)
     if not lines:
         raise Refused(f"Nothing to change: group {seen.name} is already in that state.")
-    max_games, heartbeat_seconds = settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds
-    loads = read_loads(engine, store_time(engine), max_games, heartbeat_seconds)
+    max_games = settings.placement.max_games_per_group
+    loads = read_loads(engine, store_time(engine), max_games, settings.metrics)
     effects = tuple(group_changes.effects(seen, then, loads.groups.get(seen.name)))
     return GroupProposal(seen, then, (f"group {seen.name}", *lines, *effects), effects, time.time())
 

@@ -56,9 +56,7 @@ class IncidentKeeper:
     def _look(self, fleet: Fleet | None) -> tuple[Incident, ...]:
         heartbeat_seconds = self._settings.metrics.heartbeat_seconds
         if fleet is None:
-            fleet = read_fleet(
-                self._engine, heartbeat_seconds=heartbeat_seconds, maintenance=self._settings.maintenance
-            )
+            fleet = read_fleet(self._engine, settings=self._settings)
         seen = read_evidence(self._engine, fleet, self._settings.metrics.latency_objective_seconds)
         if outage := self._outage(seen):
             self._looked_at, self._was_refused = seen.now, False

@@ -33,11 +33,11 @@ class PlacementView:
 
     def __init__(self, settings: Settings, engine: Engine, now: float | None = None) -> None:
         """Read the control store, as of a moment of its clock; now where None."""
-        now, heartbeat_seconds = store_time(engine) if now is None else now, settings.metrics.heartbeat_seconds
+        now, metrics = store_time(engine) if now is None else now, settings.metrics
         self.assignments = read_assignments(engine)
-        self.loads = read_loads(engine, now, settings.placement.max_games_per_group, heartbeat_seconds)
+        self.loads = read_loads(engine, now, settings.placement.max_games_per_group, metrics)
         self.trigger_seconds = settings.demux.trigger_seconds
-        self._drivers: Mapping[str, GroupCondition] = read_group_liveness(engine, heartbeat_seconds, now)
+        self._drivers: Mapping[str, GroupCondition] = read_group_liveness(engine, metrics, now)
 
     def move(self, keys: Sequence[str], group: str, actor: str, reason: str = "") -> OperationProposal:
         """Plan to move games, by their keys, to a group.

@@ -90,8 +90,8 @@ class RepairPlanner:
         can: dict[str, Capability] = {}
         why_not = dict.fromkeys(keys, "No such game.")
         count = kind == OperationKind.REPLAY and len(keys) <= MAX_COUNTED
-        now, heartbeat_seconds = store_time(self.engine), self.settings.metrics.heartbeat_seconds
-        all_facts = read_all_facts(self.engine, self.paths, keys, now, rows, heartbeat_seconds=heartbeat_seconds)
+        now, metrics = store_time(self.engine), self.settings.metrics
+        all_facts = read_all_facts(self.engine, self.paths, keys, now, rows, metrics=metrics)
         for key, facts in all_facts.items():
             try:
                 offered = capabilities.repairs(with_quarantined(facts, self.paths) if count else facts)

@@ -193,7 +193,7 @@ def _elsewhere(engine: Engine) -> Iterator[str]:
 def _beating_here(context: ControlContext) -> list[str]:
     """Return processes that report from this machine and were not found, with how to end each; a lease proves a pid."""
     heartbeat_seconds = context.settings.metrics.heartbeat_seconds
-    facts, this = read_drivers(context.engine, heartbeat_seconds), Process.this()
+    facts, this = read_drivers(context.engine, context.settings.metrics), Process.this()
     found = {this.pid, *(each.process.pid for each in present(context.engine, context.paths))}
     return [
         f"{described(*key)} goes on as process {each.pid}: without `store.leases` this command cannot find it. "

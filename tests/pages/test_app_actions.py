@@ -19,7 +19,7 @@ from pipeline.control.capabilities import read_facts
 from pipeline.control.operations import pauses
 from pipeline.health.facts.fleet import read_fleet
 from pipeline.health.verdicts.condition import WINDOW_SECONDS
-from pipeline.settings.tree import Paths, Settings, load
+from pipeline.settings.tree import Metrics, Paths, Settings, load
 from pipeline.store import stream_control
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
@@ -396,7 +396,10 @@ def test_an_alarm_and_a_controller_that_does_not_run_stand_on_top(store: Engine,
         lease = {"pid_namespace": None, "started": None, "token": "t", "epoch": 1, "expires_at": time.time() + 1000}
         whose = {"kind": "controller", "name": "main", "host": "here", "pid": 1, "since": 1.0}
         connection.execute(insert(tables.leases).values(**whose, **lease))
-    assert "the controller is silent" in read_fleet(store, heartbeat_seconds=30.0).judgement.headline
+    assert (
+        "the controller is silent"
+        in read_fleet(store, settings=Settings(metrics=Metrics(heartbeat_seconds=30.0))).judgement.headline
+    )
     assert [each[:24] for each in warned(opening("groups"))] == ["The controller is silent"]
     assert lacks_controller("operations", operation=submitted.operation_id[:8])
     assert lacks_controller("operations")

@@ -33,10 +33,7 @@ Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 
 def read_page(history: History) -> Fleet:
     """Read the fleet as `app.state.services.fleet` does for all viewers."""
-    settings = history.world.settings
-    return read_fleet(
-        history.engine, heartbeat_seconds=settings.metrics.heartbeat_seconds, maintenance=settings.maintenance
-    )
+    return read_fleet(history.engine, settings=history.world.settings)
 
 
 def read_command(history: History) -> StatusReport:

@@ -134,7 +134,7 @@ def _settle(context: ControlContext, asked: Operation) -> StepResult:
     began = max(each.ended_at or 0.0 for each in steps(context.engine, asked.operation_id) if each.name == "register")
     until = began + _SETTLE_PASSES * context.settings.demux.trigger_seconds
     assignments = context.read(read_assignments)
-    groups = read_group_liveness(context.engine, context.settings.metrics.heartbeat_seconds)
+    groups = read_group_liveness(context.engine, context.settings.metrics)
     waiting = []
     for key in asked.parameters["games"]:
         group = groups.get(assignments[key].group or "")

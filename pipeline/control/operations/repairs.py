@@ -300,7 +300,7 @@ def _see_rebuilt(context: ControlContext, operation: Operation) -> StepResult:
     switched = max(each.ended_at or 0.0 for each in journal if each.name == "rebuild")
     assignments, groups, decisions = (
         read_assignments(context.engine),
-        read_group_liveness(context.engine, context.settings.metrics.heartbeat_seconds),
+        read_group_liveness(context.engine, context.settings.metrics),
         decided(context.engine),
     )
     waiting, alone, parked = [], [], []

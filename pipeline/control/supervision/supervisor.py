@@ -28,7 +28,8 @@ from pipeline.health.verdicts.condition import (
     judge_duty,
     judge_groups,
 )
-from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS, DriverFacts, heartbeat_limit
+from pipeline.health.verdicts.liveness import DriverFacts, heartbeat_limit
+from pipeline.settings.tree import Metrics
 from pipeline.store import groups as store
 from pipeline.store.assignments import read_assignments
 from pipeline.store.groups import Group
@@ -54,7 +55,7 @@ class Supervisor:
     active_games: Callable[[str], list[str]]  # what a group's driver on this machine had in hand when it died
     duties: Callable[[Engine], Sequence[Duty]] = groups  # what is to be kept running
     max_silent: float = math.inf  # seconds without a heartbeat after which a process hangs
-    heartbeat_seconds: float = HEARTBEAT_SECONDS
+    metrics: Metrics = Metrics()
     frozen: Mapping[tuple[str, str], str] = field(default_factory=dict)  # what is left alone: kind, name → why
     conditions: Conditions | None = None  # of the groups at the last look; None: it broke
     _looked_at: float = 0.0  # by the store's clock
@@ -73,13 +74,14 @@ class Supervisor:
         """Look once, act, and return the actions."""
         is_broken, self.conditions = self.conditions is None, None  # nobody judges by an old look where this one breaks
         expire_dead(self.engine)
-        facts = read_drivers(self.engine, self.heartbeat_seconds)
+        facts = read_drivers(self.engine, self.metrics)
         now = facts.now
         if is_broken or abs(now - self._looked_at) > _GAP_SECONDS:
             self._watched_since = now
         self._looked_at = now
         conditions = judge_groups(facts)
-        if now - self._watched_since < heartbeat_limit(self.heartbeat_seconds):  # drivers could not renew their leases
+        limit = heartbeat_limit(self.metrics.heartbeat_seconds)
+        if now - self._watched_since < limit:  # drivers could not renew their leases
             conditions = replace(conditions, mass_failure=None)
         seen = observe(self.engine, self.backends, facts, conditions, self.duties(self.engine), self._watched_since)
         self.conditions = conditions
@@ -123,7 +125,7 @@ class Supervisor:
 
         Called again and again until they have, it kills what hangs.
         """
-        facts = read_drivers(self.engine, self.heartbeat_seconds)
+        facts = read_drivers(self.engine, self.metrics)
         seen = observe(self.engine, self.backends, facts, judge_groups(facts), self.duties(self.engine))
         frozen: dict[tuple[str, str], str] = {}
         running = [each for each in seen if each.run is not None]

@@ -10,12 +10,11 @@ from listeners.sample import StreamState
 from pipeline.health.facts.liveness import drivers_in
 from pipeline.health.kinds.registry import registered
 from pipeline.health.verdicts.judgement import Judgement, StreamVerdict, judge_fleet
-from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS
 from pipeline.health.verdicts.processes import DriverState, FleetFacts
 from pipeline.health.verdicts.reported import AssignedGame
 from pipeline.health.verdicts.silence import is_silent
 from pipeline.health.verdicts.upkeep import UNKNOWN, UpkeepFacts, limit_seconds
-from pipeline.settings.tree import Maintenance
+from pipeline.settings.tree import Settings
 from pipeline.store.database.engine import reading, refused_write
 from pipeline.store.database.tables import (
     bronze_commits,
@@ -113,23 +112,21 @@ class Fleet:
 def read_fleet(
     engine: Engine,
     now: float | None = None,
-    heartbeat_seconds: float = HEARTBEAT_SECONDS,
-    maintenance: Maintenance = Maintenance(),  # noqa: B008 - it is frozen
+    settings: Settings = Settings(),
 ) -> Fleet:
     """Read every game, driver and group, and judge them; `now` is Unix seconds, by default the store's time.
 
-    `heartbeat_seconds` is the setting metrics.heartbeat_seconds, by which missed heartbeats are counted; by
-    `maintenance` it is known whether a round is overdue.
+    By the settings `metrics` missed heartbeats are counted, by `maintenance` it is known whether a round is overdue.
 
     Raises:
         Refused: the control store cannot be read.
     """
     with reading(), engine.connect() as connection:
-        return _read(connection, now, heartbeat_seconds, maintenance)
+        return _read(connection, now, settings)
 
 
-def _read(connection: Connection, now: float | None, heartbeat_seconds: float, maintenance: Maintenance) -> Fleet:
-    known = drivers_in(connection, heartbeat_seconds, now)
+def _read(connection: Connection, now: float | None, settings: Settings) -> Fleet:
+    known = drivers_in(connection, settings.metrics, now)
     joined = games.outerjoin(streams, streams.c.game_key == games.c.game_key)
     rows = connection.execute(select(games, *REPORTED).select_from(joined)).mappings().all()
     waiting, stuck = _open_operations(connection)
@@ -148,9 +145,9 @@ def _read(connection: Connection, now: float | None, heartbeat_seconds: float, m
         waiting_operations=waiting,
         stuck_operations=stuck,
         newest_bronze_at=newest.committed_at if newest is not None else None,
-        heartbeat_seconds=heartbeat_seconds,
+        heartbeat_seconds=settings.metrics.heartbeat_seconds,
         source=backlog_in(connection),
-        upkeep=UpkeepFacts(limit_seconds(maintenance), ingested_since(connection), *newest_rounds(connection)),
+        upkeep=UpkeepFacts(limit_seconds(settings.maintenance), ingested_since(connection), *newest_rounds(connection)),
     )
     if is_silent(facts):
         facts = replace(facts, store_refusal=refused_write(connection))

@@ -9,8 +9,9 @@ from sqlalchemy import Connection, Engine, case, func, select
 
 from pipeline.health.kinds import controller as kinds
 from pipeline.health.verdicts.condition import WINDOW_SECONDS, GroupCondition, judge_group, judge_groups
-from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS, DriverFacts, HeldLease, Liveness, ProcessRun
+from pipeline.health.verdicts.liveness import DriverFacts, HeldLease, Liveness, ProcessRun
 from pipeline.health.verdicts.reported import GroupIntent
+from pipeline.settings.tree import Metrics
 from pipeline.store.database.tables import drivers, group_runs, groups, leases
 from pipeline.store.processes.leases import store_now
 from pipeline.store.processes.runs import runs_in
@@ -19,18 +20,16 @@ from pipeline.store.rows import Driver
 _Key = tuple[str, str]  # kind and name
 
 
-def read_drivers(engine: Engine, heartbeat_seconds: float = HEARTBEAT_SECONDS, now: float | None = None) -> DriverFacts:
+def read_drivers(engine: Engine, metrics: Metrics = Metrics(), now: float | None = None) -> DriverFacts:
     """Read what is known of every driver; `now` is Unix seconds, by default the store's time.
 
-    `heartbeat_seconds` is the setting metrics.heartbeat_seconds, by which missed heartbeats are counted.
+    Missed heartbeats are counted by the settings `metrics`.
     """
     with engine.connect() as connection:
-        return drivers_in(connection, heartbeat_seconds, now)
+        return drivers_in(connection, metrics, now)
 
 
-def drivers_in(
-    connection: Connection, heartbeat_seconds: float = HEARTBEAT_SECONDS, now: float | None = None
-) -> DriverFacts:
+def drivers_in(connection: Connection, metrics: Metrics = Metrics(), now: float | None = None) -> DriverFacts:
     """Return the same within a transaction."""
     moment = float(connection.execute(select(store_now())).scalar_one()) if now is None else now
     found = [Driver(*row) for row in connection.execute(select(*(drivers.c[each] for each in Driver.__slots__)))]
@@ -50,28 +49,25 @@ def drivers_in(
         ended=ended,
         lived=lived,
         groups={name: GroupIntent(desired, backend) for name, desired, backend in wanted},
-        heartbeat_seconds=heartbeat_seconds,
+        heartbeat_seconds=metrics.heartbeat_seconds,
     )
 
 
-def judge_controller(engine: Engine, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> Liveness:
+def judge_controller(engine: Engine, metrics: Metrics = Metrics()) -> Liveness:
     """Judge the controller, as `turnout status` does."""
-    return kinds.judge_controller(read_drivers(engine, heartbeat_seconds))
+    return kinds.judge_controller(read_drivers(engine, metrics))
 
 
 def read_group_liveness(
-    engine: Engine, heartbeat_seconds: float = HEARTBEAT_SECONDS, now: float | None = None
+    engine: Engine, metrics: Metrics = Metrics(), now: float | None = None
 ) -> dict[str, GroupCondition]:
-    """Return every group by its name, judged as `turnout status` does; `now` is by default the store's time.
-
-    `heartbeat_seconds` is the setting metrics.heartbeat_seconds.
-    """
-    return dict(judge_groups(read_drivers(engine, heartbeat_seconds, now)).groups)
+    """Return every group by its name, judged as `turnout status` does; `now` is by default the store's time."""
+    return dict(judge_groups(read_drivers(engine, metrics, now)).groups)
 
 
-def how_alive(connection: Connection, name: str, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> str | None:
+def how_alive(connection: Connection, name: str, metrics: Metrics = Metrics()) -> str | None:
     """Return how a group's driver lives or may live, as a predicate; None where none can."""
-    condition = judge_group(drivers_in(connection, heartbeat_seconds), name)
+    condition = judge_group(drivers_in(connection, metrics), name)
     if not condition.may_live:
         return None
     liveness = condition.liveness

@@ -7,8 +7,8 @@ from sqlalchemy import Connection, Engine, select
 from listeners.sample import Lane
 from pipeline.health.facts.liveness import drivers_in
 from pipeline.health.verdicts.condition import Conditions, judge_groups
-from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS
 from pipeline.health.verdicts.placement.capacity import MAX_GAMES, GroupLoad, Load, Loads, tallied
+from pipeline.settings.tree import Metrics
 from pipeline.store.database.tables import games, groups, streams
 
 _MEASURED: Final = ("rows_per_second", "bytes_per_second", "commits_per_second")
@@ -18,23 +18,23 @@ def read_loads(
     engine: Engine,
     now: float | None = None,
     max_games: int = MAX_GAMES,
-    heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    metrics: Metrics = Metrics(),
     look: Conditions | None = None,
 ) -> Loads:
     """Return every group, and every game that is not retired; `now` is Unix seconds, by default the store's time.
 
-    `max_games` is the setting placement.max_games_per_group, `heartbeat_seconds` is metrics.heartbeat_seconds. The
-    groups are as they were judged in `look`, where that is given.
+    `max_games` is the setting placement.max_games_per_group. The groups are as they were judged in
+    `look`, where that is given, else by the settings `metrics`.
     """
     with engine.connect() as connection:
-        return loads_in(connection, now, max_games, heartbeat_seconds, look)
+        return loads_in(connection, now, max_games, metrics, look)
 
 
 def loads_in(
     connection: Connection,
     now: float | None,
     max_games: int,
-    heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    metrics: Metrics = Metrics(),
     look: Conditions | None = None,
 ) -> Loads:
     """Return the same within a transaction."""
@@ -49,7 +49,7 @@ def loads_in(
         # when it runs. What a driver reported before it died is still the best there is.
         rows, size, commits = rates if lane == Lane.RUN else (None, None, None)
         loads.append((key, group, Load(rows, size, commits, lag, priority)))
-    look = look or judge_groups(drivers_in(connection, heartbeat_seconds, now))
+    look = look or judge_groups(drivers_in(connection, metrics, now))
     return tallied(loads, _groups(connection, look), max_games)
 
 

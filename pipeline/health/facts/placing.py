@@ -3,27 +3,26 @@
 from sqlalchemy import Connection
 
 from pipeline.health.facts.loads import loads_in
-from pipeline.health.verdicts.liveness import HEARTBEAT_SECONDS
 from pipeline.health.verdicts.placement.capacity import MAX_GAMES, choose, placed_sooner
-from pipeline.settings.tree import Settings
+from pipeline.settings.tree import Metrics, Settings
 from pipeline.store.games import Place, Take
 from pipeline.store.onboarding_rules import rules_of_games
 
 
 def placing_by(settings: Settings) -> Place:
     """Return what places games that wait, by an environment's settings."""
-    return placing(settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds)
+    return placing(settings.placement.max_games_per_group, settings.metrics)
 
 
-def placing(max_games: int = MAX_GAMES, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> Place:
+def placing(max_games: int = MAX_GAMES, metrics: Metrics = Metrics()) -> Place:
     """Return what gives each game that waits the group that `capacity.choose` names, high priority first.
 
-    A game goes to the group of its onboarding rule while that group takes games and its driver is not dead. The
-    numbers are settings: placement.max_games_per_group and metrics.heartbeat_seconds.
+    A game goes to the group of its onboarding rule while that group takes games and its driver is not dead.
+    `max_games` is the setting placement.max_games_per_group; by the settings `metrics` a group lives.
     """
 
     def place(connection: Connection, take: Take) -> None:
-        loads = loads_in(connection, None, max_games, heartbeat_seconds)
+        loads = loads_in(connection, None, max_games, metrics)
         rooms = dict(loads.groups)
         waiting = sorted((each for each in loads.games if each.group is None), key=placed_sooner)
         rules = rules_of_games(connection, [each.game_key for each in waiting])

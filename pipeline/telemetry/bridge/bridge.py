@@ -176,8 +176,7 @@ class Bridge(Collector):
         if self._engine is None:
             require_store(self._settings, self._paths)
             self._engine = open_store(self._settings, self._paths, connections=1)
-        every, maintenance = self._settings.metrics.heartbeat_seconds, self._settings.maintenance
-        fleet = read_fleet(self._engine, heartbeat_seconds=every, maintenance=maintenance)
+        fleet = read_fleet(self._engine, settings=self._settings)
         return _Store(fleet, read_controller_metrics(self._engine, fleet))
 
     def _read_passes(self, passes: Appended) -> bool:

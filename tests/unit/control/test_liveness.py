@@ -16,7 +16,7 @@ from pipeline.health.facts.fleet import read_fleet
 from pipeline.health.facts.liveness import read_group_liveness
 from pipeline.health.facts.loads import read_loads
 from pipeline.health.verdicts.placement.planner import place
-from pipeline.settings.tree import Paths, Settings
+from pipeline.settings.tree import Metrics, Paths, Settings
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
@@ -74,11 +74,12 @@ def test_steering_asks_who_lives_as_status_does(
 ) -> None:
     """What status says of a driver decides whether its group takes games, and is what a refusal says."""
     happens(store)
-    fleet = read_fleet(store, heartbeat_seconds=heartbeat_seconds)
+    metrics = Metrics(heartbeat_seconds=heartbeat_seconds)
+    fleet = read_fleet(store, settings=Settings(metrics=metrics))
     judged = fleet.state("group", "a")
     assert judged is not None
-    assignment = read_group_liveness(store, heartbeat_seconds, fleet.read_at)["a"]
-    room = read_loads(store, fleet.read_at, heartbeat_seconds=heartbeat_seconds).groups["a"]
+    assignment = read_group_liveness(store, metrics, fleet.read_at)["a"]
+    room = read_loads(store, fleet.read_at, metrics=metrics).groups["a"]
     assert (judged.liveness.state, assignment.liveness) == (state, judged.liveness)
     assert (room.alive, room.silence) == (judged.liveness.is_live, judged.liveness.silence)
     homeless = {key: replace(each, group=None) for key, each in read_assignments(store).items()}

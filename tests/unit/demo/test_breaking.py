@@ -85,7 +85,7 @@ class House:
         self.fails: Exception | None = None
         settings, _ = load(folder)
         self.engine: Engine = open_store(settings, self.paths)
-        register_group(self.engine, "a", placing(100, 5.0))
+        register_group(self.engine, "a", placing(100))
         for name, kind in (("Chess", "protobuf"), ("Go", "avro"), ("Ludo", "json")):
             registered = [Registration(name, *payload_schema(family(name), each, kind), format=kind) for each in (1, 2)]
             LocalRegistry(self.engine).register_many(registered)

@@ -27,7 +27,7 @@ from pipeline.data.ingest.sources.kind import Begin, Probe, RowsOf, SampledRecor
 from pipeline.data.ingest.sources.topic import Topic, read_records
 from pipeline.data.ingest.sources.topic_again import ranges, read_again
 from pipeline.lake.storage.location import Location
-from pipeline.settings.source import Source, topic_described, topic_of, topics_described
+from pipeline.settings.source import topic_described, topic_of, topics_described
 from pipeline.settings.tree import Ingest
 from pipeline.store.sources import Identity
 

@@ -18,7 +18,7 @@ from pipeline.control.operations.executor import tick
 from pipeline.health.facts.liveness import how_alive, read_drivers, read_group_liveness
 from pipeline.health.facts.loads import read_loads
 from pipeline.health.facts.placing import placing
-from pipeline.settings.tree import Paths, Settings, load
+from pipeline.settings.tree import Metrics, Paths, Settings, load
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import open_store
@@ -101,7 +101,13 @@ def test_a_group_whose_driver_is_heard_of_is_not_removed(engine: Engine, drained
         theirs = update(drivers).where(drivers.c.name == "b")
         connection.execute(theirs.values(state="running", heartbeat_at=time.time() - 50))
     with pytest.raises(Refused, match="still has a driver that lives"):
-        remove(engine, read_groups(engine)["b"], "bob", "old machine", partial(how_alive, heartbeat_seconds=30.0))
+        remove(
+            engine,
+            read_groups(engine)["b"],
+            "bob",
+            "old machine",
+            partial(how_alive, metrics=Metrics(heartbeat_seconds=30.0)),
+        )
     with engine.begin() as connection:
         connection.execute(theirs.values(heartbeat_at=time.time() + 50))
     with pytest.raises(Refused, match="still has a driver that may live: it sent a heartbeat that is"):
