@@ -19,11 +19,11 @@ from app.state.services import Environment
 from pipeline.api import acts
 from pipeline.api.environment import OpenEnvironment
 from pipeline.api.operations import Intent
-from pipeline.api.steering import BACKENDS, PRIORITIES, Group
+from pipeline.api.steering import BACKENDS, PRIORITIES, Group, backend_kind
 from pipeline.base.errors import Refused
 from pipeline.control import group_proposals
 from pipeline.control.acts import DirectAct
-from pipeline.control.group_changes import STARTED_BY, describe
+from pipeline.control.group_changes import describe
 from pipeline.control.group_proposals import GroupProposal
 
 _MAKE: Final = "make_group"
@@ -95,11 +95,12 @@ def _draw_form(environment: Environment, seen: Group, now: Group, disabled_reaso
 
 def _draw_fields(prefix: str, group: Group, environment: Environment) -> None:
     """Draw a field for each setting, filled with its present value."""
+    backends: list[str] = [*BACKENDS]
     st.selectbox(
         "Driver started by",
-        BACKENDS,
-        index=BACKENDS.index(group.backend),
-        format_func=lambda backend: STARTED_BY.get(backend, backend),
+        backends,
+        index=backends.index(group.backend),
+        format_func=lambda backend: backend_kind(backend).title,
         key=f"{prefix}_backend",
         placeholder="choose",
         width=190,

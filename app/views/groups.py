@@ -21,9 +21,9 @@ from app.state.services import Environment
 from listeners.process_kinds import GROUP
 from listeners.status import Status
 from pipeline.api.operations import OperationKind
+from pipeline.api.steering import backend_kind
 from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
-from pipeline.control.group_changes import STARTED_BY
 from pipeline.health.facts.fleet import Fleet
 from pipeline.health.verdicts.placement.capacity import Loads
 from pipeline.health.verdicts.processes import DriverState
@@ -177,7 +177,7 @@ def _row(steering: ControlState, landed: group_cards.GroupCourses, name: str) ->
         "rows": [] if (seen := landed.courses.get(name)) is None else seen.trend,
         "deaths": _deaths(steering, name),
         "desired": formatting.shown(group.desired, 20) if group is not None else formatting.UNKNOWN_VALUE,
-        "backend": STARTED_BY.get(group.backend, formatting.shown(group.backend, 20))
+        "backend": formatting.shown(backend_kind(group.backend).title, 40)
         if group is not None
         else formatting.UNKNOWN_VALUE,
         "priority": formatting.shown(group.priority, 20) if group is not None else formatting.UNKNOWN_VALUE,
@@ -209,7 +209,7 @@ def _deaths(steering: ControlState, name: str) -> str:
     """Count how often a group's driver died; those of a group that another tool starts are not counted."""
     condition = steering.fleet.judgement.conditions.groups.get(name)
     if condition is None or not condition.deaths:
-        return formatting.UNKNOWN_VALUE if condition is None or condition.backend == "none" else "0"
+        return formatting.UNKNOWN_VALUE if condition is None or not condition.is_supervised else "0"
     return f"{len(condition.deaths)}: {formatting.shown(condition.deaths[0].message or 'nobody knows how', 80)}"
 
 

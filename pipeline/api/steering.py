@@ -14,13 +14,14 @@ from pipeline.health.facts.fleet import Fleet
 from pipeline.health.facts.loads import read_loads
 from pipeline.health.verdicts.placement.capacity import Loads
 from pipeline.store.assignments import GameAssignment, read_assignments
+from pipeline.store.backends import BACKENDS, backend_kind
 from pipeline.store.database.engine import reading
-from pipeline.store.database.states import BACKENDS, PRIORITIES
+from pipeline.store.database.states import PRIORITIES
 from pipeline.store.groups import Group, read_groups
 from pipeline.store.operations import Operation
 from pipeline.store.stream_control import StreamControl, decided
 
-__all__ = ["BACKENDS", "PRIORITIES", "ControlState", "GameAssignment", "Group", "StreamControl", "read"]
+__all__ = ["BACKENDS", "PRIORITIES", "ControlState", "GameAssignment", "Group", "StreamControl", "backend_kind", "read"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,8 @@ from pipeline.health.verdicts.placement.planner import (
     lines_of,
 )
 from pipeline.settings.tree import Metrics, load
-from pipeline.store.database.states import BACKENDS, PRIORITIES, OperationKind
+from pipeline.store.backends import BACKENDS, backend_kind
+from pipeline.store.database.states import PRIORITIES, OperationKind
 from pipeline.store.groups import Group
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 _wanted = combine_options(
     click.option(
         "--backend",
-        type=click.Choice(BACKENDS),
+        type=click.Choice(list(BACKENDS)),
         help="Starter of its driver: not turnout, the controller beside itself, or the controller as a job.",
     ),
     click.option("--cores", type=Finite(0, 10_000, min_open=True), help="Its capacity in processor cores."),
@@ -75,7 +76,8 @@ def list_groups(env_dir: Path, as_json: bool) -> None:
         return
     for row in rows:
         cores = render_capacity(row["capacity_cores"])
-        backend = "not started by turnout" if row["backend"] == "none" else f"backend {row['backend']}"
+        starts = backend_kind(row["backend"]).starts
+        backend = f"backend {row['backend']}" if starts else "not started by turnout"
         deaths = f", died {row['deaths']} times in the last hour: {row['last_death']}" if row["deaths"] else ""
         say(
             f"{row['name']!s:<20} {row['desired']!s:<8} {row['driver'] or 'no driver'!s:<10} {row['games']:>5} games  "

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import os
 import threading
 import time
 from collections import ChainMap
@@ -16,10 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from listeners.process_kinds import CONTROLLER, ONLY
 from pipeline.base import extensions
 from pipeline.control.alarms import Alarms
-from pipeline.control.backends.backend import Backend
-from pipeline.control.backends.databricks import Databricks
-from pipeline.control.backends.duties import Duty
-from pipeline.control.backends.local import Local
+from pipeline.control.backends.starting import Command, make_backends
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.control.kinds import arguments, duties_of
 from pipeline.control.operations import registry
@@ -31,8 +27,6 @@ from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.data.streams import active_games
 from pipeline.data.streams.outage import tolerate_store_outage
 from pipeline.health.facts.placing import placing_by
-from pipeline.lake.storage.mounts import is_databricks
-from pipeline.platforms.databricks.workspace.client import open_workspace
 from pipeline.platforms.local.child_processes import turnout
 from pipeline.platforms.local.signals import stop_on_signals
 from pipeline.settings.tree import Paths, Settings
@@ -45,7 +39,6 @@ _log = logging.getLogger("turnout")
 KINDS: Final = {str(each.kind): each for each in registry.own()}
 _QUIET_SECONDS: Final = 1.0  # between two looks
 _BUSY_SECONDS: Final = 0.2  # while an operation is open
-_PATIENCE_SECONDS: Final = 5  # with a workspace that does not answer: the groups of this machine wait as long
 
 
 def run(
@@ -54,7 +47,7 @@ def run(
     stop: threading.Event | None = None,
     *,
     stop_groups: bool = False,
-    driver: Callable[[Duty, int], Sequence[str]] | None = None,
+    driver: Command | None = None,
 ) -> int:
     """Run until SIGTERM or SIGINT; return the exit code. What it runs goes on, or ends with it by `stop_groups`.
 
@@ -70,8 +63,8 @@ def run(
     context = ControlContext(settings, engine, paths)
     max_silent = settings.placement.restart_hung_after_minutes * 60 or math.inf
     duties = partial(duties_of, settings=settings)
-    in_hand = partial(_games_in_progress, paths)
-    supervisor = Supervisor(engine, _backends(settings, paths, driver), in_hand, duties, max_silent, settings.metrics)
+    in_hand, backends = partial(_games_in_progress, paths), make_backends(settings, paths, driver or _driver(paths))
+    supervisor = Supervisor(engine, backends, in_hand, duties, max_silent, settings.metrics)
     evacuator = Evacuator(engine, settings.placement)
     alone = leased(engine, settings.store, CONTROLLER, ONLY)
     with alone as lease, noted_without_leases(settings.store, paths, CONTROLLER):
@@ -180,16 +173,5 @@ def _games_in_progress(paths: Paths, group: str) -> list[str]:
     return active_games.read_leftover(paths.checkpoints / "demux" / group)
 
 
-def _backends(
-    settings: Settings, paths: Paths, driver: Callable[[Duty, int], Sequence[str]] | None
-) -> dict[str, Backend]:
-    """Return what this controller starts things with: in a workspace nothing beside itself, on its own cluster."""
-    connect = partial(open_workspace, patience_seconds=_PATIENCE_SECONDS, answer_seconds=_PATIENCE_SECONDS)
-    backends: dict[str, Backend] = {"databricks": Databricks(settings.environment, connect)}
-    if not is_databricks(os.environ):
-        backends["local"] = Local(paths.logs, driver or _driver(paths), os.environ)
-    return backends
-
-
-def _driver(paths: Paths) -> Callable[[Duty, int], Sequence[str]]:
+def _driver(paths: Paths) -> Command:
     return lambda duty, run_id: turnout(*arguments(duty, run_id), "--env-dir", str(paths.root))

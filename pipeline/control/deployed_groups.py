@@ -16,6 +16,7 @@ from pipeline.health.kinds.controller import judge_controller
 from pipeline.platforms.local.catalog_checks import require_writable
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.assignments import read_assignments
+from pipeline.store.backends import backend_kind
 from pipeline.store.database.engine import open_store, require_store
 from pipeline.store.games import known_games
 from pipeline.store.groups import Group, create, read_groups
@@ -31,7 +32,7 @@ class StoredGroups:
 
     def names(self) -> list[str]:
         """See `Groups`."""
-        return sorted(name for name, group in read_groups(self._engine).items() if group.backend == "databricks")
+        return sorted(name for name, group in read_groups(self._engine).items() if backend_kind(group.backend).is_job)
 
     def require_writable(self) -> list[str]:
         """See `Groups`."""
@@ -54,7 +55,7 @@ class StoredGroups:
     def restart(self, group: str) -> int | None:
         """See `Groups`."""
         run = open_runs(self._engine).get(group)
-        if run is None or run.backend != "databricks":
+        if run is None or not backend_kind(run.backend).is_job:
             return None
         submit_stop(self._engine, run.run_id)
         return run.run_id
@@ -68,7 +69,7 @@ class StoredGroups:
     def runs_again(self, group: str, run_id: int | None) -> bool:
         """See `Groups`."""
         registered = read_groups(self._engine).get(group)
-        if registered is None or registered.desired == "stopped" or registered.backend != "databricks":
+        if registered is None or registered.desired == "stopped" or not backend_kind(registered.backend).is_job:
             return True
         facts = read_drivers(self._engine, self._settings.metrics)
         driver = facts.drivers.get((GROUP, group))

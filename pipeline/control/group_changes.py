@@ -2,18 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from pipeline.base.errors import Refused
 from pipeline.health.verdicts.placement.capacity import GroupLoad
+from pipeline.store.backends import backend_kind
 from pipeline.store.groups import Group
-
-STARTED_BY: Final[Mapping[str, str]] = {
-    "none": "not turnout",
-    "local": "the controller",
-    "databricks": "the controller, as a job",
-}
-"""A group's backends in words."""
 
 
 def apply_options(group: Group, options: Mapping[str, Any]) -> Group:
@@ -52,7 +46,7 @@ def render_capacity(cores: float | None) -> str:
 def describe(group: Group, own_master: str) -> dict[str, str]:
     """Return a group's settings in words, without its state, which operations change."""
     return {
-        "driver started by": STARTED_BY.get(group.backend, group.backend),
+        "driver started by": backend_kind(group.backend).title,
         "capacity": render_capacity(group.capacity_cores),
         "for games of priority": group.priority,
         "Spark master": f"the setting's, {own_master}" if group.spark_master is None else group.spark_master,
@@ -78,7 +72,7 @@ def effects(seen: Group, then: Group, load: GroupLoad | None) -> list[str]:
 def _of_backend(seen: Group, then: Group) -> list[str]:
     if seen.backend == then.backend:
         return []
-    if then.backend == "none":
+    if not backend_kind(then.backend).starts:
         return ["The controller leaves its driver alone: a running driver goes on, and nobody here restarts it."]
     if then.desired == "stopped":
         return ["The controller takes it over and stops a running driver: the group is set to stopped."]

@@ -17,6 +17,7 @@ from pipeline.health.facts.placing import placing_by
 from pipeline.settings.tree import Settings
 from pipeline.store import groups
 from pipeline.store.assignments import read_assignments
+from pipeline.store.backends import backend_kind
 from pipeline.store.groups import Group, read_groups, validate, validate_settings
 from pipeline.store.processes.leases import store_time
 
@@ -51,7 +52,7 @@ def make(settings: Settings, engine: Engine, group: Group) -> GroupProposal:
         f"group {group.name}",
         *group_changes.render_changes(None, group, settings.spark.master),
         "The controller starts its driver."
-        if group.backend != "none"
+        if backend_kind(group.backend).starts
         else f"turnout does not start its driver. Run `turnout groups run {group.name}`.",
         f"{waiting} games wait for a group, and may go there." if waiting else "No game moves there by itself.",
     )

@@ -10,8 +10,10 @@ from typing import Final
 
 from sqlalchemy import Engine
 
+from listeners.process_kinds import MAINTENANCE as UPKEEP
+from listeners.process_kinds import ONLY
 from pipeline.base import extensions
-from pipeline.control.backends.duties import Duty, groups, upkeep
+from pipeline.control.backends.duties import Duty
 from pipeline.health.incidents.causes import Action, Finding
 from pipeline.health.kinds import registry
 from pipeline.health.kinds.controller import CONTROLLER
@@ -19,10 +21,40 @@ from pipeline.health.kinds.groups import GROUPS
 from pipeline.health.kinds.ingest import INGEST
 from pipeline.health.kinds.maintenance import MAINTENANCE
 from pipeline.health.verdicts.processes import ProcessKind
-from pipeline.settings.tree import Settings
+from pipeline.settings.tree import Maintenance, Settings
+from pipeline.store.backends import backend_kind
 from pipeline.store.database.states import Cause
+from pipeline.store.groups import read_groups
+from pipeline.store.processes.runs import open_runs
 
 _OF_DRIVERS: Final = frozenset({Cause.DRIVER_GONE, Cause.DRIVER_SLOW})
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """Maintenance of all tables, of which there is one."""
+
+    backend: str
+    desired: str = "running"
+    kind: str = UPKEEP
+    name: str = ONLY
+    spark_master: str | None = None
+
+
+def groups(engine: Engine) -> list[Duty]:
+    """Return every group, by name: its driver is run where it has a backend."""
+    return [group for _, group in sorted(read_groups(engine).items())]
+
+
+def upkeep(engine: Engine, wanted: Maintenance) -> list[Duty]:
+    """Return maintenance where the controller should run it, or end what one has started before it was turned off.
+
+    A process that others have started has no run: it is never ended, and where it does maintenance none is started.
+    """
+    backend = backend_kind(wanted.backend)
+    if backend.starts and not backend.is_job:  # a job of a workspace runs by its own schedule
+        return [Upkeep(wanted.backend)]
+    return [Upkeep("local", "stopped")] if open_runs(engine, UPKEEP) else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from pipeline.base import private_files
 from pipeline.control.backends.local import process_of, reference_of
 from pipeline.control.kinds import registered
 from pipeline.settings.tree import Paths, Store
+from pipeline.store.backends import backend_kind
 from pipeline.store.processes.leases import Process
 from pipeline.store.processes.runs import active_drivers, open_runs
 
@@ -105,7 +106,7 @@ def with_lease(engine: Engine, *kinds: str) -> list[Present]:
             if not driver.process.is_dead():
                 found.append(Present(kind, name, driver.process, run_id))
         for name, run in runs.items():
-            process = process_of(run.reference or "") if run.backend == "local" else None
+            process = process_of(run.reference or "") if backend_kind(run.backend).is_here else None
             if process is not None and process.is_here() and not process.is_dead():
                 found.append(Present(kind, name, process, run.run_id))
     return found

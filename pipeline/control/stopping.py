@@ -33,6 +33,7 @@ from pipeline.health.facts.liveness import read_drivers
 from pipeline.health.verdicts.liveness import heartbeat_limit
 from pipeline.platforms.local.signals import STOP_SECONDS
 from pipeline.settings.tree import Paths
+from pipeline.store.backends import backend_kind
 from pipeline.store.operations import Operation, OperationConflict
 from pipeline.store.processes.leases import Process, expire_dead, leased
 from pipeline.store.processes.runs import end_run, open_runs, submit_stop
@@ -132,7 +133,7 @@ def _here(context: ControlContext, kinds: Collection[str] | None = None) -> list
 def _are_here(engine: Engine, names: Collection[str]) -> bool:
     drivers = [each for each in with_lease(engine, GROUP) if each.name in names]
     runs = [run for name, run in open_runs(engine).items() if name in names]
-    return all(each.process.is_here() for each in drivers) and all(run.backend == "local" for run in runs)
+    return all(each.process.is_here() for each in drivers) and all(backend_kind(run.backend).is_here for run in runs)
 
 
 def _stop(context: ControlContext, stopping: Sequence[Present], say: Say, seconds: float) -> bool:
@@ -182,7 +183,7 @@ def _elsewhere(engine: Engine) -> Iterator[str]:
     """Yield what runs and is not of this machine, with the command that stops it."""
     for each in registered():
         for name, run in open_runs(engine, each.kind.name).items():
-            if run.backend == "databricks":
+            if backend_kind(run.backend).is_job:
                 end = "stop it there" if each.stop_command is None else f"`{each.stop_command(name)}` stops it"
                 yield f"{described(each.kind.name, name)} goes on as a job of a workspace: {end}"
     for other in with_lease(engine):

@@ -31,6 +31,7 @@ from pipeline.lake.kafka.producer import ensure_topic
 from pipeline.platforms.local.child_processes import Children, turnout
 from pipeline.platforms.local.signals import STOP_SECONDS, stop_on_signals
 from pipeline.settings.tree import Paths, Settings, load
+from pipeline.store.backends import backend_kind
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import generations, register_group, retired_games
 from pipeline.store.groups import change, read_groups
@@ -290,7 +291,7 @@ def _let_controller_run(settings: Settings, paths: Paths, name: str) -> None:
     engine = open_store(settings, paths)
     _know_group(settings, paths, name)
     group = read_groups(engine)[name]
-    if group.backend != "local" or group.desired != "running":
+    if not backend_kind(group.backend).is_here or group.desired != "running":
         change(engine, group, replace(group, backend="local", desired="running"), current_user(), "turnout demo")
 
 

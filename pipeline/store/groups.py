@@ -13,8 +13,9 @@ from listeners.process_kinds import GROUP
 from pipeline.base.errors import Refused
 from pipeline.base.names import is_group_name
 from pipeline.store import audit
+from pipeline.store.backends import BACKENDS, backend_kind
 from pipeline.store.database.checked_table import MAX_NUMBER
-from pipeline.store.database.states import BACKENDS, DESIRED, PRIORITIES
+from pipeline.store.database.states import DESIRED, PRIORITIES
 from pipeline.store.database.tables import (
     drivers,
     games,
@@ -120,7 +121,7 @@ def validate_settings(group: Group) -> None:
             f"Group {group.name} has invalid settings. Backends: {', '.join(BACKENDS)}. States: {', '.join(DESIRED)}. "
             f"Priorities: {', '.join(PRIORITIES)}. The capacity is a number of cores above 0."
         )
-    if group.backend == "databricks" and group.spark_master is not None:
+    if group.spark_master is not None and not backend_kind(group.backend).can_have_master:
         raise Refused(f"Group {group.name} runs in the session of its job's cluster: it can have no Spark master.")
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, update
 
-from pipeline.control.backends.duties import Duty, groups, upkeep
+from pipeline.control.backends.duties import Duty
 from pipeline.control.backends.local import Local, process_of
+from pipeline.control.kinds import groups, upkeep
 from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.health.facts.liveness import read_drivers
 from pipeline.health.facts.placing import placing

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import Engine, select
 
 from pipeline.base.errors import Refused
-from pipeline.control.backends.duties import Upkeep
 from pipeline.control.backends.local import reference_of
+from pipeline.control.kinds import Upkeep
 from pipeline.data.maintenance import process, run
 from pipeline.data.maintenance.unchanged import Unchanged
 from pipeline.health.facts.liveness import read_drivers

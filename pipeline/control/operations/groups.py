@@ -11,8 +11,8 @@ from sqlalchemy import Engine
 from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
 from pipeline.control.backends.backend import Limits
-from pipeline.control.backends.databricks import Databricks
 from pipeline.control.backends.local import Local
+from pipeline.control.backends.starting import STARTING
 from pipeline.control.operations.definition import (
     ControlContext,
     Offer,
@@ -27,6 +27,7 @@ from pipeline.control.roles import Role
 from pipeline.health.verdicts.liveness import RUNS
 from pipeline.platforms.local.signals import STOP_SECONDS
 from pipeline.store.assignments import read_assignments
+from pipeline.store.backends import backend_kind
 from pipeline.store.database.states import OperationKind
 from pipeline.store.groups import Group, read_groups, set_desired_state
 from pipeline.store.operations import Operation, lock_operation
@@ -34,7 +35,6 @@ from pipeline.store.processes.runs import active_drivers, open_runs, reset_resta
 
 _STOPPED_SECONDS: Final = STOP_SECONDS + 60.0
 _RUNS_SECONDS: Final = 180.0  # a JVM starts, and every game's table is opened
-_LIMITS: Final = {"local": Local.limits, "databricks": Databricks.limits}
 intent: Final = partial(intent_of, "group")
 
 
@@ -57,7 +57,7 @@ def plan(kind: str, names: Sequence[str], registered: Mapping[str, Group]) -> di
 
 
 def _not_ours(name: str, backend: str | None) -> str | None:
-    if backend not in {None, "none"}:
+    if backend is not None and backend_kind(backend).starts:
         return None
     return (
         f"turnout does not start group {name}, which has no backend: do it there, or let the controller run it with "
@@ -169,7 +169,7 @@ def _still_to_end(context: ControlContext, names: Sequence[str]) -> StepResult:
         if (driver := drivers.get(name)) is not None
         and driver.run_id is None
         and (group := registered.get(name)) is not None
-        and group.backend == "databricks"
+        and backend_kind(group.backend).is_job
     ]
     advice = f" A person started {join_limited(by_person)}: cancel that run in the workspace." if by_person else ""
     return StepResult("waiting", f"Still to end: {join_limited(names)}.{advice}")
@@ -200,7 +200,7 @@ def _longest(context: ControlContext, operation: Operation) -> Limits:
     """Return the limits of the slowest backend of an operation's groups."""
     registered = context.read(read_groups)
     backends = {registered[name].backend for name in operation.preview if name in registered}
-    known = [_LIMITS[each] for each in backends if each in _LIMITS] or [Local.limits]
+    known = [STARTING[each].limits for each in backends if each in STARTING] or [Local.limits]
     return max(known, key=lambda limits: limits.start_seconds)
 
 

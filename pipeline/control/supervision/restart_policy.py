@@ -17,6 +17,7 @@ from pipeline.control.backends.duties import Duty
 from pipeline.control.backends.local import Local
 from pipeline.health.verdicts.condition import MOST_DEATHS, GroupCondition, is_within
 from pipeline.health.verdicts.liveness import ProcessRun
+from pipeline.store.backends import backend_kind
 from pipeline.store.processes.runs import RELEASED, Run
 
 _FIRST_PAUSE: Final = 5.0  # seconds before the first new start; doubled with each death in a row
@@ -118,11 +119,10 @@ def pause_after(ended: Sequence[ProcessRun]) -> float:
 def _of_run(seen: GroupObservation, now: float, max_silent: float) -> Action | None:
     """Return what to do about a group's process, None where it may go on."""
     group, run = seen.group, seen.run
-    if group.backend == "none" and run is None:
-        return None
+    starts = backend_kind(group.backend).starts
     if run is None:
-        return _of_other(seen) if seen.is_held else None
-    if group.backend == "none":
+        return _of_other(seen) if starts and seen.is_held else None
+    if not starts:
         return Action("ended", group.name, RELEASED, run.run_id, run.reference)
     if run.reference is None:
         return _of_unknown(seen, run, now)
@@ -179,7 +179,7 @@ def _kill(seen: GroupObservation, run: Run) -> Action:
 def _wants_start(seen: GroupObservation) -> bool:
     group = seen.group
     idle = seen.run is None and not seen.is_held
-    return idle and group.backend != "none" and group.desired != "stopped"
+    return idle and backend_kind(group.backend).starts and group.desired != "stopped"
 
 
 def _start(

@@ -15,7 +15,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from listeners.process_kinds import described
 from pipeline.base.errors import Refused, Transient, Unclear
 from pipeline.control.backends.backend import Backend, RunState
-from pipeline.control.backends.duties import Duty, groups
+from pipeline.control.backends.duties import Duty
+from pipeline.control.kinds import groups
 from pipeline.control.operations import isolation
 from pipeline.control.supervision import hung, restart_policy
 from pipeline.control.supervision.restart_policy import Action, GroupObservation
@@ -32,6 +33,7 @@ from pipeline.health.verdicts.liveness import DriverFacts, heartbeat_limit
 from pipeline.settings.tree import Metrics
 from pipeline.store import groups as store
 from pipeline.store.assignments import read_assignments
+from pipeline.store.backends import backend_kind
 from pipeline.store.groups import Group
 from pipeline.store.operations import submit
 from pipeline.store.processes import runs as run_store
@@ -152,7 +154,8 @@ class Supervisor:
         backend = self.backends.get(action.backend or duty.backend)
         if action.what == "ended" and run_id is not None:
             group = duty if isinstance(duty, Group) and action.died else None
-            is_here = action.backend == "local"  # another one's driver writes them into the store, if anywhere
+            # The driver of a backend elsewhere writes them into the store, if anywhere.
+            is_here = action.backend is not None and backend_kind(action.backend).is_here
             active_games = None if group is None or not is_here else self.active_games(group.name)
             if action.reference is None and backend is not None and backend.starts_once:
                 self._cancel(duty, backend, run_id)

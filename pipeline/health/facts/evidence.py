@@ -131,7 +131,7 @@ def _group(fleet: Fleet, name: str, row: Any, operation: OpenOperation | None) -
     deaths = () if condition is None else condition.deaths
     return GroupSeen(
         name, state.liveness, "running" if condition is None else condition.desired,
-        condition is not None and condition.backend != "none", fleet.judgement.controller_absence,
+        condition is not None and condition.is_supervised, fleet.judgement.controller_absence,
         len(deaths) >= MOST_DEATHS, driver is not None and driver.state == "skewed", len(deaths),
         deaths[0].message if deaths else None, deaths[0].ended_at if deaths else None, _frontier(driver),
         None if row is None else row.capacity_cores, operation, None if driver is None else driver.host,

@@ -79,7 +79,7 @@ def _judge_one(condition: GroupCondition, members: int) -> DriverState:
     if condition.desired == "stopped":
         return DriverState(GROUP, name, liveness, is_problem=False)
     if liveness.state in {"not_started", "stopped"}:  # nobody misses it where it is empty and started by hand
-        return DriverState(GROUP, name, liveness, members > 0 or condition.backend != "none")
+        return DriverState(GROUP, name, liveness, members > 0 or condition.is_supervised)
     bad = not liveness.is_live or (liveness.state == "running" and liveness.reason is not None)
     return DriverState(GROUP, name, liveness, bad)
 

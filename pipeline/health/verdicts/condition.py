@@ -11,6 +11,7 @@ from listeners.process_kinds import GROUP
 from pipeline.base.texts import join_limited
 from pipeline.health.verdicts.liveness import RUNS, DriverFacts, Liveness, ProcessRun, heartbeat_limit
 from pipeline.health.verdicts.reported import GroupIntent
+from pipeline.store.backends import backend_kind
 from pipeline.store.rows import START_LIMIT_SECONDS
 
 WINDOW_SECONDS: Final = 3600.0
@@ -50,6 +51,11 @@ class GroupCondition:
     gone_since: float | None = None  # when a driver last lived, where none can live and none can be started from here
 
     @property
+    def is_supervised(self) -> bool:
+        """Whether the controller starts and restarts its driver."""
+        return backend_kind(self.backend).starts
+
+    @property
     def is_lost(self) -> bool:
         """Whether it had a driver, or tries to start one, and has none now."""
         return self.is_trying or not (self.may_live or self.liveness.state in {"not_started", "stopped"})
@@ -57,7 +63,7 @@ class GroupCondition:
     @property
     def why_gone(self) -> str:
         """Why no driver can be started from here, as a clause."""
-        if self.backend == "none":
+        if not self.is_supervised:
             return f"turnout does not start it: {self.liveness.silence}"
         return f"the last start ended with: {self.deaths[0].message if self.deaths else None}"
 

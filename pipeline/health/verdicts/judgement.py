@@ -284,7 +284,7 @@ def _is_normal_start(condition: GroupCondition, reported: StreamState, now: floa
     if since is None or not -CLOCK_BOUND_SECONDS <= now - since <= limit:
         return False
     is_recent = -CLOCK_BOUND_SECONDS <= now - reported.updated_at <= limit
-    return is_recent or (condition.backend != "none" and not condition.deaths)
+    return is_recent or (condition.is_supervised and not condition.deaths)
 
 
 def _operation_problems(facts: FleetFacts) -> list[Problem]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from listeners.sample import StreamState
+from pipeline.store.backends import backend_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,4 +26,4 @@ class GroupIntent:
     @property
     def is_supervised(self) -> bool:
         """Whether the controller starts and restarts its driver."""
-        return self.backend != "none"
+        return backend_kind(self.backend).starts

@@ -10,6 +10,7 @@ from typing import Final
 from pipeline.health.verdicts.liveness import Liveness
 from pipeline.settings.parsing import hours_of
 from pipeline.settings.tree import Maintenance
+from pipeline.store.backends import backend_kind
 from pipeline.store.rows import RoundFacts
 
 _LEAST_SECONDS: Final = 2 * 3600.0  # a round may take this long even where the time between two is shorter
@@ -64,7 +65,7 @@ def describe_round(done: RoundFacts, now: float) -> str:
 
 def limit_seconds(wanted: Maintenance) -> float | None:
     """Return after how long without a round that ended well a person should look; None where it is left to others."""
-    if wanted.backend == "none":
+    if not backend_kind(wanted.backend).starts:
         return None
     first, end = hours_of(wanted.hours) or (0, 24)
     closed = 24 - ((end - first) % 24 or 24)

@@ -6,12 +6,7 @@ Those of streams are in `listeners.sample`.
 from enum import StrEnum
 from typing import Final, Literal, get_args
 
-from pipeline.base.names import Backend
-
 ProcessState = Literal["starting", "running", "skewed", "failed", "stopped"]
-BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
-"""What starts a group's driver; see `pipeline.base.names.Backend`."""
-
 Desired = Literal["running", "drained", "stopped"]
 DESIRED: Final[tuple[Desired, ...]] = get_args(Desired)
 """What a group should do; `drained`: it runs, and gets no more games."""

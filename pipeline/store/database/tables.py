@@ -6,9 +6,9 @@ from sqlalchemy import BigInteger, Column, Float, ForeignKey, Integer, LargeBina
 
 from listeners.sample import Lane, StreamState
 from listeners.status import STATUSES
+from pipeline.store.backends import BACKENDS
 from pipeline.store.database.checked_table import columns_of, store_table
 from pipeline.store.database.states import (
-    BACKENDS,
     PRIORITIES,
     AccessItemState,
     AuditPhase,
@@ -74,7 +74,7 @@ groups = store_table(  # cluster groups that may carry games
     Column("spark_master", Text),  # null: the setting's
     Column("version", Integer, nullable=False, server_default="1"),  # grows with every change of its settings
     allowed={
-        "backend": BACKENDS,
+        "backend": tuple(BACKENDS),
         "desired": get_args(Desired),
         "capacity_cores": "> 0",
         "priority": PRIORITIES,
@@ -97,7 +97,7 @@ group_runs = store_table(  # processes that the controller has started: drivers 
     Column("start_seconds", Float, nullable=False, server_default="120"),  # its driver's limit to report
     Column("backend", String(16), nullable=False, server_default="local"),  # what starts it
     Column("token", String(32), nullable=False, server_default=""),  # its own, in whatever store: ids may come again
-    allowed={"died": _FLAG, "backend": BACKENDS},
+    allowed={"died": _FLAG, "backend": tuple(BACKENDS)},
 )
 
 waiting_evacuations = store_table(  # dead groups with games that cannot go

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 from sqlalchemy import ColumnElement, Connection, Engine, insert, select, update
 
 from listeners.process_kinds import GROUP
+from pipeline.store.backends import BACKENDS
 from pipeline.store.database.tables import drivers, group_runs, groups, leases
 from pipeline.store.processes.leases import Process, store_now
 from pipeline.store.rows import START_LIMIT_SECONDS
@@ -230,7 +231,8 @@ def needs_active_games(engine: Engine, run_id: int) -> bool:
     died = group_runs.alias()
     has_died = (died.c.died == 1) & (died.c.ended_at > store_now() - DEATHS_COUNT_SECONDS)
     is_same = (died.c.kind == group_runs.c.kind) & (died.c.group_name == group_runs.c.group_name)
-    is_elsewhere = (group_runs.c.run_id == run_id) & (group_runs.c.backend != "local")
+    here = [name for name, each in BACKENDS.items() if each.is_here]
+    is_elsewhere = (group_runs.c.run_id == run_id) & group_runs.c.backend.not_in(here)
     with engine.connect() as connection:
         query = select(died.c.run_id).select_from(group_runs.join(died, is_same)).where(is_elsewhere, has_died)
         return connection.execute(query).first() is not None

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from pipeline.control.backends.duties import Upkeep
-from pipeline.control.kinds import ControlledKind, Tile
+from pipeline.control.kinds import ControlledKind, Tile, Upkeep
 from pipeline.health.incidents.causes import Action
 from pipeline.health.verdicts.alert import Alert
 from pipeline.health.verdicts.processes import DriverState, FleetFacts, ProcessKind

@@ -5,11 +5,14 @@ import re
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import pytest
 
 from listeners import process_kinds
+from pipeline.base.names import Backend
+from pipeline.control.backends.starting import STARTING
+from pipeline.store.backends import BACKENDS
 from tests.checkout import ROOT
 
 NAMES: Final = {"INGEST", "GROUP", "CONTROLLER", "MAINTENANCE"}
@@ -85,6 +88,28 @@ def test_no_code_asks_for_a_kind_of_process_but_the_rooms_that_own_it() -> None:
     places = [(path, path.relative_to(ROOT).as_posix()) for path in files]
     found = [each for path, place in places for each in found_in(path.read_text("utf-8"), place)]
     assert not found, "\n".join(found)
+
+
+def asks_for_backend(tree: ast.AST) -> Iterator[int]:
+    """Yield the lines that compare a backend with a text."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            sides = (node.left, *node.comparators)
+            names = {getattr(each, "attr", getattr(each, "id", None)) for each in sides}
+            texts = [each for side in sides for each in ast.walk(side) if isinstance(each, ast.Constant)]
+            if "backend" in names and any(isinstance(each.value, str) for each in texts):
+                yield node.lineno
+
+
+def test_no_code_asks_for_a_backend_by_its_name() -> None:
+    """A further backend is a value of `BACKENDS` and, where it starts something, of `STARTING`."""
+    files = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+    texts = [(path, text) for path in files if "backend" in (text := path.read_text("utf-8"))]
+    found = [f"{path.relative_to(ROOT)}:{line}" for path, text in texts for line in asks_for_backend(ast.parse(text))]
+    assert not found, "\n".join(found)
+    assert [*BACKENDS] == [*get_args(Backend)]
+    assert {name for name, each in BACKENDS.items() if each.starts} == STARTING.keys()
+    assert [*asks_for_backend(ast.parse('if group.backend not in {None, "none"}: pass'))] == [1]
 
 
 @pytest.mark.parametrize(

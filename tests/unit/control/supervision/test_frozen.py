@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from pipeline.control import controller
+from pipeline.control.backends import starting
 from pipeline.control.backends.backend import RunState
 from pipeline.control.backends.duties import Duty
 from pipeline.control.backends.local import Local, process_of, reference_of
@@ -179,7 +180,7 @@ def test_a_controller_looks_after_the_others_where_one_group_cannot_be_started(
     record_seen(store, {"g1": "One"}, 9, placing())
     once, backend = threading.Event(), Started("a")
     once.set()
-    monkeypatch.setattr(controller, "Local", lambda *_: backend)
+    monkeypatch.setattr(starting, "Local", lambda *_: backend)
     assert controller.run(*load(tmp_path), once) == 0
     assert backend.groups == ["b", "main"]
     assert [each.game_key for each in assigned(store, "b")] == ["g1"]

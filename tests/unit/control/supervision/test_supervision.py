@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from pipeline.control.backends.backend import Limits, RunState
 from pipeline.control.backends.databricks import Databricks
-from pipeline.control.backends.duties import Duty, Upkeep
+from pipeline.control.backends.duties import Duty
 from pipeline.control.backends.local import Local
+from pipeline.control.kinds import Upkeep
 from pipeline.control.supervision.restart_policy import Action, GroupObservation, pause_after, plan
 from pipeline.health.verdicts.condition import Conditions, judge_duty, judge_group, judge_groups
 from pipeline.health.verdicts.liveness import DriverFacts, ProcessRun
