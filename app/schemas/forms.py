@@ -1,6 +1,6 @@
 """The forms of the Schemas page: register a version, decide about requests that wait for a second person."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -17,13 +17,11 @@ from pipeline.base.errors import Refused
 from pipeline.control.acts import DirectAct
 from pipeline.control.registering.requests import SchemaRequest
 from pipeline.control.roles import is_self
+from pipeline.data.contracts.formats.supported import BY_SUFFIX
 from pipeline.data.contracts.policies import CHOICES, parse_policies
 from pipeline.data.contracts.registrations import Registration
 
 _FILE: Final = "file"
-_FORMATS: Final[Mapping[str, str]] = {  # by the suffix of the file
-    ".avsc": "avro", ".desc": "protobuf", ".json": "json",
-}  # fmt: skip
 _POLICIES: Final = tuple(f"{kind}={policy}" for kind, policies in CHOICES.items() for policy in policies[1:])
 _MAX_SHOWN: Final = 25
 
@@ -69,7 +67,7 @@ def _draw_fields(own: str, game: GameVersions | None) -> None:
         )
     st.file_uploader(
         "File: an Avro schema (.avsc), a JSON Schema (.json), or a descriptor set (.desc, protoc --include_imports)",
-        type=[suffix.removeprefix(".") for suffix in _FORMATS],
+        type=[suffix.removeprefix(".") for suffix in BY_SUFFIX],
         key=f"register_file_{own}",
     )
     newest = None if game is None else game.newest
@@ -111,10 +109,10 @@ def _planned(environment: Environment, game: GameVersions | None, own: str) -> P
     message, file = str(state.get(f"register_message_{own}") or "").strip(), state.get(f"register_file_{own}")
     if not name or not message or file is None:
         raise Refused("Name the game and the message, and choose a file.")
-    suffix = next((each for each in _FORMATS if str(file.name).lower().endswith(each)), None)
+    suffix = next((each for each in BY_SUFFIX if str(file.name).lower().endswith(each)), None)
     if suffix is None:
-        raise Refused(f"The file must end in {' or '.join(_FORMATS)}.")
-    given = Registration(name, message, file.getvalue(), policies, format=_FORMATS[suffix], continues=continues)
+        raise Refused(f"The file must end in {' or '.join(BY_SUFFIX)}.")
+    given = Registration(name, message, file.getvalue(), policies, format=BY_SUFFIX[suffix], continues=continues)
     return previews.preview_registration(environment, given)
 
 

@@ -230,10 +230,11 @@ def _registration(
     new_type: bool,
     plan_hash: str | None = None,
 ) -> "Registration":
+    from pipeline.data.contracts.formats.supported import BY_SUFFIX
     from pipeline.data.contracts.policies import parse_policies
     from pipeline.data.contracts.registrations import Registration
 
-    kind = format_name or {".avsc": "avro", ".json": "json"}.get(definition.suffix, "protobuf")
+    kind = format_name or BY_SUFFIX.get(definition.suffix, "protobuf")
     content = definition.read_bytes()
     given = Registration(game, message, content, parse_policies(policies), plan_hash, kind)
     return replace(given, continues=continues, new_type=new_type)

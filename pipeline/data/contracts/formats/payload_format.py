@@ -37,6 +37,11 @@ class ReferenceDecoder(Protocol):
 class PayloadFormat(Protocol):
     """One format of payloads. `tests/unit/data/contracts/formats/test_formats.py` is the contract of all of them."""
 
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """Return the endings of files with a definition, such as `.avsc`; no other format has one of them."""
+        ...
+
     def canonical(self, message: str, definition: bytes) -> bytes:
         """Return the canonical form of a submitted definition; equal meanings have one.
 

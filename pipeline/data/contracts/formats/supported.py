@@ -25,6 +25,12 @@ FORMATS: Final[Mapping[str, PayloadFormat]] = MappingProxyType(
 """Formats by the name that `Schema.format` and the setting `format` of a source use."""
 
 
+BY_SUFFIX: Final[Mapping[str, str]] = MappingProxyType(
+    dict(sorted((suffix, name) for name, each in FORMATS.items() for suffix in each.suffixes))
+)
+"""Names of formats by the endings of files with their definitions, in the order of the endings."""
+
+
 def format_of(name: str) -> PayloadFormat:
     """Return a format by its name.
 

@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 
 from pipeline.base.errors import Refused, Transient, first_line
 from pipeline.base.names import shown
+from pipeline.data.contracts.formats.supported import FORMATS
 from pipeline.data.contracts.registries.answers import Absent, Answer, Found, settled
 from pipeline.data.contracts.registries.bounded_http import MAX_BYTES
 from pipeline.data.contracts.registries.kinds import avro, json_schema, protobuf
@@ -96,5 +97,9 @@ def _desc(content: bytes, indexed: bool, message: str | None) -> Found:
 
 
 _READERS: Final[Mapping[str, Callable[[bytes, bool, str | None], Found]]] = MappingProxyType(
-    {".avsc": _avsc, ".json": _json, ".desc": _desc}
+    {
+        suffix: reader
+        for name, reader in (("avro", _avsc), ("json", _json), ("protobuf", _desc))
+        for suffix in FORMATS[name].suffixes
+    }
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Final
 
 import pyarrow as pa
 
@@ -19,6 +20,8 @@ from pipeline.data.contracts.schemas import Schema
 
 class AvroFormat:
     """A definition is an Avro schema in JSON, and the full name of its record."""
+
+    suffixes: Final[tuple[str, ...]] = (".avsc",)
 
     def canonical(self, message: str, definition: bytes) -> bytes:
         """Return the schema with every name in full, without documentation; refuse what fits no table."""

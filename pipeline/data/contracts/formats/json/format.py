@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Final
 
 import pyarrow as pa
 
@@ -19,6 +20,8 @@ from pipeline.data.contracts.schemas import Schema
 
 class JsonFormat:
     """A definition is a JSON Schema of objects, and the event type that its title names."""
+
+    suffixes: Final[tuple[str, ...]] = (".json",)
 
     def canonical(self, message: str, definition: bytes) -> bytes:
         """Return the schema with its references resolved, without annotations; refuse what fits no table."""

@@ -1,6 +1,7 @@
 """Protobuf as a format of payloads."""
 
 from collections.abc import Mapping
+from typing import Final
 
 import pyarrow as pa
 
@@ -22,6 +23,8 @@ from pipeline.data.contracts.schemas import Schema
 
 class ProtobufFormat:
     """A definition is a FileDescriptorSet with all imports, and the full name of the payload's message."""
+
+    suffixes: Final[tuple[str, ...]] = (".desc",)
 
     def canonical(self, message: str, definition: bytes) -> bytes:
         """Return the files that the message needs, without comments; refuse what fits no table."""

@@ -18,7 +18,15 @@ from pipeline.data.contracts.columns import members
 from pipeline.data.contracts.decoded import MAX_DETAIL, MAX_EXCERPT_VALUE, MAX_PAYLOAD_BYTES, Decoded
 from pipeline.data.contracts.evolution import evolve
 from pipeline.data.contracts.formats.protobuf.messages import canonical, describe
-from pipeline.data.contracts.formats.supported import FORMATS, columns, decoder, fingerprint, format_of, message
+from pipeline.data.contracts.formats.supported import (
+    BY_SUFFIX,
+    FORMATS,
+    columns,
+    decoder,
+    fingerprint,
+    format_of,
+    message,
+)
 from pipeline.data.contracts.model import Message
 from pipeline.data.contracts.placing import placed
 from pipeline.data.contracts.policies import DEFAULTS
@@ -386,3 +394,10 @@ def test_a_schema_does_not_change_itself(schema: Schema, sample: Sample) -> None
 def test_every_format_has_a_sample() -> None:
     """A format that is not held to the contract is not supported."""
     assert set(SAMPLES) == set(FORMATS)
+
+
+def test_each_ending_of_a_file_names_one_format() -> None:
+    """Pages, commands and folders of schemas know a definition's format by its file, and no file has two."""
+    endings = [suffix for each in FORMATS.values() for suffix in each.suffixes]
+    assert sorted(endings) == [*BY_SUFFIX]
+    assert dict(BY_SUFFIX) == {".avsc": "avro", ".desc": "protobuf", ".json": "json"}
