@@ -16,7 +16,6 @@ from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
 from app.state.readings import reading
 from app.state.services import Environment
-from pipeline.api.operations import OperationKind
 from pipeline.base.errors import Refused
 from pipeline.control.operations import registry
 from pipeline.health.facts.fleet import GameRow
@@ -166,12 +165,13 @@ def _choose_group(steering: ControlState, row: GameRow) -> None:
 
 def _offer(environment: Environment, key: str, group: str | None, kind: str) -> None:
     make: Callable[[], previews.Preview]
-    if kind == OperationKind.MOVE:
+    offer = registry.offers_of_game()[kind][1]
+    if offer.chooses_group:
         target = st.session_state.get(f"to_{key}")
         make = partial(previews.preview_move, environment, [key], None if target is None else str(target))
-    elif kind == OperationKind.RESTART:
+    elif offer.is_of_its_group:
         make = partial(previews.preview_named, environment, kind, [] if group is None else [group])
-    elif registry.offers_of_game()[kind][1].repairs:
+    elif offer.repairs:
         make = partial(previews.preview_repair, environment, kind, [key])
     else:
         make = partial(previews.preview_named, environment, kind, [key])

@@ -16,10 +16,10 @@ from app.look import parts
 from app.state import control_queries, previews, services
 from app.state.control_queries import OneOperation, OperationList
 from app.state.services import Environment
-from pipeline.api.operations import Operation, OperationKind
+from pipeline.api.operations import Operation
 from pipeline.base.errors import Refused
 from pipeline.base.names import is_said
-from pipeline.control.operations.registry import inverse_of
+from pipeline.control.operations.registry import find, inverse_of
 
 _MAX_CARDS = 20
 _STATES = {formatting.operation_text(state): tone for state, tone in formatting.OPERATION_TONES.items()}
@@ -182,11 +182,16 @@ def _draw_one(environment: Environment, operation_id: str) -> None:
     )
     confirm.draw_controller(operation, seen.no_controller)
     _draw_facts(seen)
-    if operation.kind == OperationKind.ACCESS:
+    if _has_items(operation):
         operation_items.draw(environment, operation)
     _draw_steps(seen)
     _draw_targets(seen)
     _draw_buttons(environment, seen)
+
+
+def _has_items(operation: Operation) -> bool:
+    known = find(operation.kind)
+    return known is not None and known.has_items
 
 
 def _waits(seen: OneOperation) -> str:
@@ -271,8 +276,8 @@ def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
             st.html(parts.section("Undo"))
             st.text(formatting.shown(seen.why_no_undo or "Asks for the inverse, checked like anything else."))
             place = f"undo_{operation.operation_id}"
-            is_access = operation.kind == OperationKind.ACCESS
-            plan = access_previews.preview_undo if is_access else previews.preview_undo
+            has_items = _has_items(operation)
+            plan = access_previews.preview_undo if has_items else previews.preview_undo
             undo = partial(plan, environment, operation.operation_id)
             disabled_reason = services.missing_role(environment, inverse_of(operation.kind))
             st.button(
@@ -284,7 +289,7 @@ def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
             )
             if disabled_reason is not None and seen.why_no_undo is None:
                 st.caption(formatting.escaped(disabled_reason))
-            confirm.draw_confirmation(environment, place, operation_items.draw if is_access else None)
+            confirm.draw_confirmation(environment, place, operation_items.draw if has_items else None)
     note = st.session_state.get(_note_of(operation.operation_id))
     if note is not None and note[1] is not None:
         st.warning(formatting.escaped(note[1]), icon=":material/block:")

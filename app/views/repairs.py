@@ -21,7 +21,7 @@ from pipeline.api.rows import REASONS
 from pipeline.api.steering import StreamControl
 from pipeline.base.errors import Refused
 from pipeline.control import capabilities
-from pipeline.control.operations import repairs
+from pipeline.control.operations import registry, repairs
 from pipeline.control.operations.facts import GameFacts
 from pipeline.health.facts.fleet import GameRow
 
@@ -178,8 +178,8 @@ def _draw_repair(environment: Environment, steering: ControlState) -> None:
         kind = st.segmented_control("Repair", list(_REPAIRS), key=_KIND, required=True, label_visibility="collapsed")
         st.caption(_REPAIRS[str(kind)])
         disabled_reason = services.missing_role(environment, str(kind))
-        is_replay = kind == OperationKind.REPLAY
-        if is_replay:
+        takes_rows = _takes_rows(kind)
+        if takes_rows:
             _draw_choice()
         with st.container(horizontal=True, vertical_alignment="bottom"):
             st.multiselect(
@@ -189,7 +189,7 @@ def _draw_repair(environment: Environment, steering: ControlState) -> None:
                 format_func=lambda key: names.get(key, key),
                 placeholder="by name or key",
                 select_all=False,
-                disabled=is_replay and st.session_state.get(_OF) == "all",
+                disabled=takes_rows and st.session_state.get(_OF) == "all",
             )
             st.button(
                 f"Preview the {kind}",
@@ -199,7 +199,7 @@ def _draw_repair(environment: Environment, steering: ControlState) -> None:
                 args=(environment,),
                 disabled=disabled_reason is not None,
             )
-        links.keep(_LINKED if is_replay else {param: _LINKED[param] for param in ("repair", "games")})
+        links.keep(_LINKED if takes_rows else {param: _LINKED[param] for param in ("repair", "games")})
         if disabled_reason is not None:
             st.caption(formatting.escaped(disabled_reason))
         confirm.draw_confirmation(environment, _PLACE)
@@ -211,7 +211,7 @@ def _take_link(names: Mapping[str, str]) -> None:
         "repair": links.take("repair", _KIND, _REPAIRS, default=OperationKind.RETRY),
         "games": links.take("games", _GAMES, names, many=True),
     }
-    if st.session_state.get(_KIND) == OperationKind.REPLAY:
+    if _takes_rows(st.session_state.get(_KIND)):
         unknown |= {
             "rows": links.take("rows", _OF, _WHOSE, default="chosen"),
             "refused_for": links.take("refused_for", _REFUSED_FOR, REASONS),
@@ -219,6 +219,11 @@ def _take_link(names: Mapping[str, str]) -> None:
             "seen_until": links.take("seen_until", _UNTIL),
         }
     links.draw_unknown(unknown, _LINKED)
+
+
+def _takes_rows(kind: object) -> bool:
+    known = None if kind is None else registry.find(str(kind))
+    return known is not None and known.takes_rows
 
 
 def _draw_choice() -> None:
@@ -256,7 +261,7 @@ def _offer(environment: Environment) -> None:
 
 
 def _planned(environment: Environment, kind: str, games: list[str]) -> previews.Preview:
-    if kind != OperationKind.REPLAY:
+    if not _takes_rows(kind):
         return previews.preview_repair(environment, kind, games)
     is_of_all = st.session_state.get(_OF) == "all"
     return previews.preview_repair(environment, kind, None if is_of_all else games, _choice())

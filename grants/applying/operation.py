@@ -29,4 +29,5 @@ ACCESS: Final = OperationDefinition(
     verb=_verb,
     counts="cell",
     has_own_reasons=True,
+    has_items=True,
 )

@@ -11,6 +11,7 @@ from typing import Final
 from pipeline.api.environment import OpenEnvironment
 from pipeline.base.errors import Refused
 from pipeline.control.capabilities import read_all_facts
+from pipeline.control.operations import registry
 from pipeline.control.operations.executor import require_undoable
 from pipeline.control.operations.facts import GameFacts
 from pipeline.health.facts.liveness import judge_controller
@@ -100,7 +101,8 @@ def one(environment: OpenEnvironment, operation_id: str) -> OneOperation:
     stored = find(store, operation_id)
     try:
         # The inverse of a change of access is planned by `grants`.
-        if stored.kind != OperationKind.ACCESS or stored.is_open:
+        known = registry.find(stored.kind)
+        if known is None or not known.has_items or stored.is_open:
             require_undoable(store, stored)
         why = None
     except Refused as refused:

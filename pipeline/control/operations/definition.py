@@ -92,6 +92,8 @@ class Offer(Generic[Facts]):
     of_retired: bool = False  # it is for retired games, the others are not
     repairs: bool = False  # it belongs to the menu of repairs; an open operation on the group is in its way, too
     needs_driver: bool = False  # it is decided at once, and done when the group's driver runs
+    chooses_group: bool = False  # a person names the other group
+    is_of_its_group: bool = False  # it is offered for a game, and done to the game's group
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,8 @@ class OperationDefinition:
     verb: Callable[[Intent], str] = lambda intent: intent.kind  # what people call it
     counts: str = "game"  # what a person confirms the number of
     has_own_reasons: bool = False  # each part of it has a reason, so it needs none of its own
+    has_items: bool = False  # it journals items of access: a page draws them, and plans the inverse from them
+    takes_rows: bool = False  # a person may choose which rows of quarantine it takes
 
 
 def of_one_game(level: Level) -> Callable[[Intent], Level]:

@@ -278,5 +278,8 @@ RESTART: Final = replace(
         lambda facts: f"{_they_stand(facts)} still while its driver starts; no row is lost or doubled.",
         OperationKind.START, (_ENDS_OLD, _RUNS_AGAIN),
     ),
-    of_game=Offer(_obstacle_of_game, _restart_of_game, (OperationKind.RETRY, OperationKind.REBUILD), repairs=True),
+    of_game=Offer(
+        _obstacle_of_game, _restart_of_game, (OperationKind.RETRY, OperationKind.REBUILD), repairs=True,
+        is_of_its_group=True,
+    ),
 )  # fmt: skip

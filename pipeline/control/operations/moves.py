@@ -388,6 +388,7 @@ MOVE: Final = OperationDefinition(
     of_game=Offer(
         lambda facts: None if facts.has_other_group else "There is no other group. Make one under Groups.",
         "Another group's driver goes on from its cursor; no other stream restarts.",
+        chooses_group=True,
     ),
     of_group=Offer(
         _obstacle_to_drain,

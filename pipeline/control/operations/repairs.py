@@ -383,6 +383,7 @@ REPLAY: Final = OperationDefinition(
     _facts,
     partial(_done, "Replayed"),
     of_game=Offer(_obstacle_to_replay, _replayed_rows, (OperationKind.RETRY,), repairs=True),
+    takes_rows=True,
 )
 REBUILD: Final = OperationDefinition(
     OperationKind.REBUILD,

@@ -112,6 +112,19 @@ def test_no_code_asks_for_a_backend_by_its_name() -> None:
     assert [*asks_for_backend(ast.parse('if group.backend not in {None, "none"}: pass'))] == [1]
 
 
+def test_no_page_asks_for_a_kind_of_operation() -> None:
+    """A page draws what an operation's definition says: a further kind touches no page."""
+    found = []
+    for path in sorted((ROOT / "app").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            sides = (node.left, *node.comparators) if isinstance(node, ast.Compare) else ()
+            kinds = [
+                each for each in sides if isinstance(each, ast.Attribute) and ast.unparse(each.value) == "OperationKind"
+            ]
+            found += [f"{path.relative_to(ROOT)}:{each.lineno}" for each in kinds]
+    assert not found, "\n".join(found)
+
+
 @pytest.mark.parametrize(
     "text",
     [
