@@ -144,9 +144,7 @@ def ask_registries(settings: "Settings") -> "list[DoctorFinding]":
     for name in settings.registries:
         answer = clients[generation_of(settings.registries, name)].resolve(_NOBODYS)
         if isinstance(answer, Away):
-            remedy = f"start it, or correct registries.{name}"
-            if settings.registries[name].kind == "confluent":
-                remedy += ": its url ends before /subjects, Apicurio's in /apis/ccompat/v7"
+            remedy = f"start it, or correct registries.{name}{settings.registries[name].known.hint}"
             found.append(DoctorFinding("registries", f"registry {name}", "missing", answer.detail, remedy))
         else:
             found.append(DoctorFinding("registries", f"registry {name}", "ok", "answers"))

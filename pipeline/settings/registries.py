@@ -2,21 +2,58 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import PurePath
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from pipeline.settings.parsing import Range
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
-_OPTIONAL: Final[Mapping[str, tuple[str, ...]]] = {
-    "confluent": ("url", "ca", "certificate", "key", "user", "password", "token"),
-    "glue": ("region", "registry_name", "endpoint"),
-    "folder": ("folder",),
-}
-_REQUIRED: Final[Mapping[str, str]] = {"confluent": "url", "folder": "folder"}
-_OF_ONE_KIND: Final = tuple(leaf for leaves in _OPTIONAL.values() for leaf in leaves)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfluentRegistry:
+    """Confluent's REST API, which Apicurio, Karapace and Redpanda have too; for the fields see `RegistrySettings`."""
+
+    url: str
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+    user: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+
+    hint: ClassVar[str] = ": its url ends before /subjects, Apicurio's in /apis/ccompat/v7"
+    """The end of the advice for a registry that does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class GlueRegistry:
+    """A registry of AWS Glue."""
+
+    region: str = ""
+    registry_name: str = ""
+    endpoint: str = ""
+
+    hint: ClassVar[str] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderRegistry:
+    """A folder with files of schemas."""
+
+    folder: str
+
+    hint: ClassVar[str] = ""
+
+
+KnownRegistry: TypeAlias = ConfluentRegistry | GlueRegistry | FolderRegistry
+"""A registry by its kind, with the settings of that kind alone; a field without a default must be given."""
+
+_KINDS: Final[Mapping[str, type[KnownRegistry]]] = {
+    "confluent": ConfluentRegistry, "glue": GlueRegistry, "folder": FolderRegistry,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +114,12 @@ class RegistrySettings:
     whose policy is to refuse sends the schema's rows to quarantine until a person registers it. See
     docs/schemas.md."""
 
+    @property
+    def known(self) -> KnownRegistry:
+        """The settings of its kind."""
+        kind = _KINDS[self.kind]
+        return kind(**{leaf.name: getattr(self, leaf.name) for leaf in fields(kind)})
+
 
 def generation_of(registries: Mapping[str, RegistrySettings], name: str) -> str:
     """Return a registry with its generation, as in bronze and the control store: NAME, NAME.2, NAME.3 and so on."""
@@ -112,12 +155,14 @@ def registry_problems(registries: Mapping[str, RegistrySettings]) -> list[str]:
 
 
 def _kind_problems(registry: RegistrySettings) -> Iterator[str]:
-    for leaf in _OF_ONE_KIND:
-        if getattr(registry, leaf) and leaf not in _OPTIONAL[registry.kind]:
+    own = fields(_KINDS[registry.kind])
+    names = {leaf.name for leaf in own}
+    for leaf in (leaf.name for kind in _KINDS.values() for leaf in fields(kind)):
+        if getattr(registry, leaf) and leaf not in names:
             yield f"{leaf}: expected none with the kind {registry.kind!r}"
-    needed = _REQUIRED.get(registry.kind)
-    if needed is not None and not getattr(registry, needed):
-        yield f"{needed}: expected one with the kind {registry.kind!r}, got none"
+    for needed in (leaf.name for leaf in own if leaf.default is MISSING):
+        if not getattr(registry, needed):
+            yield f"{needed}: expected one with the kind {registry.kind!r}, got none"
 
 
 def _address_problems(registry: RegistrySettings) -> Iterator[str]:

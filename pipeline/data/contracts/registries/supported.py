@@ -1,12 +1,11 @@
-"""The kinds of registries that turnout asks: a further one is a module here and a line in `KINDS`.
+"""The kinds of registries that turnout asks: a further one is a module here and a case of `_client`.
 
 A client is imported when the settings have its kind: a driver without registries loads none.
 """
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import Final, TypeAlias, TypeVar
+from typing import TypeVar
 
 from sqlalchemy import Engine
 
@@ -16,11 +15,17 @@ from pipeline.data.contracts.policies import Policies, parse_policies
 from pipeline.data.contracts.registries.answers import SchemaResolver
 from pipeline.data.contracts.registries.resolution import NotSet, Resolution
 from pipeline.lake.storage.location import Location
-from pipeline.settings.registries import RegistrySettings, generation_of, split_key
+from pipeline.settings.registries import (
+    ConfluentRegistry,
+    FolderRegistry,
+    GlueRegistry,
+    RegistrySettings,
+    generation_of,
+    split_key,
+)
 from pipeline.settings.tree import Settings
 
 _T = TypeVar("_T")
-_Maker: TypeAlias = Callable[[RegistrySettings, str | None], SchemaResolver]
 
 
 def resolution_of(engine: Engine, settings: Settings, bronze: Location) -> Resolution:
@@ -41,7 +46,7 @@ def resolvers(settings: Settings) -> Mapping[str, SchemaResolver]:
     Raises:
         Refused: settings cannot be used, such as those of a missing file; with all problems.
     """
-    made = _by_generation(settings.registries, lambda _, each: KINDS[each.kind](each, None))
+    made = _by_generation(settings.registries, lambda _, each: _client(each, None))
     others = _others(settings)
     keys = (registry_key(each, settings.registries) for each in settings.every_source.values())
     return made | {key: others(key) for key in keys if key is not None and key not in made}
@@ -63,7 +68,7 @@ def _others(settings: Settings) -> Callable[[str], SchemaResolver]:
     def make(key: str) -> SchemaResolver:
         generation, message = split_key(key)
         known = by_generation.get(generation)
-        return NotSet(key) if known is None else KINDS[known.kind](known, message or None)
+        return NotSet(key) if known is None else _client(known, message or None)
 
     return make
 
@@ -84,7 +89,18 @@ def _by_generation(
     return made
 
 
-def _confluent(registry: RegistrySettings, message: str | None) -> SchemaResolver:
+def _client(settings: RegistrySettings, message: str | None) -> SchemaResolver:
+    """Return a client; `message` is that of payloads without one."""
+    match settings.known:
+        case ConfluentRegistry() as registry:
+            return _confluent(registry, settings.timeout_seconds, message)
+        case GlueRegistry() as registry:
+            return _glue(registry, settings.timeout_seconds, message)
+        case FolderRegistry() as registry:
+            return _folder(registry, message)
+
+
+def _confluent(registry: ConfluentRegistry, seconds: float, message: str | None) -> SchemaResolver:
     from pipeline.data.contracts.registries.bounded_http import Credentials, tls
     from pipeline.data.contracts.registries.confluent import ConfluentResolver
 
@@ -93,28 +109,24 @@ def _confluent(registry: RegistrySettings, message: str | None) -> SchemaResolve
         registry.url,
         credentials=Credentials(registry.user or None, registry.password or None, registry.token or None),
         context=tls(ca, certificate, key),
-        seconds=registry.timeout_seconds,
+        seconds=seconds,
         message=message,
     )
 
 
-def _glue(registry: RegistrySettings, message: str | None) -> SchemaResolver:
+def _glue(registry: GlueRegistry, seconds: float, message: str | None) -> SchemaResolver:
     from pipeline.data.contracts.registries.glue import GlueResolver
 
     return GlueResolver(
         registry.region or None,
         registry=registry.registry_name or "default-registry",
         endpoint=registry.endpoint or None,
-        seconds=registry.timeout_seconds,
+        seconds=seconds,
         message=message,
     )
 
 
-def _folder(registry: RegistrySettings, message: str | None) -> SchemaResolver:
+def _folder(registry: FolderRegistry, message: str | None) -> SchemaResolver:
     from pipeline.data.contracts.registries.folder import FolderResolver
 
     return FolderResolver(Path(registry.folder), message=message)
-
-
-KINDS: Final[Mapping[str, _Maker]] = MappingProxyType({"confluent": _confluent, "glue": _glue, "folder": _folder})
-"""Makers of registries by `registries.NAME.kind`; each takes the settings and the message of payloads without one."""
