@@ -254,7 +254,7 @@ def end_run(
 def reset_restart_budget(engine: Engine, name: str) -> None:
     """Let the deaths of a group count no longer: a person has dealt with it."""
     with engine.begin() as connection:
-        connection.execute(update(group_runs).where(runs_of("group", name)).values(died=0))
+        connection.execute(update(group_runs).where(runs_of(GROUP, name)).values(died=0))
 
 
 def runs_of(kind: str, name: str) -> ColumnElement[bool]:
