@@ -17,14 +17,12 @@ from app.look.tokens import Tone
 from listeners.quantile import quantile
 from listeners.series import FloatArray, Series
 from listeners.status import Status
+from pipeline.api.figures import BACKLOG_FLOOR, REFUSED_FLOOR, newest
 from pipeline.api.operations import Operation, OperationState
 from pipeline.health.facts.fleet import GameRow
 
-_REFUSED_FLOOR: Final = 3.0  # rows a second; below it a sparkline of refusals stays low
-_BACKLOG_FLOOR: Final = 30.0  # seconds
 _NOTED_REFUSALS: Final = 0.001  # share of the events of a minute from which on refusals have a colour
 _QUIET_SHARE: Final = 0.5  # of the usual events, below which a figure of events has a colour
-_LATEST_SLOTS: Final = 3  # slots, back from now, in which to look for the newest reported minute
 _LONGEST_NOTE: Final = 40  # characters
 
 
@@ -44,7 +42,7 @@ def figures(signals: Signals) -> list[Figure]:
 def _events(signals: Signals) -> Figure:
     series, recent = signals.series, signals.recent
     points = [] if series is None else per_second(series, series.events)
-    now = None if recent is None else _newest(per_second(recent, recent.events))
+    now = None if recent is None else newest(per_second(recent, recent.events))
     usual = _median(points)
     if now is None:
         return _unknown("Events in", signals.whys.get("series", "no driver reported lately"), points)
@@ -56,12 +54,12 @@ def _events(signals: Signals) -> Figure:
 def _landed(signals: Signals) -> Figure:
     series, recent = signals.series, signals.recent
     points = [] if series is None else per_second(series, series.total("rows"))
-    now = None if recent is None else _newest(per_second(recent, recent.total("rows")))
+    now = None if recent is None else newest(per_second(recent, recent.total("rows")))
     if now is None and (reported := _reported_rate(signals.fleet.rows)) is not None:
         return Figure("Rows landed", formatting.rate(reported), "/s", "as the drivers report", points, "plain")
     if now is None:
         return _unknown("Rows landed", signals.whys.get("series", "no driver reported lately"), points)
-    events = None if recent is None else _newest(per_second(recent, recent.events))
+    events = None if recent is None else newest(per_second(recent, recent.events))
     note = "" if not events else f"{formatting.count(100 * now / events)} % of events"
     return Figure("Rows landed", formatting.rate(now), "/s", note, points, "plain")
 
@@ -95,19 +93,19 @@ def _backlog(signals: Signals) -> Figure:
     note = formatting.shown(worst.game, 24) if late else "no stream late"
     note += f"; {formatting.count(unknown)} unknown" if unknown else ""
     tone: Tone = "bad" if oldest > objective else "plain"
-    return Figure("Oldest backlog", formatting.duration(oldest), "", note, points, tone, floor=_BACKLOG_FLOOR)
+    return Figure("Oldest backlog", formatting.duration(oldest), "", note, points, tone, floor=BACKLOG_FLOOR)
 
 
 def _refused(signals: Signals) -> Figure:
     series, recent = signals.series, signals.recent
     points = [] if series is None else _refusals(series)
-    now = None if recent is None else _newest(_refusals(recent))
+    now = None if recent is None else newest(_refusals(recent))
     if now is None or recent is None:
         return _unknown("Rows refused", signals.whys.get("series", "no driver reported lately"), points)
-    events = _newest(per_second(recent, recent.events))
+    events = newest(per_second(recent, recent.events))
     note = "" if not events else f"{_share(now / events)} of events"
     tone: Tone = "late" if events and now / events >= _NOTED_REFUSALS else "plain"
-    return Figure("Rows refused", formatting.rate(now), "/s", note, points, tone, floor=_REFUSED_FLOOR)
+    return Figure("Rows refused", formatting.rate(now), "/s", note, points, tone, floor=REFUSED_FLOOR)
 
 
 def _alerts(signals: Signals) -> Figure:
@@ -144,11 +142,6 @@ def _reported_rate(rows: Sequence[GameRow]) -> float | None:
     running = [row.live for row in rows if row.verdict.status != Status.PAUSED]
     rates = [live.rows_per_second for live in running if live is not None and live.rows_per_second is not None]
     return sum(rates) if rates and len(rates) == len(running) else None
-
-
-def _newest(points: Sequence[float | None]) -> float | None:
-    """Return the newest known value of the last few slots, None where there is none."""
-    return next((value for value in reversed(points[-_LATEST_SLOTS:]) if value is not None), None)
 
 
 def _median(points: Sequence[float | None]) -> float | None:

@@ -11,7 +11,7 @@ from app.components import header, links
 from app.fleet import figures, headline, incidents, strip, timeline
 from app.fleet.gathering import Gathered, gather
 from app.fleet.incidents import IncidentRow
-from app.fleet.signals import Signals, short
+from app.fleet.signals import Signals
 from app.look import parts, tokens, vega
 from app.look.axes import Chart, Frame
 from app.look.tokens import Mode
@@ -23,7 +23,7 @@ from app.state.shared import once
 from listeners.series import Series
 from pipeline.api.fleet import RegisteredSchema
 from pipeline.base.errors import Refused
-from pipeline.base.texts import join_limited
+from pipeline.base.texts import join_limited, short_moment
 from pipeline.health.facts.fleet import Fleet
 
 _STORE_RUNBOOK: Final = "turnoutfleetunhealthy"
@@ -140,7 +140,7 @@ def _draw_names(known: Gathered) -> None:
     most = "up to " if any(each.error for each in names) else ""  # of a name that was crowded out for a while
     rows = f"{most}{formatting.count(sum(each.rows for each in names))}"
     named = join_limited(names, _MOST_NAMED, lambda each: formatting.shown(each.game, 40))
-    until = f" · until {short(seen.good_at, known.at)}" if seen.failed and seen.good_at is not None else ""
+    until = f" · until {short_moment(seen.good_at, known.at)}" if seen.failed and seen.good_at is not None else ""
     with st.container(horizontal=True, vertical_alignment="center", key="row_names", gap="small"):
         about = f"{many} no game, so ingest refuses their rows, {rows} so far: {named}{until}"
         st.html(parts.note(about), width="stretch")
@@ -185,7 +185,7 @@ def _store_row(seen: Reading[Fleet]) -> IncidentRow:
 
 def _draw_row(row: IncidentRow, now: float) -> None:
     mark = hashlib.sha256(row.row_id.encode()).hexdigest()[:12]  # keys go into class names
-    since = "" if row.since is None else f"since {short(row.since, now)} · {formatting.age(now - row.since)}"
+    since = "" if row.since is None else f"since {short_moment(row.since, now)} · {formatting.age(now - row.since)}"
     with st.container(
         horizontal=True, vertical_alignment="center", border=True, key=f"inc_{row.tone}_{mark}", gap="small"
     ):
@@ -225,7 +225,7 @@ def _draw_latency(known: Gathered, signals: Signals) -> None:
 def _until(known: Gathered) -> str:
     """Return until when the charts go, where the history cannot be read any more."""
     seen = known.series
-    return f" until {short(seen.good_at, known.at)}" if seen.failed and seen.good_at is not None else ""
+    return f" until {short_moment(seen.good_at, known.at)}" if seen.failed and seen.good_at is not None else ""
 
 
 def _around(known: Gathered, signals: Signals) -> tuple[object, ...]:

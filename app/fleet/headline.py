@@ -6,10 +6,11 @@ Pure. The words are those of the judgement, which `turnout status` prints as wel
 from dataclasses import dataclass
 
 from app import formatting
-from app.fleet.signals import Signals, short, since_text
+from app.fleet.signals import Signals, since_text
 from app.fleet.strip import calm_since
 from app.look.tokens import Tone
 from listeners.status import Status
+from pipeline.base.texts import short_moment
 from pipeline.health.facts.fleet import Fleet
 
 
@@ -100,5 +101,7 @@ def _calm(signals: Signals) -> str:
         return ""
     at_least = "at least " if calm.from_the_start else ""
     return (
-        f"calm for {at_least}{formatting.age(now - calm.at)}" if calm.at < now else f"calm since {short(calm.at, now)}"
+        f"calm for {at_least}{formatting.age(now - calm.at)}"
+        if calm.at < now
+        else f"calm since {short_moment(calm.at, now)}"
     )

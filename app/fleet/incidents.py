@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from app import formatting
-from app.fleet.signals import Signals, short
+from app.fleet.signals import Signals
 from listeners.process_kinds import GROUP
 from listeners.status import Status
 from pipeline.api.incidents import Cause
-from pipeline.base.texts import join_limited
+from pipeline.base.texts import join_limited, short_moment
 from pipeline.control.kinds import find
 from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.causes import Action
@@ -94,7 +94,7 @@ def calm_text(signals: Signals) -> str:
     if not ended:
         return "No incident, and none that ended in the last day."
     last = max(ended, key=lambda each: each.ended_at or 0.0)
-    at = short(last.ended_at or 0.0, signals.fleet.read_at)
+    at = short_moment(last.ended_at or 0.0, signals.fleet.read_at)
     return f"No incident. The last one ended {at}: {formatting.shown(last.finding.title, _LONGEST)}."
 
 
@@ -107,7 +107,7 @@ def ended(signals: Signals) -> list[dict[str, str]]:
             named = [row for key in each.games if (row := fleet.row(key)) is not None]
             lines.append(
                 {
-                    "ended": short(each.ended_at, fleet.read_at),
+                    "ended": short_moment(each.ended_at, fleet.read_at),
                     "lasted": formatting.age(each.ended_at - each.since),
                     "cause": str(each.finding.cause),
                     "what": formatting.shown(each.finding.title, _LONGEST),

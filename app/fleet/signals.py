@@ -10,7 +10,7 @@ from app import formatting
 from app.state.control_queries import OperationList
 from listeners.series import Series
 from listeners.status import Status
-from pipeline.base.texts import in_utc
+from pipeline.base.texts import short_moment
 from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.incidents import Incident
 from pipeline.health.verdicts.judgement import StreamVerdict
@@ -47,10 +47,4 @@ def _unknown(row: GameRow, fleet: Fleet) -> GameRow:
 
 def since_text(since: float | None, now: float) -> str:
     """Return `since 15:38, 12 min`; nothing where the beginning is unknown."""
-    return "" if since is None else f"since {short(since, now)}, {formatting.age(now - since)}"
-
-
-def short(at: float, now: float) -> str:
-    """Return a moment as people say it: `15:38` on the same day (UTC), else `12 Nov 09:14`."""
-    same_day = in_utc(at, "%Y-%m-%d") == in_utc(now, "%Y-%m-%d")
-    return in_utc(at, "%H:%M" if same_day else "%-d %b %H:%M")
+    return "" if since is None else f"since {short_moment(since, now)}, {formatting.age(now - since)}"

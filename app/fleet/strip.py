@@ -8,12 +8,11 @@ from typing import Final
 
 import numpy as np
 
-from app.fleet.signals import short
 from app.look.parts import StripSlot
 from app.state.shared import once
 from listeners.series import IntArray, Series
 from listeners.status import Status
-from pipeline.base.texts import in_utc, join_limited
+from pipeline.base.texts import in_utc, join_limited, short_moment
 from pipeline.health.facts.fleet import Fleet
 
 SLOTS: Final = 60
@@ -69,7 +68,7 @@ def edges(made: list[StripSlot], now: float) -> tuple[str, str, str]:
     if not made:
         return "", "", "now"
     middle = (made[0].at + now) / 2
-    return short(made[0].at, now), short(middle, now), "now"
+    return short_moment(made[0].at, now), short_moment(middle, now), "now"
 
 
 def label(made: list[StripSlot]) -> str:

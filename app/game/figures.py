@@ -8,22 +8,20 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from app import formatting
-from app.game.signals import GameSignals, short
+from app.game.signals import GameSignals
 from app.look import lines
 from app.look.parts import Figure, StripSlot
 from app.look.tokens import Tone
 from listeners.series import Series
 from listeners.status import STATUSES, Status
-from pipeline.base.texts import in_utc
+from pipeline.api.figures import BACKLOG_FLOOR, LATEST_SLOTS, REFUSED_FLOOR, newest
+from pipeline.base.texts import in_utc, short_moment
 
 SLOTS: Final = 60
 """Most slots of a strip; more would be thinner than people can point at."""
 
 Points = list[float | None]
 
-_REFUSED_FLOOR: Final = 3.0  # rows a second; below it a sparkline of refusals stays low
-_BACKLOG_FLOOR: Final = 30.0  # seconds, as of the age of the last commit
-_LATEST_SLOTS: Final = 3  # slots, back from now, of which the newest reported one counts as now
 _LONGEST_NOTE: Final = 48  # characters
 _SILENT: Final = "no driver reported lately"
 
@@ -58,7 +56,7 @@ def _backlog(signals: GameSignals) -> Figure:
         return _unknown("Oldest backlog", why, points, objective)
     tone: Tone = "bad" if row.lag_seconds > objective and row.verdict.status != Status.PAUSED else "plain"
     value, unit = _split(formatting.duration(row.lag_seconds))
-    return Figure("Oldest backlog", value, unit, note, points, tone, objective, _BACKLOG_FLOOR)
+    return Figure("Oldest backlog", value, unit, note, points, tone, objective, BACKLOG_FLOOR)
 
 
 def _behind(signals: GameSignals) -> str:
@@ -71,7 +69,7 @@ def _behind(signals: GameSignals) -> str:
 
 def _landed(signals: GameSignals) -> Figure:
     points = [] if signals.series is None else per_second(signals.series, "rows")
-    now = None if signals.recent is None else _newest(per_second(signals.recent, "rows"))
+    now = None if signals.recent is None else newest(per_second(signals.recent, "rows"))
     if now is None:
         return _unknown("Rows landed", _why(signals, "recent"), points)
     usual = _usual(points)
@@ -82,7 +80,7 @@ def _landed(signals: GameSignals) -> Figure:
 
 def _refused(signals: GameSignals) -> Figure:
     points = [] if signals.series is None else per_second(signals.series, "refused")
-    now = None if signals.recent is None else _newest(per_second(signals.recent, "refused"))
+    now = None if signals.recent is None else newest(per_second(signals.recent, "refused"))
     if now is None:
         return _unknown("Rows refused", _why(signals, "recent"), points)
     reasons = [] if signals.trend is None else list(signals.trend.rejects)
@@ -90,7 +88,7 @@ def _refused(signals: GameSignals) -> Figure:
     note = formatting.shown(", ".join(reasons), _LONGEST_NOTE) if reasons else "reasons not known"
     note = "none in this time" if total == 0 else note
     tone: Tone = "late" if now else "plain"
-    return Figure("Rows refused", formatting.rate(now), "/s", note, points, tone, None, _REFUSED_FLOOR)
+    return Figure("Rows refused", formatting.rate(now), "/s", note, points, tone, None, REFUSED_FLOOR)
 
 
 def refused_rows(signals: GameSignals) -> int | None:
@@ -105,7 +103,7 @@ def _latency(signals: GameSignals) -> Figure:
     points = [] if signals.series is None else lines.gapped(signals.series.latency(0.99))
     now = live.latency_p99_last_minute_seconds if live is not None else None
     if now is None and recent is not None:
-        now = _newest(lines.gapped(recent.latency(0.99)))
+        now = newest(lines.gapped(recent.latency(0.99)))
     if now is None:
         return _unknown("Latency p99", _why_no_latency(signals), points, objective)
     value, unit = _split(formatting.duration(now))
@@ -116,7 +114,7 @@ def _latency(signals: GameSignals) -> Figure:
 def _why_no_latency(signals: GameSignals) -> str:
     if signals.recent is None:
         return _why(signals, "recent")
-    caught_up = any(lines.gapped(signals.recent.total("caught_up"))[-_LATEST_SLOTS:])
+    caught_up = any(lines.gapped(signals.recent.total("caught_up"))[-LATEST_SLOTS:])
     return "only caught-up rows" if caught_up else "no row lately"
 
 
@@ -131,7 +129,7 @@ def _last_commit(signals: GameSignals) -> Figure:
     cursor = None if reported is None or reported.cursor_seq is None else f"seq {formatting.count(reported.cursor_seq)}"
     value, unit = _split(formatting.age(max(0.0, signals.now - at)))
     note = " · ".join(filter(None, (cursor, generation)))
-    return Figure("Last commit", value, f"{unit} ago".strip(), note, points, "plain", None, _BACKLOG_FLOOR)
+    return Figure("Last commit", value, f"{unit} ago".strip(), note, points, "plain", None, BACKLOG_FLOOR)
 
 
 def since_commit(series: Series) -> Points:
@@ -165,7 +163,7 @@ def slots(signals: GameSignals) -> list[StripSlot]:
 
 def edges(made: Sequence[StripSlot], now: float) -> tuple[str, str, str]:
     """Return the texts under the strip: its beginning, its middle and its end."""
-    return short(made[0].at, now), short((made[0].at + now) / 2, now), "now"
+    return short_moment(made[0].at, now), short_moment((made[0].at + now) / 2, now), "now"
 
 
 def label(made: Sequence[StripSlot]) -> str:
@@ -189,11 +187,6 @@ def _unknown(label: str, why: str, points: Points, objective: float | None = Non
 
 def _why(signals: GameSignals, name: str) -> str:
     return signals.whys.get(name, _SILENT)
-
-
-def _newest(points: Points) -> float | None:
-    """Return the newest known value of the last few slots, None where there is none."""
-    return next((value for value in reversed(points[-_LATEST_SLOTS:]) if value is not None), None)
 
 
 def _usual(points: Points) -> float | None:

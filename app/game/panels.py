@@ -15,7 +15,7 @@ from app import formatting
 from app.components import links
 from app.game import figures, marks, versions
 from app.game.cause import CauseCard
-from app.game.signals import GameSignals, short, state_text, until_text
+from app.game.signals import GameSignals, state_text, until_text
 from app.look import parts, tokens, vega
 from app.look.axes import Chart, Frame
 from app.look.tokens import Tone
@@ -23,6 +23,7 @@ from app.state.readings import Reading
 from app.state.services import Environment
 from pipeline.api.versions import GameVersions
 from pipeline.base.names import GameKey
+from pipeline.base.texts import short_moment
 
 _ROWS_HEIGHT: Final = 140
 _LOWER_HEIGHT: Final = 110
@@ -72,7 +73,7 @@ def draw_alerts(signals: GameSignals) -> None:
         tone: Tone = "bad" if alert.severity == "page" else "late"
         with st.container(horizontal=True, border=True, key=f"inc_{tone}_alert_{number}", vertical_alignment="center"):
             title = f"Alert {formatting.shown(alert.name, 60)} fires"
-            since = f"since {short(alert.since, signals.now)}"
+            since = f"since {short_moment(alert.since, signals.now)}"
             st.html(parts.incident("▲", title, formatting.shown(alert.summary, 200), since, tone), width="stretch")
             if alert.runbook is not None:
                 st.link_button("Runbook", alert.runbook, type="tertiary", key=f"runbook_alert_{number}")
@@ -153,7 +154,9 @@ def draw_operations(signals: GameSignals) -> None:
                     "state": [formatting.operation_text(each.state) for each in found[:_MOST_OPERATIONS]],
                     "what": [marks.operation_words(each) for each in found[:_MOST_OPERATIONS]],
                     "by": [formatting.shown(each.actor, 40) for each in found[:_MOST_OPERATIONS]],
-                    "requested, UTC": [short(each.requested_at, signals.now) for each in found[:_MOST_OPERATIONS]],
+                    "requested, UTC": [
+                        short_moment(each.requested_at, signals.now) for each in found[:_MOST_OPERATIONS]
+                    ],
                     "page": [links.short(each.operation_id) for each in found[:_MOST_OPERATIONS]],
                 }
             ),
@@ -169,7 +172,9 @@ def draw_changes(signals: GameSignals, seen: Reading[pa.Table]) -> None:
     with st.container(border=True, key="card_changes", gap="xsmall"):
         why = formatting.shown(seen.why or "", 120)
         until = (
-            f" · until {short(seen.good_at, signals.now)}: {why}" if seen.failed and seen.good_at is not None else ""
+            f" · until {short_moment(seen.good_at, signals.now)}: {why}"
+            if seen.failed and seen.good_at is not None
+            else ""
         )
         st.html(parts.section("Changes of status", f"last 24 h, newest first{until}"))
         table = seen.value
@@ -182,7 +187,7 @@ def draw_changes(signals: GameSignals, seen: Reading[pa.Table]) -> None:
         st.dataframe(
             pd.DataFrame(
                 {
-                    "at, UTC": short(change["at"].timestamp(), signals.now),
+                    "at, UTC": short_moment(change["at"].timestamp(), signals.now),
                     "from": _word(change["from_status"]),
                     "to": _word(change["to_status"]),
                     "detail": formatting.shown(change["detail"], 200) if change["detail"] else formatting.UNKNOWN_VALUE,

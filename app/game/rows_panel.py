@@ -11,13 +11,13 @@ from app import formatting
 from app.components import links
 from app.game import figures
 from app.game.rows import MOST_ROWS, LastRow, LastRows, last_rows
-from app.game.signals import GameSignals, short
+from app.game.signals import GameSignals
 from app.look import parts
 from app.state import identity
 from app.state.services import Environment
 from pipeline.api.rows import Depth, RowKind
 from pipeline.base.errors import Refused
-from pipeline.base.texts import in_utc
+from pipeline.base.texts import in_utc, short_moment
 
 _KINDS: Final[tuple[RowKind, ...]] = ("refused", "landed")
 _CHOICE: Final = "game_rows"  # the widget's key
@@ -128,5 +128,5 @@ def _decoded(row: LastRow) -> str:
 
 
 def _moment(at: float, now: float) -> str:
-    day = "" if in_utc(at, "%Y-%m-%d") == in_utc(now, "%Y-%m-%d") else f"{short(at, now).rpartition(' ')[0]} "
+    day = "" if in_utc(at, "%Y-%m-%d") == in_utc(now, "%Y-%m-%d") else f"{short_moment(at, now).rpartition(' ')[0]} "
     return f"{day}{in_utc(at, '%H:%M:%S')}"

@@ -12,7 +12,7 @@ from listeners.series import Series
 from pipeline.api.operations import Operation
 from pipeline.api.trends import Trend
 from pipeline.api.versions import Version
-from pipeline.base.texts import in_utc
+from pipeline.base.texts import short_moment
 from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.incidents import Incident
 
@@ -55,21 +55,17 @@ class GameSignals:
         return tuple(each for each in self.fleet.rows if each.group == row.group and each.game_key != row.game_key)
 
 
-def short(at: float, now: float) -> str:
-    """Return a moment as people say it: `15:38` on the same day (UTC), else `12 Nov 09:14`."""
-    same_day = in_utc(at, "%Y-%m-%d") == in_utc(now, "%Y-%m-%d")
-    return in_utc(at, "%H:%M" if same_day else "%-d %b %H:%M")
-
-
 def until_text(signals: GameSignals, name: str) -> str:
     """Return since when a part on screen is out of date, and why; nothing where it is new, or was never read."""
     at = signals.until.get(name)
-    return "" if at is None else f" · until {short(at, signals.now)}: {formatting.shown(signals.whys[name], 120)}"
+    return (
+        "" if at is None else f" · until {short_moment(at, signals.now)}: {formatting.shown(signals.whys[name], 120)}"
+    )
 
 
 def lasting(since: float | None, now: float) -> str:
     """Return `for 12 min, since 15:38`; nothing where the beginning is unknown."""
-    return "" if since is None else f"for {formatting.age(now - since)}, since {short(since, now)}"
+    return "" if since is None else f"for {formatting.age(now - since)}, since {short_moment(since, now)}"
 
 
 def state_text(signals: GameSignals) -> str:

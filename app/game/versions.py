@@ -3,12 +3,11 @@
 from typing import Final
 
 from app import formatting
-from app.game.signals import short
 from app.schemas import queries
 from app.state.services import Environment
 from pipeline.api.versions import GameVersions, Version
 from pipeline.base.errors import Refused, first_line
-from pipeline.base.texts import join_limited
+from pipeline.base.texts import join_limited, short_moment
 
 MOST: Final = 4
 _WORDS: Final = 2  # changes that are said of a version
@@ -31,7 +30,7 @@ def lines(environment: Environment, game: GameVersions, now: float) -> list[tupl
 
 
 def _when(at: float, now: float) -> str:
-    return f"{formatting.age(now - at)} ago" if now - at < 86_400 else short(at, now)
+    return f"{formatting.age(now - at)} ago" if now - at < 86_400 else short_moment(at, now)
 
 
 def _change(environment: Environment, before: Version | None, each: Version) -> str:

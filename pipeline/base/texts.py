@@ -63,6 +63,12 @@ def moment(at: float | None) -> str:
     return UNKNOWN_VALUE if at is None else in_utc(at, "%Y-%m-%d %H:%M:%S UTC")
 
 
+def short_moment(at: float, now: float) -> str:
+    """Return a moment as people say it: `15:38` on the same day (UTC), else `12 Nov 09:14`."""
+    same_day = in_utc(at, "%Y-%m-%d") == in_utc(now, "%Y-%m-%d")
+    return in_utc(at, "%H:%M" if same_day else "%-d %b %H:%M")
+
+
 def age(seconds: float | None) -> str:
     """Return an age for people: `8 s`, `3 min`, `5 h 10 min`, `3 d 2 h`; a dash when unknown."""
     if seconds is None or not math.isfinite(seconds):
