@@ -59,6 +59,13 @@ _simulation = combine_options(
         help="Where payloads name their schema, dealt to the games in turn: wrapper, confluent, glue, with commas.",
     ),
     click.option(
+        "--event-types",
+        type=click.IntRange(1, 300),
+        default=1,
+        show_default=True,
+        help="Event types that each game sends; more than one need --framing wrapper.",
+    ),
+    click.option(
         "--version-every",
         type=click.IntRange(1),
         help="Events from one version's first to the next one's; without, games send all versions from the start.",
@@ -81,7 +88,7 @@ _simulation = combine_options(
 )
 def simulate(
     env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int, hostile: bool,
-    formats: tuple[str, ...], framings: tuple[str, ...], version_every: int | None,
+    formats: tuple[str, ...], framings: tuple[str, ...], event_types: int, version_every: int | None,
     registry_url: str | None, glue_endpoint: str | None, source: str | None,
     events: int | None, rate: float | None, start_time: float | None,
 ) -> None:  # fmt: skip
@@ -99,7 +106,8 @@ def simulate(
     context = CommandContext(env_dir, source)
     plan = SimulationPlan(
         games, versions, events, seed, bad_share,
-        hostile=hostile, skew=skew, formats=formats, framings=framings, version_every=version_every,
+        hostile=hostile, skew=skew, formats=formats, framings=framings, event_types=event_types,
+        version_every=version_every,
     )  # fmt: skip
     if start_time is not None:
         plan = replace(plan, start_time=start_time)
@@ -144,7 +152,7 @@ def dashboard(env_dir: Path, port: int | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
 def demo(
     env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int, hostile: bool,
-    formats: tuple[str, ...], framings: tuple[str, ...], version_every: int | None,
+    formats: tuple[str, ...], framings: tuple[str, ...], event_types: int, version_every: int | None,
     registry_url: str | None, glue_endpoint: str | None, source: str | None,
     events: int | None, rate: float, once: bool, storage: str, cluster: bool, as_json: bool,
 ) -> None:  # fmt: skip
@@ -164,7 +172,18 @@ def demo(
     from pipeline.platforms.local.shared import checkout
 
     plan = runs.DemoOptions(
-        games, versions, bad_share, skew, seed, hostile, formats, framings, version_every, registry_url, glue_endpoint
+        games,
+        versions,
+        bad_share,
+        skew,
+        seed,
+        hostile,
+        formats,
+        framings,
+        version_every,
+        registry_url,
+        glue_endpoint,
+        event_types,
     )
     if cluster and storage != "s3":
         raise Refused("A cluster's executors see no folder of this machine. Add --storage s3.")

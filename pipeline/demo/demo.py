@@ -64,17 +64,18 @@ class DemoOptions:
     version_every: int | None = None
     registry_url: str | None = None
     glue_endpoint: str | None = None
+    event_types: int = 1
 
     @property
     def is_mixed(self) -> bool:
-        """Whether there is anything but protobuf under turnout's own ids."""
-        return (self.formats, self.framings) != (("protobuf",), (WRAPPER,))
+        """Whether there is anything but one event type a game in protobuf under turnout's own ids."""
+        return (self.formats, self.framings, self.event_types) != (("protobuf",), (WRAPPER,), 1)
 
     def arguments(self) -> list[str]:
         """Return the options of `turnout simulate`."""
         return [
             *("--games", str(self.games), "--versions", str(self.versions), "--seed", str(self.seed)),
-            *("--bad-share", str(self.bad_share), "--skew", str(self.skew)),
+            *("--bad-share", str(self.bad_share), "--skew", str(self.skew), "--event-types", str(self.event_types)),
             *(["--hostile"] if self.hostile else []),
             *("--formats", ",".join(self.formats), "--framing", ",".join(self.framings)),
             *([] if self.version_every is None else ["--version-every", str(self.version_every)]),

@@ -111,9 +111,9 @@ def register_samples(
     New ones get their ids beside `bronze`; None: the store alone counts.
     """
     own = {game: writing.format for game, writing in game_writings(plan).items() if writing.framing == WRAPPER}
-    pairs = list(itertools.product(own, range(1, plan.versions + 1)))
+    pairs = list(itertools.product(own, plan.versions_of_types()))
     registrations = [
-        Registration(game, *payload_schema(family(game), version, own[game]), format=own[game])
+        Registration(game, *payload_schema(family(game), version, own[game]), format=own[game], new_type=True)
         for game, version in pairs
     ]
     registered = LocalRegistry(engine, bronze).register_many(registrations)

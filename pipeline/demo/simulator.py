@@ -20,7 +20,7 @@ from pipeline.demo.framings.supported import WRAPPER, check_framings
 from pipeline.demo.framings.wrapper import WrapperFraming
 from pipeline.demo.samples.protobuf import noise
 from pipeline.demo.samples.sample import FAMILIES, VERSIONS
-from pipeline.demo.samples.supported import check_formats, sample
+from pipeline.demo.samples.supported import check_formats, sample, version_of_type
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 GOOD: Final = "good"
@@ -90,9 +90,15 @@ class SimulationPlan:
     start_sequence: Mapping[str, int] = field(default_factory=dict)  # a game's first sequence number; 1 if absent
     formats: tuple[str, ...] = ("protobuf",)  # dealt to the games in turn, like framings
     framings: tuple[str, ...] = (WRAPPER,)
+    event_types: int = 1  # of each game, mixed
     version_every: int | None = None  # events from one version's first to the next one's; None: all from the start
     start_time: float = 1_767_225_600.0  # event time of the first event, Unix seconds
     step_seconds: float = 0.001  # event time between two events
+
+    def versions_of_types(self) -> list[int]:
+        """Return the numbers of all versions of all event types, the first type's first."""
+        types = range(1, self.event_types + 1)
+        return [version_of_type(version, each) for each in types for version in range(1, self.versions + 1)]
 
     def shares(self) -> dict[str, float]:
         """Return the share of each kind, the good one first.
@@ -189,7 +195,9 @@ class Simulator:
         writings = game_writings(plan)
         self.games = tuple(writings)
         own = [game for game, writing in writings.items() if writing.framing == WRAPPER]
-        wanted = itertools.product(own, range(1, plan.versions + 1))
+        if plan.event_types > 1 and len(own) < len(writings):
+            raise Refused("Several event types need turnout's own ids. Use --framing wrapper.")
+        wanted = itertools.product(own, plan.versions_of_types())
         if missing := [pair for pair in wanted if pair not in schema_ids]:
             raise Refused(f"{len(missing)} schemas have no id, first {missing[0]!r}. Register the games first.")
         self.plan = plan
@@ -212,7 +220,7 @@ class Simulator:
             (each, name, version): sample(each, name, version, plan.seed)
             for each in dict.fromkeys(plan.formats)
             for name in FAMILIES
-            for version in range(1, plan.versions + 1)
+            for version in plan.versions_of_types()
         }
         self._introduced: Counter[tuple[Framing, str, str]] = Counter()  # versions by framing, format and family
         self._kinds = tuple(plan.shares())
@@ -260,6 +268,7 @@ class Simulator:
         sequence = self.next_sequence.get(game, 1)
         self.next_sequence[game] = sequence + 1
         version = self._version(kind, game, 1 + (chance >> 8) % self._versions_at(index))
+        version = version_of_type(version, 1 + (chance >> 24) % self.plan.event_types)
         framed = self._framed(kind, game, version, chance, sequence, time)
         if kind == "malformed_wrapper":
             return Event(None, _broken_wrapper(framed.body, sequence, chance), game, sequence, kind)
@@ -270,7 +279,7 @@ class Simulator:
     def _framed(self, kind: str, game: str, version: int, chance: int, sequence: int, time: int) -> Framed:
         """Return the payload of an event, spoilt as its kind wants it."""
         framing, name, kin = self._framings[game], self._formats.get(game, self.plan.formats[0]), self._families[game]
-        while (known := self._introduced[framing, name, kin]) < version:
+        while (known := self._introduced[framing, name, kin]) < min(version, self.plan.versions):
             framing.introduce(known + 1, self._samples[name, kin, known + 1])
             self._introduced[framing, name, kin] += 1
         payloads = self._samples[name, kin, version]

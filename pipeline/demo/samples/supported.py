@@ -7,9 +7,10 @@ from typing import Final
 
 from pipeline.base.errors import Refused
 from pipeline.demo.samples.avro import AvroSample
+from pipeline.demo.samples.further_type import FurtherType
 from pipeline.demo.samples.json import JsonSample
 from pipeline.demo.samples.protobuf import ProtobufSample
-from pipeline.demo.samples.sample import Sample
+from pipeline.demo.samples.sample import VERSIONS, Sample
 
 SAMPLES: Final[Mapping[str, Callable[[str, int, int], Sample]]] = MappingProxyType(
     {"protobuf": ProtobufSample, "avro": AvroSample, "json": JsonSample}
@@ -32,11 +33,20 @@ def check_formats(formats: Sequence[str]) -> None:
 def sample(format_name: str, family: str, version: int, seed: int) -> Sample:
     """Return new payloads of one family and version.
 
+    A version above the last one is that of a further event type: `version_of_type` numbers them.
+
     Raises:
         Refused: there is no such format, family or version.
     """
     check_formats((format_name,))
-    return SAMPLES[format_name](family, version, seed)
+    number, place = divmod(version - 1, VERSIONS)
+    made = SAMPLES[format_name](family, place + 1, seed)
+    return made if number == 0 else FurtherType(made, number + 1)
+
+
+def version_of_type(version: int, number: int) -> int:
+    """Return the number of a version of a game's event type; types count from 1."""
+    return version + (number - 1) * VERSIONS
 
 
 @lru_cache(maxsize=128)

@@ -12,10 +12,14 @@ import pytest
 from google.protobuf.message import DecodeError, Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import MALFORMED, game_key, is_game_name
+from pipeline.data.contracts.further_types import game_types
+from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.demo.samples.sample import FAMILIES, VERSIONS
+from pipeline.demo.simulate import register_samples
 from pipeline.demo.simulator import (
     BAD_KINDS,
     GOOD,
@@ -275,3 +279,15 @@ def test_impossible_plans_are_refused() -> None:
             Simulator(plan, schema_ids(plan))
     with pytest.raises(Refused, match="60 schemas have no id"):
         Simulator(SimulationPlan(), {})
+
+
+@pytest.mark.parametrize("format_name", ["protobuf", "avro", "json"])
+def test_a_game_sends_several_event_types(engine: Engine, format_name: str) -> None:
+    """Each further type is a message of its own, accepted beside the first one, and all of them come."""
+    plan = SimulationPlan(games=1, versions=2, events=200, event_types=3, formats=(format_name,))
+    simulator = Simulator(plan, register_samples(engine, plan))
+    schemas = LocalRegistry(engine).snapshot()
+    (types,) = (game_types(schemas, key) for key in schemas.games)
+    assert [(each.state, len(each.schemas)) for each in types] == [("first", 2), ("accepted", 2), ("accepted", 2)]
+    sent = {Wrapper.FromString(each.value).schema_id for batch in simulator.batches(50) for each in batch}
+    assert sent == {schema.schema_id for each in types for schema, _ in each.schemas}
