@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from grants.applying import drift_store, expiries, own_tables, proposals
+from grants.applying import drift_store, expiries, onboarded_readers, own_tables, proposals
 from grants.applying.executor import Executor
 from grants.applying.operation import ACCESS
 from grants.applying.table_registration import register_missing
@@ -31,9 +31,12 @@ from pipeline.control.operations.definition import ControlContext, OperationDefi
 from pipeline.control.roles import groups_of
 from pipeline.store import members
 from pipeline.store.processes.leases import store_time
+from pipeline.store.wanted_readers import read_ungranted
 
 _log: Final = logging.getLogger("turnout")
 _LONG_SECONDS: Final = 900.0  # an alarm and no limit: the round goes on
+_READERS_SECONDS: Final = 2.0  # between two looks for readers of new games
+_REFUSED_SECONDS: Final = 60.0  # after one that could not submit all
 _EXPIRY_SECONDS: Final = 5.0  # between two looks for access that is over; they read the control store alone
 
 
@@ -48,7 +51,9 @@ class AccessReconciler:
         self._stop = threading.Event()
         self._seen = threading.Event()  # a change was, since the newest round began
         self._executor = Executor(self._open, self._stop, seen=self._seen.set)
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="access")
+        self._pool = ThreadPoolExecutor(2, thread_name_prefix="access")  # a round, and the readers of new games
+        self._readers: Future[None] | None = None
+        self._readers_due_at = self._refused_due_at = 0.0
         self._round: Future[None] | None = None
         self._begun_at = self._due_at = self._expiry_due_at = 0.0
         self._problem: str | None = None  # why the catalog could not be read, as last reported
@@ -76,6 +81,7 @@ class AccessReconciler:
         if time.monotonic() >= self._expiry_due_at and not self._stop.is_set():
             self._expiry_due_at = time.monotonic() + _EXPIRY_SECONDS
             self._submit_expired()
+        self._grant_to_new_readers()
         at_work = 0.0 if self._round is None else time.monotonic() - self._begun_at
         if at_work > _LONG_SECONDS:
             return (
@@ -105,6 +111,26 @@ class AccessReconciler:
             _log.warning("the control store is unavailable, access waits: %s", error)
         else:
             self._report(None)
+
+    def _grant_to_new_readers(self) -> None:
+        """Grant games to the readers of their onboardings, in a thread; the control store says whether some wait."""
+        now = time.monotonic()
+        if self._readers is not None:
+            if not self._readers.done():
+                return
+            if (error := self._readers.exception()) is not None:
+                _log.warning("access: readers of new games wait: %s", error)
+            self._readers = None
+        if now < self._readers_due_at or self._stop.is_set():
+            return
+        self._readers_due_at, again = now + _READERS_SECONDS, now >= self._refused_due_at
+        if any(again or each.problem is None for each in read_ungranted(self._context.engine)):
+            self._refused_due_at = now + _REFUSED_SECONDS if again else self._refused_due_at
+            self._readers = self._pool.submit(self.grant_to_new_readers, again=again)
+
+    def grant_to_new_readers(self, *, again: bool = True) -> None:
+        """Submit the operations of readers that wait, those that were refused `again`; a tick does it in a thread."""
+        onboarded_readers.submit_due(self._context, self._open(), again=again)
 
     def _submit_expired(self) -> None:
         expiries.submit_expired(self._context.engine, proposals.schema_of(self._context.settings.access))

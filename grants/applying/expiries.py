@@ -47,7 +47,8 @@ class PrincipalBusy(Transient):
 
 def is_expiry(operation: Operation) -> bool:
     """Return whether it is access that the controller revokes by itself."""
-    return operation.kind == proposals.KIND and operation.actor == CONTROLLER
+    is_own = operation.kind == proposals.KIND and operation.actor == CONTROLLER
+    return is_own and proposals.AUTHORISED_BY not in operation.parameters
 
 
 def submit_expired(engine: Engine, schema: Securable) -> None:

@@ -22,7 +22,7 @@ from grants.planning.guardrails import Case, Requester
 from grants.planning.plan import AccessPlan, plan
 from grants.planning.undo import undo
 from pipeline.base.errors import Refused
-from pipeline.control.roles import Role, current, may, same_person
+from pipeline.control.roles import CONTROLLER, Role, current, may, same_person
 from pipeline.settings.access import Access
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store import audit, operations
@@ -32,6 +32,9 @@ from pipeline.store.games import known_games
 from pipeline.store.processes.leases import store_time
 
 KIND: Final = OperationKind.ACCESS
+AUTHORISED_BY: Final = "authorised_by"
+"""The parameter of the controller's own operations that names the person who authorised what they grant."""
+
 _FRESH_SECONDS: Final = 300.0  # so old may be what is known of tables that are not touched
 _TARGET: Final = 60  # characters of a principal that its target shows
 
@@ -278,7 +281,7 @@ def require_permitted(
     guardrails.require_allowed(
         Case(
             plan=prepared.plan,
-            actor=person(requester or by.actor),
+            actor=person(requester or _granter(by)),
             approver=person(by.actor) if requester else None,
             schema=schema_of(settings.access),
             inventory=known_games(engine).keys(),
@@ -289,6 +292,11 @@ def require_permitted(
             others={key: why for key, each in prepared.observed.tables.items() if (why := each.other)},
         )
     )
+
+
+def _granter(by: operations.Operation | operations.Intent) -> str:
+    """Return who answers for an operation without a request: of the controller's, who authorised it."""
+    return str(by.parameters.get(AUTHORISED_BY, by.actor)) if by.actor == CONTROLLER else by.actor
 
 
 def intents_of(tree: Iterable[Mapping[str, Any]]) -> list[AccessIntent]:

@@ -1,13 +1,15 @@
 """The commands `turnout games …`: which names are games, and which wait to become one."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from pipeline.base.terminal import say, say_json, say_lines
 from pipeline.cli.context import CommandContext
-from pipeline.cli.options import LISTED
+from pipeline.cli.options import LISTED, SubmitOptions, submit_and_wait, submitting
 from pipeline.control.acts import DirectAct
+from pipeline.store.database.states import PRIORITIES
 
 
 @click.command("list")
@@ -47,24 +49,30 @@ def pending_games(env_dir: Path, limit: int, as_json: bool) -> None:
 
 
 @click.command("approve")
-@click.option("--reason", help="Reason, kept in the audit log.")
 @click.argument("name")
-def approve_game(env_dir: Path, reason: str | None, name: str) -> None:
-    """Make NAME (exact) a game from ingest's next micro-batch on.
+@click.option("--group", help="Cluster group of the game. Default: its proposal's or rule's, or placement chooses.")
+@click.option("--priority", type=click.Choice(PRIORITIES), help="Default: its proposal's or rule's.")
+@click.option("--reader", "readers", multiple=True, help="Principal who is to read it, besides its rule's; repeatable.")
+@submitting
+def approve_game(
+    env_dir: Path, name: str, group: str | None, priority: Any, readers: tuple[str, ...], how: SubmitOptions
+) -> None:
+    """Make NAME (exact) a game: onboard it, register its proposed schema, place it, replay what came before.
 
-    NAME need not have arrived yet. Earlier rows stay in quarantine: replay them. Also reverts a rejection of NAME.
-    Refused where the catalog of a workspace has another table of the game's key.
+    NAME need not have arrived yet. One operation, which ends when the game's stream is live; needs a running
+    controller. Its undo retires the game; nothing is deleted. Reverts a rejection of NAME. Readers get access by an
+    operation of their own once the table is in the catalog; --reader needs the role access_admin. Refused where the
+    catalog of a workspace has another table of the game's key.
     """
     from pipeline.base.names import game_key
-    from pipeline.data.ingest import pending
+    from pipeline.control.operations.onboarding import Wishes, approve
     from pipeline.platforms.local.catalog_checks import require_writable
 
     context = CommandContext(env_dir)
     for note in require_writable(context.settings, context.paths, [game_key(name)]):
         say(f"Note: {note}", err=True)
-    with context.acting(DirectAct.APPROVE_GAME, [pending.target(name)], "approve", game=name, reason=reason) as actor:
-        game = pending.approve(context.engine, context.settings.onboarding, name, actor, reason)
-    say_lines(pending.render_games([game]))
+    wishes = Wishes(group, priority, readers)
+    submit_and_wait(context, approve(context.settings, context.engine, name, wishes, context.actor, how.reason), how)
 
 
 @click.command("reject")

@@ -19,7 +19,6 @@ class DirectAct(StrEnum):
         act.role, act.needs_reason = role, needs_reason
         return act
 
-    APPROVE_GAME = "approve a game", Role.OPERATOR
     REJECT_GAME = "reject a game", Role.OPERATOR
     CHANGE_RULES = "apply onboarding rules", Role.MOVER, True
     REGISTER_SCHEMA = "register a schema", Role.OPERATOR

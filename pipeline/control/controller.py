@@ -18,6 +18,7 @@ from pipeline.control.alarms import Alarms
 from pipeline.control.backends.starting import Command, make_backends
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.control.kinds import arguments, duties_of
+from pipeline.control.onboarding.keeper import OnboardingKeeper
 from pipeline.control.operations import registry
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import Extension, tick
@@ -111,6 +112,12 @@ def _parts(
         assign_waiting(engine, placing_by(settings))  # games that fitted nowhere when they came
         return ()
 
+    onboarding = OnboardingKeeper(engine)
+
+    def onboard() -> Sequence[str]:
+        onboarding.look()
+        return ()
+
     def supervise() -> Sequence[str]:
         supervisor.tick()
         return supervisor.alarms
@@ -135,7 +142,8 @@ def _parts(
         return () if alarm is None else (alarm,)
 
     others = {f"Extension {type(each).__name__}": partial(extend, each) for each in added}
-    return {"Placement": place, "Supervision": supervise, "Evacuation": evacuate, "Incidents": judge, **others}
+    own = {"Onboarding": onboard, "Placement": place, "Supervision": supervise, "Evacuation": evacuate}
+    return {**own, "Incidents": judge, **others}
 
 
 def _end(engine: Engine, paths: Paths, supervisor: Supervisor, *, stop_groups: bool) -> int:

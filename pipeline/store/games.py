@@ -288,6 +288,20 @@ def record_one(engine: Engine, key: str, name: str, seq: int) -> None:
             connection.execute(update(games).where(games.c.game_key == key).values(last_seq=seq))
 
 
+def discover_within(connection: Connection, key: str, name: str, group: str | None, priority: str | None) -> None:
+    """Note a game before its first row, in the caller's transaction; where it waits for a group it gets this one.
+
+    A priority replaces the one of its rule. A game that is there keeps its group.
+    """
+    own_row = games.c.game_key == key
+    if connection.scalar(select(games.c.game_key).where(own_row)) is None:
+        connection.execute(games.insert(), _rows(connection, {key: name}, 0))
+    if priority is not None:
+        connection.execute(update(games).where(own_row).values(priority=priority))
+    if group is not None:
+        connection.execute(_TAKE, {"key": key, "target": group})
+
+
 def _rows(connection: Connection, new: Mapping[str, str], seq: int) -> list[dict[str, str | int | float]]:
     """Return new games (key → name) as rows; each begins with the priority of its onboarding rule."""
     rules, now = rules_of_games(connection, new.keys()), time.time()

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import Connection, Engine, delete, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 
+from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey
 from pipeline.store.database.engine import writing
 from pipeline.store.database.states import OnboardedBy
@@ -73,6 +74,28 @@ def approve(engine: Engine, candidate: OnboardingCandidate, now: float | None = 
     except IntegrityError:
         return False
     return True
+
+
+def approve_within(connection: Connection, candidate: OnboardingCandidate) -> None:
+    """Make a game of a name in the caller's transaction, and forget that it was refused; a name that is one stays so.
+
+    Raises:
+        Refused: its key is another name's.
+    """
+    _lock(connection)
+    own_row = onboardings.c.game_key == candidate.game_key
+    owner = connection.scalar(select(onboardings.c.game).where(own_row))
+    if owner is None:
+        connection.execute(insert(onboardings).values(_row(candidate, None)))
+    elif owner != candidate.game:
+        raise Refused(f"The key {candidate.game_key} belongs to the game {owner!r}. Rename one of the two.")
+    connection.execute(delete(refused_names).where(refused_names.c.game == candidate.game))
+
+
+def number_of(engine: Engine, key: str) -> int:
+    """Return the number of a game among the onboardings, 0 where the name is none."""
+    with engine.connect() as connection:
+        return connection.scalar(select(onboardings.c.onboarding_id).where(onboardings.c.game_key == key)) or 0
 
 
 def onboarded(engine: Engine, above: int = 0) -> list[Onboarded]:

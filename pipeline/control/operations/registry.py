@@ -14,6 +14,7 @@ from pipeline.store.database.states import OperationKind
 
 _ROOM: Final = "pipeline.control.operations"
 _PLACES: Final[Mapping[OperationKind, str]] = {
+    OperationKind.ONBOARD: "onboarding:ONBOARD",
     OperationKind.PAUSE: "pauses:PAUSE",
     OperationKind.RESUME: "pauses:RESUME",
     OperationKind.RETRY: "pauses:RETRY",

@@ -112,28 +112,40 @@ def target(name: str) -> str:
     return f"game:{_checked(name)}"
 
 
-def approve(
-    engine: Engine, limits: settings.Onboarding, name: str, actor: str, reason: str | None, now: float | None = None
-) -> Game:
-    """Onboard a name, whether or not it has arrived; this undoes a refusal.
+def approval(
+    engine: Engine, limits: settings.Onboarding, name: str, actor: str, reason: str | None = None,
+    now: float | None = None,
+) -> OnboardingCandidate:  # fmt: skip
+    """Return the right by which a person's approval makes a game of a name, whether or not it has arrived.
 
     Raises:
         Refused: it cannot name a game, is one already, its key is another game's, or there are too many games.
     """
-    moment = time.time() if now is None else now
     rules = read_rules(engine)
     rule = None if (match := rules.match(name)) is None else match.rule.name
     candidate = OnboardingCandidate(_checked(name), name, "approval", None, actor, reason, rule)
     roll = OnboardingRoll(store.onboarded(engine))
     if roll.games.get(candidate.game_key) == name:
         raise Refused(f"{name!r} is already a game; see `turnout games list`.")
-    obstacle = roll.obstacle(candidate, limits, rules, moment)
+    obstacle = roll.obstacle(candidate, limits, rules, time.time() if now is None else now)
     if obstacle is not None:
         raise Refused(f"{name!r} cannot become a game: {obstacle}.")
+    return candidate
+
+
+def approve(
+    engine: Engine, limits: settings.Onboarding, name: str, actor: str, reason: str | None, now: float | None = None
+) -> Game:
+    """Onboard a name at once, without an operation; this undoes a refusal.
+
+    Raises:
+        Refused: as `approval`.
+    """
+    moment = time.time() if now is None else now
+    candidate = approval(engine, limits, name, actor, reason, moment)
     if not store.approve(engine, candidate, moment):
         raise Refused(f"{name!r} or its key has just become a game; see `turnout games list`.")
-    roll.add(candidate, moment)
-    return _game(Onboarded(0, candidate, moment), roll, None)
+    return _game(Onboarded(0, candidate, moment), OnboardingRoll([*store.onboarded(engine)]), None)
 
 
 def reject(engine: Engine, name: str, actor: str, reason: str | None, now: float | None = None) -> None:

@@ -31,6 +31,7 @@ RegistryState = Literal["ok", "away", "mistrusted"]
 class OperationKind(StrEnum):
     """What an operation does."""
 
+    ONBOARD = "onboard"
     PAUSE = "pause"
     RESUME = "resume"
     RETRY = "retry"

@@ -238,6 +238,36 @@ onboarding_rules = store_table(  # all rules of each application of a file; appe
     json={"rules": "array"},
 )
 
+game_proposals = store_table(  # names that people propose as games before their first record; one that is decided goes
+    "game_proposals",
+    Column("game_key", String(64), primary_key=True),
+    Column("game", Text, nullable=False),
+    Column("events_per_second", Float),  # expected; null: nobody said
+    Column("group_name", String(40)),  # null: placement chooses
+    Column("priority", String(8)),  # null: its rule's
+    Column("readers", Text, nullable=False),  # JSON: principals of the catalog
+    Column("format", String(16)),  # of its schema; null with the next two: none is given
+    Column("message", Text),
+    Column("definition", LargeBinary),
+    Column("proposed_by", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("proposed_at", Float, nullable=False),
+    allowed={"events_per_second": ">= 0", "priority": PRIORITIES},
+    json={"readers": "array"},
+)
+
+wanted_readers = store_table(  # who is to read a game's table from its onboarding on; granted by an operation of access
+    "wanted_readers",
+    Column("game_key", String(64), primary_key=True),
+    Column("principal", String(255), primary_key=True),
+    Column("reason", Text, nullable=False),
+    Column("authorised_by", Text, nullable=False),  # the access admin who applied the rule, or approved the game
+    Column("operation_id", String(32), nullable=False),  # which onboarded the game
+    Column("wanted_at", Float, nullable=False),
+    Column("access_operation_id", String(32)),  # which grants it; empty: the catalog had it already; null: none yet
+    Column("problem", Text),  # why it could not be submitted at the last try; null: it was not tried, or could be
+)
+
 refused_names = store_table(  # names that must not become games until an operator approves them
     "refused_names",
     Column("game", String(256), primary_key=True),

@@ -36,6 +36,7 @@ from pipeline.settings.tree import Roles
 from pipeline.store import audit
 from pipeline.store.database.tables import entitlements, ignored_drift
 from pipeline.store.operations import Operation, list_operations, operation, steps, submit
+from pipeline.store.wanted_readers import WantedReader, read_ungranted, read_wanted, want_within
 from tests.unit.grants.access_world import ANN, BOB, CHESS, GO, House
 from tests.unit.grants.catalog_world import SCIM, register_other, served
 
@@ -602,3 +603,39 @@ def test_an_executor_that_may_see_too_little_is_told_of(house: House) -> None:
     known = snapshot.read(house.world.engine).observed
     assert known is not None
     assert known.notes == ()
+
+
+def test_readers_of_a_rule_read_once_the_table_is_there(house: House) -> None:
+    """Who applied the rule answers for the grant; the reason names the rule, and nobody has to ask."""
+    engine = house.world.engine
+    with engine.begin() as connection:
+        want_within(connection, [WantedReader(CHESS, ANN, "onboarding rule studio", "carl", "f" * 32)])
+    house.steward.grant_to_new_readers()
+    assert list_operations(engine) == [], "there is no table to grant"
+    house.make_table(CHESS)
+    house.steward.grant_to_new_readers()
+    done = house.finish()
+    assert (done.state, done.actor, done.reason) == ("succeeded", CONTROLLER, "onboarding rule studio")
+    assert "SELECT" in house.catalog.assignments(Securable((*house.schema.path, CHESS)))[ANN]
+    (wanted,) = read_wanted(engine)
+    assert (wanted.access_operation_id, wanted.problem) == (done.operation_id, None)
+    house.steward.grant_to_new_readers()
+    assert [each.operation_id for each in list_operations(engine)] == [done.operation_id]
+    prepared = proposals.prepare_undo(engine, house.catalog, house.world.settings.access, house.world.paths, done)
+    assert not prepared.plan.is_empty, "it is undone like any other"
+
+
+def test_nobody_grants_to_themselves_by_a_rule(house: House) -> None:
+    """The guardrails judge who authorised it; why it was refused is noted, and it is tried again."""
+    engine, access = house.world.engine, house.world.settings.access
+    house.world = replace(
+        house.world, settings=replace(house.world.settings, access=replace(access, identities={"carl": ANN}))
+    )
+    house.steward = AccessReconciler(house.world, os.environ)
+    house.make_table(CHESS)
+    with engine.begin() as connection:
+        want_within(connection, [WantedReader(CHESS, ANN, "onboarding rule studio", "carl", "f" * 32)])
+    house.steward.grant_to_new_readers()
+    (wanted,) = read_ungranted(engine)
+    assert "may not grant to themselves" in str(wanted.problem)
+    assert list_operations(engine) == []

@@ -17,11 +17,14 @@ from sqlalchemy import Engine, insert
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.cli.main import cli
+from pipeline.control.controller import KINDS
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import tick
 from pipeline.data.ingest import pending
 from pipeline.data.ingest.name_sketch import sketched
 from pipeline.data.ingest.onboarding import Onboarding, OnboardingRoll, confusable_form, onboarding_candidate
 from pipeline.settings.tree import Onboarding as Limits
-from pipeline.settings.tree import load
+from pipeline.settings.tree import Paths, load
 from pipeline.store import onboarding as store
 from pipeline.store.database.states import OnboardedBy
 from pipeline.store.database.tables import registrations, schemas
@@ -355,7 +358,8 @@ def test_the_commands_act_on_the_store_and_speak_json(engine: Engine, tmp_path: 
         assert done.exit_code == 0
         return done.output
 
-    assert "'Foo'" in turnout("approve", "Foo", "--reason", "asked for")
+    assert "operation" in turnout("approve", "Foo", "--reason", "asked for", "--no-wait")
+    tick(ControlContext(load(tmp_path, {})[0], engine, Paths(tmp_path)), KINDS)
     assert "'spam' is rejected" in turnout("reject", "spam")
     listed = json.loads(turnout("list", "--json"))
     assert [(each["game"], each["how"], each["reason"]) for each in listed] == [("Foo", "approval", "asked for")]

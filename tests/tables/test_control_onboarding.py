@@ -1,0 +1,92 @@
+"""What came before a name was a game lands whole once it is one: nobody replays it by hand."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipeline.base.names import bronze_app_id, ingest_app_id
+from pipeline.control.controller import KINDS
+from pipeline.control.operations import onboarding
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import tick
+from pipeline.control.operations.onboarding import Wishes, approve
+from pipeline.data.ingest.admission import begun_without
+from pipeline.data.ingest.name_sketch import sketched
+from pipeline.lake.delta.bronze import BRONZE
+from pipeline.lake.delta.table import CursorTable
+from pipeline.store.onboarding import write_sketch
+from pipeline.store.operations import Operation, operation, steps, submit
+from pipeline.store.sources import open_generation
+from tests.tables.repair_world import GO, SECOND, World, early, good, make_world
+
+
+def approved(world: World, name: str) -> tuple[ControlContext, Operation]:
+    context = ControlContext(world.settings, world.engine, world.paths)
+    proposal = approve(world.settings, world.engine, name, Wishes(), "ann", "asked for")
+    return context, submit(world.engine, proposal.intent)
+
+
+def until(context: ControlContext, begun: Operation, step: str, detail: str) -> None:
+    """Let the controller go on until a step says this."""
+    for _ in range(2_000):
+        tick(context, KINDS)
+        found = [each for each in steps(context.engine, begun.operation_id) if each.name == step]
+        if found and detail in found[-1].detail:
+            return
+    raise AssertionError((steps(context.engine, begun.operation_id), operation(context.engine, begun.operation_id)))
+
+
+def test_rows_from_before_an_approval_land_with_it(tmp_path: Path) -> None:
+    """The operation replays what waited, once its schema is there, and each row lands once."""
+    world = make_world(tmp_path)
+    world.ingest(early(1, GO), good(1), early(2, GO))
+    write_sketch(world.engine, sketched(pa.array([GO.name]), pa.array([2]), 1.0, 10).dumps())
+    context, begun = approved(world, GO.name)
+    until(context, begun, "land", "Its rows wait for a schema.")
+    world.register(GO)
+    assert world.register(GO, SECOND) == 2
+    until(context, begun, "land", "2 rows that came before are in its table, 0 are refused.")
+    assert world.rows(GO) == [(1, 0), (1, 2)]
+    world.ingest(early(3, GO))
+    world.split(GO)
+    assert world.verify().complete
+
+
+def test_without_a_schema_the_rows_stay_and_the_outcome_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing waits without end for a schema that nobody registers."""
+    world = make_world(tmp_path)
+    world.ingest(early(1, GO))
+    write_sketch(world.engine, sketched(pa.array([GO.name]), pa.array([1]), 1.0, 10).dumps())
+    monkeypatch.setattr(onboarding, "_SCHEMA_SECONDS", -1.0)
+    context, begun = approved(world, GO.name)
+    until(context, begun, "land", "wait in quarantine: register a schema, then run `turnout repair replay`")
+
+
+def test_the_replay_waits_for_a_micro_batch_that_does_not_know_the_game(tmp_path: Path) -> None:
+    """Rows of a batch that began before would come into quarantine behind the replay, so it comes after that batch."""
+    world = make_world(tmp_path)
+    engine, paths, environment = world.engine, world.paths, world.settings.environment
+    assert begun_without(paths, environment, engine, 1) is None, "nothing was ever ingested"
+    number = open_generation(engine, "landing")
+    query = paths.root / "ingest" / str(number) / "query"
+    bronze = CursorTable.create(paths.bronze, BRONZE, bronze_app_id(environment))
+    bronze.commit([], bronze.cursor, 1, {}, also={ingest_app_id(environment, number): 0})
+    for folder in ("offsets", "commits"):
+        (query / folder).mkdir(parents=True)
+    (query / "offsets" / "0").write_text("v1")
+    assert begun_without(paths, environment, engine, 1) is None, "its last batch has landed"
+    (query / "offsets" / "1").write_text("v1")
+    assert begun_without(paths, environment, engine, 1) == f"{number}/1", "it is planned, and nobody knows its games"
+    pins = query.parent / "games"
+    pins.mkdir()
+    for pinned, expected in (("0", f"{number}/1"), ("1", None), ("2", None)):
+        (pins / "1").write_text(pinned)
+        assert begun_without(paths, environment, engine, 1) == expected
+    (pins / "1").write_text("0")
+    context, begun = approved(world, "New")
+    until(context, begun, "ingest", f"Ingest has begun micro-batch {number}/1 without it.")
+    (query / "commits" / "1").write_text("v1")
+    until(context, begun, "ingest", "Ingest knows it.")

@@ -1,0 +1,183 @@
+"""A game is onboarded by one operation: it can be watched, carried on after any kill, and undone."""
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from sqlalchemy import Engine, select
+
+from pipeline.base.errors import Refused
+from pipeline.base.names import GameKey, game_key
+from pipeline.control import gate, proposals
+from pipeline.control.controller import KINDS
+from pipeline.control.onboarding.keeper import OnboardingKeeper
+from pipeline.control.operations import executor as engine_module
+from pipeline.control.operations.definition import ControlContext
+from pipeline.control.operations.executor import tick
+from pipeline.control.operations.onboarding import Wishes, approve
+from pipeline.control.roles import CONTROLLER
+from pipeline.data.ingest import name_sketch
+from pipeline.data.ingest.onboarding import Onboarding
+from pipeline.health.facts.placing import placing
+from pipeline.settings.tree import Paths, Roles, Settings
+from pipeline.store import audit
+from pipeline.store.assignments import read_assignments
+from pipeline.store.database.tables import operations
+from pipeline.store.games import known_priorities, record_seen
+from pipeline.store.onboarding import OnboardingCandidate, onboard, onboarded
+from pipeline.store.operations import Operation, operation, steps, submit
+from pipeline.store.wanted_readers import read_ungranted, read_wanted
+from tests.onboarding_world import give_rules, rule
+from tests.unit.control.operations.move_world import Drivers
+
+SETTINGS = Settings()
+NEW = game_key("New")
+EMPTY_SKETCH = name_sketch.EMPTY.dumps()
+NO_WISHES = Wishes()
+STEPS = ("onboard", "schema", "ingest", "land", "verify")
+
+
+@pytest.fixture
+def drivers(engine: Engine) -> Drivers:
+    return Drivers(engine)
+
+
+@pytest.fixture
+def world(drivers: Drivers, tmp_path: Path) -> ControlContext:
+    return ControlContext(SETTINGS, drivers.store, Paths(tmp_path))
+
+
+def approved(drivers: Drivers, name: str = "New", wishes: Wishes = NO_WISHES) -> Operation:
+    return submit(drivers.store, approve(SETTINGS, drivers.store, name, wishes, "ann", "asked for").intent)
+
+
+def brought_on(drivers: Drivers, world: ControlContext, begun: Operation) -> Operation:
+    """Let the controller and the drivers go on until the operation has ended."""
+    for _ in range(100):
+        tick(world, KINDS)
+        now = operation(drivers.store, begun.operation_id)
+        if not now.is_open:
+            return now
+        for name in "abc":
+            drivers.boundary(name)
+    raise AssertionError(steps(drivers.store, begun.operation_id))
+
+
+def _ids(engine: Engine) -> list[str]:
+    with engine.connect() as connection:
+        return list(connection.scalars(select(operations.c.operation_id)))
+
+
+def submitted(engine: Engine) -> list[tuple[str, str]]:
+    with engine.connect() as connection:
+        rows = connection.execute(select(operations.c.actor, operations.c.reason))
+        return [(row.actor, row.reason) for row in rows]
+
+
+def test_an_approval_ends_when_the_stream_is_live(drivers: Drivers, world: ControlContext) -> None:
+    """Name, group, priority and readers are given in one operation, which tells where the stream is live."""
+    give_rules(drivers.store, rule("New", priority="low", readers=("analysts",)))
+    done = brought_on(drivers, world, approved(drivers, wishes=Wishes("b", "high", ("dana",))))
+    assert done.state == "succeeded"
+    assert done.outcome == (
+        "'New' is a game. Once the catalog has its table, an operation of access grants it to dana, "
+        "analysts. Its stream is live in group b."
+    )
+    (game,) = onboarded(drivers.store)
+    assert (game.candidate.how, game.candidate.actor, game.candidate.rule) == ("approval", "ann", "test")
+    assert read_assignments(drivers.store)[NEW].group == "b"
+    assert known_priorities(drivers.store)[NEW] == "high"
+    wanted = [(each.principal, each.authorised_by, each.reason) for each in read_wanted(drivers.store)]
+    assert wanted == [("analysts", "ann", "asked for"), ("dana", "ann", "asked for")]
+    with pytest.raises(Refused, match="'New' is already a game"):
+        approve(SETTINGS, drivers.store, "New", Wishes(), "bob")
+
+
+@pytest.mark.parametrize("lives", range(1, 13))
+def test_a_controller_killed_anywhere_carries_on(drivers: Drivers, world: ControlContext, lives: int) -> None:
+    """Whatever was the last thing a controller wrote, the next one ends the operation, and each step is done once."""
+    begun, left = approved(drivers, wishes=Wishes("b", None, ("dana",))), lives
+
+    def dies(real: Any) -> Any:
+        def call(*arguments: object, **more: object) -> object:
+            nonlocal left
+            done = real(*arguments, **more)
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt  # as a kill: nothing catches it
+            return done
+
+        return call
+
+    written = {name: dies(getattr(engine_module, name)) for name in ("change", "begin_step", "end_step")}
+    for _ in range(100):
+        try:
+            with patch.multiple(engine_module, **written):
+                tick(world, KINDS)
+        except KeyboardInterrupt:
+            continue
+        for name in "abc":
+            drivers.boundary(name)
+        if not operation(drivers.store, begun.operation_id).is_open:
+            break
+    assert left <= 0
+    assert operation(drivers.store, begun.operation_id).state == "succeeded"
+    journal = [(each.name, each.state) for each in steps(drivers.store, begun.operation_id)]
+    assert journal == [(name, "done") for name in STEPS]
+    assert [each.candidate.game for each in onboarded(drivers.store)] == ["New"]
+    assert len(read_wanted(drivers.store)) == 1
+    assert audit.verify(drivers.store).unended == ()
+
+
+def test_undone_it_is_retired_and_its_readers_wait_for_nothing(drivers: Drivers, world: ControlContext) -> None:
+    """Undo deletes nothing: the game keeps its rows and its name, and comes back by a restore."""
+    done = brought_on(drivers, world, approved(drivers, wishes=Wishes(readers=("dana",))))
+    proposal = proposals.undo(SETTINGS, drivers.store, done, "ann")
+    assert (proposal.intent.kind, proposal.intent.targets) == ("retire", (f"game:{NEW}",))
+    assert brought_on(drivers, world, submit(drivers.store, proposal.intent)).state == "succeeded"
+    assert read_assignments(drivers.store)[NEW].retired_at is not None
+    assert read_ungranted(drivers.store) == []
+
+
+def test_what_changed_since_the_look_is_not_done(drivers: Drivers, world: ControlContext) -> None:
+    """A name that became a game meanwhile, or a rule that says something else now, is reviewed again."""
+    begun = approved(drivers)
+    give_rules(drivers.store, rule("New", readers=("everybody",)))
+    assert "it has changed since you looked" in str(brought_on(drivers, world, begun).outcome)
+    begun = approved(drivers)
+    onboard(drivers.store, [OnboardingCandidate(GameKey(NEW), "New", "name")])
+    assert "is already a game" in str(brought_on(drivers, world, begun).outcome)
+
+
+def test_nobody_gives_access_by_an_approval_who_may_not(drivers: Drivers, tmp_path: Path) -> None:
+    """Readers beside the rule's need an access admin, at the request and when the controller begins."""
+    settings = Settings(roles=Roles(operators=("ann",), access_admins=("ada",)))
+    with pytest.raises(Refused, match="'ann' may not approve a game with readers"):
+        approve(settings, drivers.store, "New", Wishes(readers=("ann",)), "ann")
+    forged = approve(SETTINGS, drivers.store, "New", Wishes(readers=("ann",)), "ann").intent
+    world = ControlContext(settings, drivers.store, Paths(tmp_path))
+    done = brought_on(drivers, world, gate.submit(settings, drivers.store, forged))
+    assert (done.state, "may not approve" in str(done.outcome)) == ("failed", True)
+    assert onboarded(drivers.store) == []
+
+
+def test_a_rule_needs_nobody(drivers: Drivers, world: ControlContext) -> None:
+    """A name that a rule makes a game is onboarded by one operation of the controller, however often it looks."""
+    give_rules(drivers.store, rule("Later", name="studio", prefixes=("s/",), group="c", readers=("analysts",)))
+    ingest = Onboarding(drivers.store, SETTINGS.onboarding)
+    ingest.note({"candidates": {"s/": ["s/one"]}, "sketch": EMPTY_SKETCH}, 1.0)
+    ingest.admit(1.0)
+    for _ in range(2):
+        keeper = OnboardingKeeper(drivers.store)
+        keeper.look()
+        keeper.look()
+    assert submitted(drivers.store) == [(CONTROLLER, "onboarding rule studio")], "Later has sent nothing"
+    (begun,) = [operation(drivers.store, each) for each in _ids(drivers.store)]
+    assert brought_on(drivers, world, begun).state == "succeeded"
+    assert read_assignments(drivers.store)[game_key("s/one")].group == "c"
+    (wanted,) = read_wanted(drivers.store)
+    assert (wanted.principal, wanted.reason, wanted.authorised_by) == ("analysts", "onboarding rule studio", "ann")
+    record_seen(drivers.store, {game_key("Later"): "Later"}, 10, placing())
+    keeper.look()
+    assert len(submitted(drivers.store)) == 2
