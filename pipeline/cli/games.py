@@ -5,9 +5,11 @@ from typing import Any
 
 import click
 
+from pipeline.base.errors import Refused
+from pipeline.base.names import plain
 from pipeline.base.terminal import say, say_json, say_lines
 from pipeline.cli.context import CommandContext
-from pipeline.cli.options import LISTED, SubmitOptions, submit_and_wait, submitting
+from pipeline.cli.options import LISTED, Finite, SubmitOptions, required_reason, submit_and_wait, submitting
 from pipeline.control.acts import DirectAct
 from pipeline.store.database.states import PRIORITIES
 
@@ -30,22 +32,62 @@ def list_games(env_dir: Path, as_json: bool) -> None:
 
 @click.command("pending")
 @click.option("--limit", type=LISTED, default=100, show_default=True, help="Most names to print.")
+@click.option("--samples", is_flag=True, help="Also read the schema ids of their rows from quarantine.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def pending_games(env_dir: Path, limit: int, as_json: bool) -> None:
-    """List unknown names with the most rows first, each with the reason it is not a game.
+def pending_games(env_dir: Path, limit: int, samples: bool, as_json: bool) -> None:
+    """List proposed games, then unknown names with the most rows first, each with the reason it is not a game.
 
-    Also prints the rejected names and an estimate of all unknown names. A range of rows means that the name was
-    crowded out of the list for a while. Ingest updates the list about every ten seconds. JSON: `names`, `distinct`,
-    `rows` and `refused`.
+    With each its onboarding rule and the group that it would get now. Also prints the rejected names and an estimate
+    of all unknown names. A range of rows means that the name was crowded out of the list for a while. Ingest updates
+    the list about every ten seconds. JSON: `names`, `candidates`, `framings`, `distinct`, `rows` and `refused`.
     """
+    from pipeline.control.onboarding import candidates as found
     from pipeline.data.ingest import pending
 
     context = CommandContext(env_dir)
-    seen = pending.pending(context.engine, context.settings.onboarding)
+    known = found.candidates(context.settings, context.engine)
+    shown = known.names[:limit]
+    if samples:
+        shown = found.with_samples(context.paths, shown)
     if as_json:
-        say_json(pending.pending_for_json(seen, limit))
-    else:
-        say_lines(pending.render_pending(seen, limit))
+        listed = [found.as_dict(each) for each in shown]
+        more = {"candidates": listed, "framings": known.framings}
+        say_json({**pending.pending_for_json(known.seen, limit), **more})
+        return
+    for each in shown:
+        if each.proposal is not None or samples:
+            say_lines("\n".join(map(plain, found.lines(each))))
+    say_lines(pending.render_pending(known.seen, limit))
+
+
+@click.command("propose")
+@click.argument("name")
+@click.option("--events-per-second", type=Finite(min=0), help="Expected load.")
+@click.option("--group", help="Cluster group. Default: its rule's, or placement chooses.")
+@click.option("--priority", type=click.Choice(PRIORITIES), help="Default: its rule's.")
+@click.option("--reader", "readers", multiple=True, help="Principal who is to read it; repeatable.")
+@click.option("--schema", "definition", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Its first schema: a FileDescriptorSet or an .avsc.")  # fmt: skip
+@click.option("--message", help="Full name of the message of --schema.")
+@required_reason("Reason, for the person who approves and for the audit log.")
+def propose_game(env_dir: Path, name: str, definition: Path | None, message: str | None, **wishes: Any) -> None:
+    """Propose NAME (exact) as a game before it sends anything; `turnout games approve` takes these values.
+
+    Replaces an earlier proposal of NAME. Nothing else changes until it is approved.
+    """
+    from pipeline.base.names import game_key
+    from pipeline.control.onboarding import candidates as found
+    from pipeline.store.game_proposals import GameProposal
+
+    if (definition is None) != (message is None):
+        raise Refused("--schema and --message belong together.")
+    context = CommandContext(env_dir)
+    if definition is not None:
+        wishes |= {"definition": definition.read_bytes(), "message": message,
+                   "format": "avro" if definition.suffix == ".avsc" else "protobuf"}  # fmt: skip
+    proposal = GameProposal(game_key(name), name, context.actor, **wishes)
+    proposed = found.propose(context.settings, context.engine, context.paths.bronze, proposal)
+    say_lines("\n".join(map(plain, found.lines(proposed))))
 
 
 @click.command("approve")
@@ -79,13 +121,16 @@ def approve_game(
 @click.option("--reason", help="Reason, kept in the audit log.")
 @click.argument("name")
 def reject_game(env_dir: Path, reason: str | None, name: str) -> None:
-    """Keep NAME (exact) from becoming a game until its approval, and remove it from the list.
+    """Keep NAME (exact) from becoming a game until its approval, and remove it and its proposal from the list.
 
-    A rejection wins over schemas, names and prefixes, but does not touch an existing game.
+    A rejection wins over schemas and rules, but does not touch an existing game.
     """
+    from pipeline.base.names import game_key
     from pipeline.data.ingest import pending
+    from pipeline.store.game_proposals import discard
 
     context = CommandContext(env_dir)
     with context.acting(DirectAct.REJECT_GAME, [pending.target(name)], "refuse", game=name, reason=reason) as actor:
         pending.reject(context.engine, name, actor, reason)
+        discard(context.engine, game_key(name))
     say(f"{name!r} is rejected")

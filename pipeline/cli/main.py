@@ -120,6 +120,7 @@ _COMMANDS: Final = (
         "Games, and unknown names that wait to become games.",
         LazyCommand("list", "pipeline.cli.games:list_games"),
         LazyCommand("pending", "pipeline.cli.games:pending_games"),
+        LazyCommand("propose", "pipeline.cli.games:propose_game"),
         LazyCommand("approve", "pipeline.cli.games:approve_game"),
         LazyCommand("reject", "pipeline.cli.games:reject_game"),
         LazyCommand("priority", "pipeline.cli.groups:priority"),

@@ -19,6 +19,7 @@ class DirectAct(StrEnum):
         act.role, act.needs_reason = role, needs_reason
         return act
 
+    PROPOSE_GAME = "propose a game", Role.OPERATOR, True
     REJECT_GAME = "reject a game", Role.OPERATOR
     CHANGE_RULES = "apply onboarding rules", Role.MOVER, True
     REGISTER_SCHEMA = "register a schema", Role.OPERATOR

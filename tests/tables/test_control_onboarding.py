@@ -71,7 +71,7 @@ def test_the_replay_waits_for_a_micro_batch_that_does_not_know_the_game(tmp_path
     engine, paths, environment = world.engine, world.paths, world.settings.environment
     assert begun_without(paths, environment, engine, 1) is None, "nothing was ever ingested"
     number = open_generation(engine, "landing")
-    query = paths.root / "ingest" / str(number) / "query"
+    query = Path(str(paths.ingest)) / str(number) / "query"
     bronze = CursorTable.create(paths.bronze, BRONZE, bronze_app_id(environment))
     bronze.commit([], bronze.cursor, 1, {}, also={ingest_app_id(environment, number): 0})
     for folder in ("offsets", "commits"):

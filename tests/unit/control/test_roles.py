@@ -28,7 +28,7 @@ from pipeline.store.stream_control import decided
 NAMED = Roles(operators=("olga",), movers=("max",), access_admins=("ada",))
 REPAIRS = {
     "pause", "resume", "retry", "replay", "dedupe", "rebuild", "restart",
-    "onboard", "reject a game", "register a schema", "approve a schema", "reject a schema",
+    "onboard", "propose a game", "reject a game", "register a schema", "approve a schema", "reject a schema",
     "trust a registry", "give up a registry", "accept lost schemas", "set an own query", "accept a gap",
     "adopt a source", "break the demo", "accept-type", "withdraw-type",
 }  # fmt: skip
