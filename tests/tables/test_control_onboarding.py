@@ -50,6 +50,7 @@ def test_rows_from_before_an_approval_land_with_it(tmp_path: Path) -> None:
     assert world.rows(GO) == [(1, 0), (1, 2)]
     world.ingest(early(3, GO))
     world.split(GO)
+    world.split()
     assert world.verify().complete
 
 
