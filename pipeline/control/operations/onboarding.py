@@ -51,7 +51,7 @@ from pipeline.store.operations import Intent, Operation, lock_operation, steps
 from pipeline.store.processes.leases import store_time
 from pipeline.store.wanted_readers import WantedReader, want_within
 
-_SCHEMA_SECONDS: Final = 60.0  # so long rows that came before wait for a schema, as of a registry that is asked
+_SCHEMA_SECONDS: Final = 60.0  # rows that came before wait this time for a schema, as of a registry that is asked
 _INGEST_SECONDS: Final = 300.0
 _LAND_SECONDS: Final = 6 * 3600.0  # as a replay
 _LIVE_SECONDS: Final = 300.0

@@ -163,7 +163,7 @@ def test_what_begins_an_environment_begins_its_store_too(tmp_path: Path) -> None
         assert "control store" not in f"{done.exception}"
     assert not list(tmp_path.iterdir())
     (tmp_path / "turnout.toml").write_text("")
-    done = CliRunner().invoke(cli, ["games", "approve", "Chess", "--env-dir", str(tmp_path)])
+    done = CliRunner().invoke(cli, ["games", "approve", "Chess", "--no-wait", "--env-dir", str(tmp_path)])
     assert "not there" not in f"{done.output}{done.exception}"
     assert (tmp_path / "control.db").exists()
 

@@ -24,6 +24,7 @@ from pipeline.store.database.states import OperationState
 from pipeline.store.database.tables import schema_requests
 from pipeline.store.games import record_seen
 from pipeline.store.groups import Group, create
+from pipeline.store.onboarding import OnboardingCandidate, onboard
 from pipeline.store.operations import Intent, change, operation, submit
 from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, write_state
 from tests.checkout import ROOT
@@ -38,7 +39,7 @@ RUNS = {  # who may start a process on the machine may do what it does, and writ
     "metrics serve", "try-managed",
 }  # fmt: skip
 OPERATIONS = {  # their role is checked where they are submitted, and again by the controller
-    "groups start", "groups stop", "groups restart", "groups propose", "groups drain",
+    "games approve", "groups start", "groups stop", "groups restart", "groups propose", "groups drain",
     "move", "pause", "resume", "repair retry", "repair replay", "repair dedupe", "repair rebuild", "games retire",
     "games restore", "schemas accept-type", "schemas withdraw-type",
     "ops resume", "ops close", "ops cancel", "ops undo",
@@ -48,7 +49,7 @@ OPERATIONS = {  # their role is checked where they are submitted, and again by t
 REQUEST: Final = "0af3"
 RULES: Final = str(Path(__file__).with_name("rules.yaml"))
 ACTS = {
-    "games approve": (("Chess",), "approve a game"),
+    "games propose": (("Chess", "--reason", "new"), "propose a game"),
     "games reject": (("Chess",), "reject a game"),
     "games priority": (("Go", "high", "--reason", "new"), "set a priority"),
     "games rules apply": ((RULES, "--reason", "new"), "apply onboarding rules"),
@@ -99,7 +100,8 @@ def test_below_the_gate_nobody_begins_an_act_by_themselves() -> None:
         ("pipeline/control/gate.py", "acting"), ("pipeline/store/operations.py", "begin"),
         ("pipeline/store/operations.py", "begin"), ("pipeline/store/groups.py", "begin"),
         ("pipeline/store/games.py", "begin"),
-        ("pipeline/store/onboarding_rules.py", "begin"), ("grants/applying/requests.py", "begin"),
+        ("pipeline/store/onboarding_rules.py", "begin"), ("pipeline/store/game_proposals.py", "begin"),
+        ("grants/applying/requests.py", "begin"),
         ("grants/applying/drift_store.py", "begin"),
         ("pipeline/demo/breaking/breaker.py", "acting"),  # a fault ends whoever has which role by then
     }  # fmt: skip
@@ -123,12 +125,16 @@ RULE: Mapping[str, object] = {
     "name": "others", "names": [], "prefixes": ["studio-"], "group": None, "priority": "normal", "policies": {},
     "readers": [], "max_new_per_hour": 10, "changed_by": current_user(),
 }  # fmt: skip
+PROPOSAL: Mapping[str, object] = {
+    "game_key": game_key("Chess"), "game": "Chess", "proposed_by": current_user(), "reason": "new",
+    "events_per_second": None, "group": None, "priority": None, "readers": [], "format": None, "message": None,
+}  # fmt: skip
 ASKED: Final = {
     "game": "Go", "message": "m.M", "format": "protobuf", "policies": [], "plan": "0" * 16, "reason": "",
     "request": REQUEST, "requester": "ann",
 }  # fmt: skip
 ENTRIES: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
-    "games approve": ("approve", f"game:{game_key('Chess')}", {"game": "Chess", "reason": None}),
+    "games propose": ("propose a game", f"game:{game_key('Chess')}", PROPOSAL),
     "games reject": ("refuse", f"game:{game_key('Chess')}", {"game": "Chess", "reason": None}),
     "games priority": ("set a priority", "game:go", {"priority": "high", "before": {"go": "normal"}, "reason": "new"}),
     "games rules apply": ("apply onboarding rules", "rules", {"reason": "new", "rules": [RULE]}),
@@ -217,20 +223,16 @@ def test_an_act_that_fails_is_audited_as_failed(name: str, tmp_path: Path) -> No
 
 
 def test_a_name_that_is_a_game_is_refused_on_record(tmp_path: Path) -> None:
-    """Who tries to approve or reject a game stands in the log as having failed; a name that can be none does not."""
-    record_seen(open_store(*load(tmp_path)), {"go": "Go"}, 1, placing())
-    for name, outcomes in (
-        ("approve", [None, "succeeded"]),
-        ("approve", [None, "failed"]),
-        ("reject", [None, "failed"]),
-    ):
-        before = len(list(audit.entries(open_store(*load(tmp_path)))))
-        CliRunner().invoke(cli, ["games", name, "Chess", "--env-dir", str(tmp_path)])
-        found = list(audit.entries(open_store(*load(tmp_path))))[before:]
-        assert [each.outcome for each in found] == outcomes, name
+    """Who tries to reject a game stands in the log as having failed; a name that can be none does not."""
+    engine = open_store(*load(tmp_path))
+    onboard(engine, [OnboardingCandidate(game_key("Chess"), "Chess", "schema")])
+    refused = CliRunner().invoke(cli, ["games", "reject", "Chess", "--env-dir", str(tmp_path)])
+    assert "is a game" in str(refused.exception)
+    assert [each.outcome for each in audit.entries(engine)] == [None, "failed"]
+    for name in ("approve", "reject"):
         refused = CliRunner().invoke(cli, ["games", name, "x" * 257, "--env-dir", str(tmp_path)])
         assert "cannot name a game" in str(refused.exception)
-    assert audit.verify(open_store(*load(tmp_path))).entries == 6
+    assert audit.verify(engine).entries == 2
 
 
 @pytest.mark.parametrize(("kind", "role"), [("move", "mover"), ("access", "access_admin"), ("pause", "operator")])
