@@ -197,7 +197,7 @@ def test_help_for_an_output_that_is_full_is_one_sentence(tmp_path: Path, words: 
 def test_an_output_that_is_not_utf_8_does_not_end_a_command(tmp_path: Path) -> None:
     """A change is made before it is printed, so printing it must not fail: what cannot be written is escaped."""
     output = tmp_path / "out"
-    done = start(tmp_path, str(output), "games", "reject", "日本", PYTHONIOENCODING="latin-1")
+    done = start(tmp_path, str(output), "games", "approve", "日本", "--no-wait", PYTHONIOENCODING="latin-1")
     assert done.returncode == 0, done.stderr
     assert rb"\u65e5\u672c" in output.read_bytes()
 
