@@ -1,4 +1,4 @@
-"""What came before a name was a game lands whole once it is one: nobody replays it by hand."""
+"""Rows from before a name was a game land once it is a game, and nobody replays them by hand."""
 
 from pathlib import Path
 

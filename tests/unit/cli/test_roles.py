@@ -223,7 +223,7 @@ def test_an_act_that_fails_is_audited_as_failed(name: str, tmp_path: Path) -> No
 
 
 def test_a_name_that_is_a_game_is_refused_on_record(tmp_path: Path) -> None:
-    """Who tries to reject a game stands in the log as having failed; a name that can be none does not."""
+    """A rejection of a game stands in the log as failed; an impossible name does not."""
     engine = open_store(*load(tmp_path))
     onboard(engine, [OnboardingCandidate(game_key("Chess"), "Chess", "schema")])
     refused = CliRunner().invoke(cli, ["games", "reject", "Chess", "--env-dir", str(tmp_path)])

@@ -606,7 +606,7 @@ def test_an_executor_that_may_see_too_little_is_told_of(house: House) -> None:
 
 
 def test_readers_of_a_rule_read_once_the_table_is_there(house: House) -> None:
-    """Who applied the rule answers for the grant; the reason names the rule, and nobody has to ask."""
+    """The person of the rule answers for the grant; its reason names the rule, and nobody has to ask."""
     engine = house.world.engine
     with engine.begin() as connection:
         want_within(connection, [WantedReader(CHESS, ANN, "onboarding rule studio", "carl", "f" * 32)])

@@ -64,7 +64,7 @@ def test_a_proposal_is_listed_with_its_evidence(engine: Engine, tmp_path: Path) 
         (GameProposal(NEW, "New", "ann", "r", format="protobuf", message="a.B", definition=b"\xff"), "a.B"),
     ],
 )
-def test_what_could_not_be_approved_is_not_proposed(
+def test_a_proposal_without_a_chance_is_refused(
     engine: Engine, tmp_path: Path, proposal: GameProposal, expected: str
 ) -> None:
     """A person learns at once what the person who approves would be refused."""

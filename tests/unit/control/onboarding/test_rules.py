@@ -55,7 +55,7 @@ def applied(engine: Engine, text: str, actor: str = "ann", settings: Settings = 
 
 
 def test_a_file_is_read_whole_and_written_back() -> None:
-    """What `list` prints is the file that `apply` takes, and names such as 2048 need no quotes."""
+    """`list` prints the file that `apply` takes, and names such as 2048 need no quotes."""
     rules = rules_file.parse(FILE)
     assert rules[0] == OnboardingRule(
         "studio-a", ("Chess", "2048"), ("studio-a/",), "a", "high", (("incompatible", "side-column"),), ("analysts",), 3
@@ -131,7 +131,7 @@ def test_a_group_that_does_not_exist_is_refused(engine: Engine) -> None:
         plan(SETTINGS, engine, FILE, "ann")
 
 
-def test_who_gives_readers_by_a_rule_is_an_access_admin(engine: Engine) -> None:
+def test_readers_of_a_rule_need_an_access_admin(engine: Engine) -> None:
     """Nobody grants access by the way of a rule who may not grant it."""
     register_group(engine, "a", placing())
     settings = Settings(roles=Roles(movers=("ann", "eve"), access_admins=("ann",)))

@@ -140,7 +140,7 @@ def test_undone_it_is_retired_and_its_readers_wait_for_nothing(drivers: Drivers,
     assert read_ungranted(drivers.store) == []
 
 
-def test_what_changed_since_the_look_is_not_done(drivers: Drivers, world: ControlContext) -> None:
+def test_a_change_since_the_look_ends_it(drivers: Drivers, world: ControlContext) -> None:
     """A name that became a game meanwhile, or a rule that says something else now, is reviewed again."""
     begun = approved(drivers)
     give_rules(drivers.store, rule("New", readers=("everybody",)))
