@@ -70,7 +70,7 @@ def propose(settings: Settings, engine: Engine, bronze: Location, proposal: Game
 def candidates(settings: Settings, engine: Engine) -> Candidates:
     """Return every name that is proposed or waits, from the control store alone."""
     seen, rules = pending(engine, settings.onboarding), read_rules(engine)
-    loads = read_loads(engine, None, settings.placement.max_games_per_group, settings.metrics.heartbeat_seconds)
+    loads = read_loads(engine, None, settings.placement.max_games_per_group, settings.metrics)
     waiting, proposed = {each.game: each for each in seen.names}, read_proposals(engine)
     names = dict.fromkeys([*(each.game for each in proposed.values()), *waiting])
     by_name = {each.game: each for each in proposed.values()}
