@@ -6,9 +6,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.base.errors import Refused
+from pipeline.data.maintenance.rewrite import columns_of, packed
 from pipeline.data.repair.rebuild import rebuild
 from pipeline.data.verify.balance import verify
 from pipeline.data.verify.values import Wanted
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.rewrite import table_files
 from pipeline.store.games import generations
 from tests.tables.repair_world import CHESS, World, good, make_world
 from tests.tables.replay_laws import run
@@ -70,6 +73,24 @@ def test_a_file_has_the_columns_of_its_types_only(world: World) -> None:
     folder = Path(str(world.paths.table(CHESS.key)))
     files = [pq.read_schema(each).names[6:] for each in folder.glob("*.parquet")]
     assert sorted(files) == [["_type", "points"], ["_type", "points", "sold"], ["_type", "sold"]]
+
+
+def test_merged_files_have_the_columns_of_their_types_only(world: World) -> None:
+    """A compaction writes no column of a type without rows in its files; the table has it all the same."""
+    (sold,) = come(world, SOLD)
+    accept(world, "acme.Sold")
+    world.ingest(event(sold, item="bow"))
+    world.split()
+    path = world.paths.table(CHESS.key)
+    before = table_files(open_table(path))
+    for number in (1, 2):
+        world.ingest(good(number))
+        world.split()
+    table = open_table(path)
+    added = [each for each in table_files(table) if each.path not in {one.path for one in before}]
+    (merged,) = packed(path, columns_of(table), added, ["_seq", "_pos"], [])
+    assert "sold" in columns_of(table).names
+    assert pq.read_schema(Path(str(path), merged.path)).names[6:] == ["_type", "points"]
 
 
 def test_a_type_evolves_by_itself(world: World) -> None:
