@@ -1,11 +1,17 @@
 """A game with several event types: one table, a struct column for each further type, and rows that wait until then."""
 
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pipeline.base.errors import Refused
+from pipeline.data.contracts.schemas import Schema
 from pipeline.data.maintenance.rewrite import columns_of, packed
 from pipeline.data.repair.rebuild import rebuild
 from pipeline.data.verify.balance import verify
@@ -13,7 +19,7 @@ from pipeline.data.verify.values import Wanted
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.rewrite import table_files
 from pipeline.store.games import generations
-from tests.tables.repair_world import CHESS, World, good, make_world
+from tests.tables.repair_world import CHESS, Event, World, good, make_world
 from tests.tables.replay_laws import run
 from tests.tables.types_world import LEFT, SOLD, SOLD_LATER, accept, come, event, withdraw
 
@@ -131,3 +137,39 @@ def test_only_what_waits_can_be_accepted(world: World) -> None:
         accept(world, "Bought")
     with pytest.raises(Refused, match="no type"):
         withdraw(world, "Sold")
+
+
+def _sale(schema: Schema, number: int, **more: bool) -> Event:
+    return event(schema, price=number, **more)
+
+
+KINDS = st.lists(st.sampled_from(["M", "Sold", "later", "Left"]), min_size=1, max_size=8)
+
+
+@pytest.mark.long
+@settings(max_examples=8, deadline=None)
+@given(kinds=KINDS, cuts=st.sets(st.integers(1, 7)))
+def test_a_batch_lands_as_its_rows_one_by_one(
+    tmp_path_factory: pytest.TempPathFactory, kinds: list[str], cuts: set[int]
+) -> None:
+    """However rows of several types are cut into batches, the table has the same values of each (L5)."""
+
+    def contents(starts: list[int]) -> list[dict[str, object]]:
+        world = make_world(tmp_path_factory.mktemp("cut"))
+        sold, left = come(world, SOLD, LEFT)
+        accept(world, "Sold", "Left")
+        (later,) = come(world, SOLD_LATER)
+        made: dict[str, Callable[[int], Event]] = {
+            "M": good,
+            "Sold": partial(_sale, sold),
+            "later": partial(_sale, later, gift=True),
+            "Left": lambda _: event(left),
+        }
+        events = [made[kind](number) for number, kind in enumerate(kinds)]
+        for start, end in pairwise([*starts, len(events)]):
+            world.ingest(*events[start:end])
+            world.split()
+        return payloads(world)
+
+    starts = sorted({0, *(each for each in cuts if each < len(kinds))})
+    assert contents(starts) == contents(list(range(len(kinds)))) == contents([0])
