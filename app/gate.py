@@ -1,7 +1,7 @@
 """Stands before the dashboard: who may reach it and as whom, from which page, and with which headers it answers.
 
 Pure ASGI around Streamlit's application, for HTTP and WebSocket alike; `app/server.py` builds it. What it has verified
-reaches the pages as one sealed header, which no client can write: `app/state/identity.py` reads it.
+reaches the pages as one sealed header, which no client can write: `app/person/identity.py` reads it.
 """
 
 import base64

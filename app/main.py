@@ -5,7 +5,8 @@ import streamlit as st
 from app.components import links
 from app.look import style
 from app.look.logo import LOGO
-from app.state import breaking, identity
+from app.person import identity
+from app.state import breaking
 from pipeline.base.errors import Refused
 
 _ABOUT = "turnout splits one topic into one Delta table per game, each row exactly once."

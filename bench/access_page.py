@@ -76,7 +76,7 @@ def view(folder: Path) -> dict[str, float]:
 
     took = {"Streamlit's own import": time.perf_counter() - begun}
     from app.gate import Person
-    from app.state import identity
+    from app.person import identity
 
     identity.person = lambda: Person("bench", by_platform=False)  # no server, so nobody is signed in
 

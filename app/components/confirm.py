@@ -13,7 +13,8 @@ import streamlit as st
 from app import formatting
 from app.components import group_cards
 from app.look import parts, style, tokens
-from app.state import control_queries, identity, previews, services
+from app.person import identity
+from app.state import control_queries, previews, services
 from app.state.previews import Preview
 from app.state.services import Environment
 from pipeline.api.operations import Intent, Operation

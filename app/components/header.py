@@ -13,7 +13,8 @@ from app import formatting
 from app.components import links
 from app.look import parts
 from app.look.tokens import Tone
-from app.state import act_as, control_queries, identity, services
+from app.person import act_as, identity
+from app.state import control_queries, services
 from app.state.services import Environment
 from pipeline.base.errors import Refused
 from pipeline.health.verdicts.judgement import Judgement

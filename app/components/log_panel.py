@@ -8,7 +8,8 @@ import streamlit as st
 from app import formatting
 from app.components import links
 from app.look import parts
-from app.state import driver_logs, identity
+from app.person import identity
+from app.state import driver_logs
 from app.state.services import Environment
 from listeners.process_kinds import GROUP, ONLY, described
 from pipeline.base.errors import Refused

@@ -13,7 +13,7 @@ from app.game import figures
 from app.game.rows import MOST_ROWS, LastRow, LastRows, last_rows
 from app.game.signals import GameSignals
 from app.look import parts
-from app.state import identity
+from app.person import identity
 from app.state.services import Environment
 from pipeline.api.rows import Depth, RowKind
 from pipeline.base.errors import Refused

@@ -1,6 +1,7 @@
 """What the page Break it asks of the demo that runs this environment; nothing where none does."""
 
-from app.state import identity, services
+from app.person import identity
+from app.state import services
 from app.state.services import Environment
 from pipeline.base.errors import Refused
 from pipeline.control.acts import DirectAct

@@ -21,7 +21,7 @@ import streamlit as st
 from streamlit.runtime.caching.cache_utils import CachedFunc
 
 from app.gate import Person
-from app.state import act_as, identity
+from app.person import act_as, identity
 from grants.catalog import Catalog, CatalogUnavailable
 from pipeline.api import environment as environments
 from pipeline.api import fleet as fleet_queries

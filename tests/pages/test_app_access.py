@@ -10,8 +10,9 @@ from sqlalchemy import Engine, insert
 from streamlit.testing.v1 import AppTest
 
 from app.access import matrix, previews, queries
-from app.state import act_as, services
+from app.person import act_as
 from app.state import previews as state_previews
+from app.state import services
 from app.state.services import Environment
 from grants.applying import drift_store, requests
 from grants.model import Directory, GameTable, Observed, Principal, Securable, folded

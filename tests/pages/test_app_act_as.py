@@ -7,7 +7,8 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from app.state import act_as, identity, services
+from app.person import act_as, identity
+from app.state import services
 from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
 from pipeline.demo.breaking.channel import offered

@@ -11,7 +11,8 @@ from streamlit.testing.v1 import AppTest
 
 from app.components import cards
 from app.gate import PERSON_HEADER, Person, seal
-from app.state import control_queries, identity, previews, services
+from app.person import identity
+from app.state import control_queries, previews, services
 from app.state.services import Environment
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key

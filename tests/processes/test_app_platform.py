@@ -13,7 +13,7 @@ from streamlit.runtime.context import StreamlitHeaders
 
 from app import server
 from app.gate import PERSON_HEADER, Person, platform, seal
-from app.state import identity
+from app.person import identity
 from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
 from pipeline.settings.storage import read_link

@@ -16,7 +16,8 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import PageLink
 
 from app.gate import Person
-from app.state import identity, previews, services
+from app.person import identity
+from app.state import previews, services
 from app.state.previews import Preview
 from app.state.services import Environment
 from pipeline.base.actor import current_user
