@@ -12,6 +12,7 @@ from pipeline.settings.tree import Paths, Settings, load
 
 if TYPE_CHECKING:
     from pipeline.api.environment import OpenEnvironment
+    from pipeline.data.contracts.registry import LocalRegistry
 
 
 class CommandContext:
@@ -30,6 +31,13 @@ class CommandContext:
         from pipeline.api.environment import OpenEnvironment
 
         return OpenEnvironment(self.settings, self.paths, self.engine)
+
+    @property
+    def registry(self) -> "LocalRegistry":
+        """The schemas of all games, as they are now."""
+        from pipeline.data.contracts.registry import LocalRegistry
+
+        return LocalRegistry(self.engine, self.paths.bronze)
 
     @property
     def actor(self) -> str:

@@ -104,11 +104,10 @@ withdraw_type = _changing(
 
 def _types(context: CommandContext, game: str) -> "tuple[Game, list[GameType]]":
     from pipeline.data.contracts.further_types import game_types
-    from pipeline.data.contracts.registry import LocalRegistry
     from pipeline.store.games import find, known_names
 
     found = find(game, known_names(context.engine))
-    return found, game_types(LocalRegistry(context.engine, context.paths.bronze).snapshot(), found.key)
+    return found, game_types(context.registry.snapshot(), found.key)
 
 
 def _day(at: Any) -> str:

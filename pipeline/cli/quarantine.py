@@ -81,7 +81,6 @@ def accept_gap(env_dir: Path, game: str, reason: str) -> None:
     and the seqs, and the audit log name and reason. Verify and rebuild leave the gap out, but `turnout verify` still
     reports the broken chain. Restore bronze instead if you can: see docs/repair.md.
     """
-    from pipeline.data.contracts.registry import LocalRegistry
     from pipeline.data.repair import report
     from pipeline.data.repair.gap import accept_gap as accept
     from pipeline.store.games import find, known_names
@@ -89,7 +88,7 @@ def accept_gap(env_dir: Path, game: str, reason: str) -> None:
     context = CommandContext(env_dir)
     known, reason = find(game, known_names(context.engine)), reason.strip()
     with context.acting(DirectAct.ACCEPT_GAP, [f"game:{known.key}"], "accept-gap", reason=reason) as actor:
-        schemas = LocalRegistry(context.engine, context.paths.bronze).snapshot()
+        schemas = context.registry.snapshot()
         done = accept(context.paths, context.settings.environment, context.engine, schemas, known, actor, reason)
     say(report.render_accepted(done))
 

@@ -25,7 +25,6 @@ from pipeline.control.operations.definition import (
 from pipeline.control.operations.repairs import Subject, observe, obstacle_by_table, require_possible
 from pipeline.control.operations.tries import looked, worked
 from pipeline.control.roles import Role
-from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.repair.dedupe import Deduped, dedupe
 from pipeline.data.repair.refusals import unreadable
@@ -157,7 +156,7 @@ def _outcome(context: ControlContext, operation: Operation, done: Deduped) -> st
 
 
 def _each(context: ControlContext, operation: Operation, *, dry_run: bool) -> list[Deduped]:
-    schemas, known = LocalRegistry(context.engine, context.paths.bronze).snapshot, known_names(context.engine)
+    schemas, known = context.registry.snapshot, known_names(context.engine)
     games = [Game(GameKey(key), known[key]) for key in sorted(operation.preview)]
     shown = None if dry_run else operation.parameters.get("shown")
     done, failed = dedupe_each(

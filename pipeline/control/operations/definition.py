@@ -6,7 +6,7 @@ kind only what stands here.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from sqlalchemy import Engine
 
@@ -16,6 +16,9 @@ from pipeline.control.roles import Role
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.states import OperationKind
 from pipeline.store.operations import Intent, Operation
+
+if TYPE_CHECKING:
+    from pipeline.data.contracts.registry import LocalRegistry
 
 T = TypeVar("T")
 Facts = TypeVar("Facts")
@@ -51,6 +54,13 @@ class ControlContext:
     """The first lag (when, seconds) this process has seen of an operation it waits for: only for estimates."""
     turns: dict[str, int] = field(default_factory=dict)  # when this process last looked at an open operation, counted
     shared: dict[Any, Any] | None = None  # what was read for several operations; None: each reads for itself
+
+    @property
+    def registry(self) -> "LocalRegistry":
+        """The schemas of all games, as they are now."""
+        from pipeline.data.contracts.registry import LocalRegistry  # formats' libraries come with it
+
+        return LocalRegistry(self.engine, self.paths.bronze)
 
     def read(self, query: Callable[[Engine], T]) -> T:
         """Return what a query finds; several operations that are only looked at share one answer."""

@@ -103,7 +103,7 @@ def _propose(
 
 
 def _facts(context: ControlContext, asked: Operation) -> Mapping[str, Any]:
-    registry = LocalRegistry(context.engine, context.paths.bronze)
+    registry = context.registry
     found = {}
     for key in asked.parameters["games"]:
         types = asked.parameters["types"]
@@ -113,7 +113,7 @@ def _facts(context: ControlContext, asked: Operation) -> Mapping[str, Any]:
 
 def _register(context: ControlContext, asked: Operation) -> StepResult:
     """Register the schemas again, all in one transaction; what a killed controller has done is not done again."""
-    registry = LocalRegistry(context.engine, context.paths.bronze)
+    registry = context.registry
     wanted = "accepted" if asked.kind == OperationKind.ACCEPT_TYPE else "withdrawn"
     types = asked.parameters["types"]
 

@@ -25,7 +25,7 @@ from pipeline.control.operations.definition import (
 )
 from pipeline.control.operations.tries import worked
 from pipeline.control.roles import CONTROLLER, Role, require_current
-from pipeline.data.contracts.registry import LocalRegistry, Registration
+from pipeline.data.contracts.registry import Registration
 from pipeline.data.ingest.admission import begun_without
 from pipeline.data.ingest.pending import approval
 from pipeline.data.repair import asking
@@ -203,7 +203,7 @@ def _register(context: ControlContext, operation: Operation) -> StepResult:
         registration = Registration(
             proposal.game, proposal.message, proposal.definition, format=proposal.format, actor=operation.actor
         )
-        (done,) = LocalRegistry(context.engine, context.paths.bronze).register_many([registration])
+        (done,) = context.registry.register_many([registration])
         message = f"Schema {done.schema_id}, version {done.version}."
     discard(context.engine, _key(operation))
     return StepResult("done", message)
@@ -245,7 +245,7 @@ def _replay(context: ControlContext, operation: Operation) -> str:
     selection = Selection(Game(GameKey(key), name), UNKNOWN_GAME)
     ask = partial(asking.ask_drivers, context.engine)
     done = replay_all(
-        context.paths, context.settings.environment, LocalRegistry(context.engine, context.paths.bronze).snapshot,
+        context.paths, context.settings.environment, context.registry.snapshot,
         {key: name}, selection, dry_run=False, ask=ask, reported=reported_cursors(context.engine),
     )  # fmt: skip
     if not done:

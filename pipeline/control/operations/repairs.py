@@ -31,7 +31,6 @@ from pipeline.control.operations.definition import (
 from pipeline.control.operations.facts import GameFacts
 from pipeline.control.operations.tries import looked, worked
 from pipeline.control.roles import Role
-from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.repair import asking, damaged_log, stale_quarantine
 from pipeline.data.repair.quarantined import Selection, opened
@@ -217,7 +216,7 @@ def _replay(context: ControlContext, operation: Operation) -> StepResult:
 
 
 def _rebuild_all(context: ControlContext, operation: Operation) -> str:
-    schemas, known = LocalRegistry(context.engine, context.paths.bronze).snapshot, known_names(context.engine)
+    schemas, known = context.registry.snapshot, known_names(context.engine)
     messages, failed = [], []
     for key, replaces in sorted(operation.preview.items()):
         try:
@@ -252,7 +251,7 @@ def _retry_stream(context: ControlContext, key: str, actor: str) -> None:
 
 
 def _replay_all(context: ControlContext, operation: Operation) -> str:
-    schemas, known = LocalRegistry(context.engine, context.paths.bronze).snapshot, _chosen(context, operation)
+    schemas, known = context.registry.snapshot, _chosen(context, operation)
     chosen = selection(operation.parameters, known)
     ask = partial(asking.ask_drivers, context.engine)
     environment, reported = context.settings.environment, reported_cursors(context.engine)
