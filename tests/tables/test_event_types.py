@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.errors import Refused
+from pipeline.data.contracts.further_types import game_types
+from pipeline.data.contracts.registrations import Registration
 from pipeline.data.contracts.schemas import Schema
 from pipeline.data.maintenance.rewrite import columns_of, packed
 from pipeline.data.repair.rebuild import rebuild
@@ -21,7 +23,7 @@ from pipeline.lake.delta.rewrite import table_files
 from pipeline.store.games import generations
 from tests.tables.repair_world import CHESS, Event, World, good, make_world
 from tests.tables.replay_laws import run
-from tests.tables.types_world import LEFT, SOLD, SOLD_LATER, accept, come, event, withdraw
+from tests.tables.types_world import LEFT, SALE, SOLD, SOLD_LATER, accept, come, event, withdraw
 
 
 @pytest.fixture
@@ -128,6 +130,33 @@ def test_a_withdrawn_type_waits_again_and_keeps_what_landed(world: World) -> Non
     assert {each.landed for each in run(world).values()} == {1}
     assert [row["sold"]["item"] for row in payloads(world) if "sold" in row] == ["bow", "axe"]  # type: ignore[index]
     require_right(world)
+
+
+def test_a_withdrawn_type_is_accepted_again_with_what_came_meanwhile(world: World) -> None:
+    """A version that came after the withdrawal is of the same type, which one name accepts as a whole."""
+    (sold,) = come(world, SOLD)
+    accept(world, "Sold")
+    withdraw(world, "Sold")
+    (later,) = come(world, SOLD_LATER)
+    world.ingest(event(sold, item="bow"), event(later, item="axe", gift=True))
+    world.split()
+    require_right(world, refused=2)
+    assert [each.state for each in game_types(world.registry.snapshot(), CHESS.key)] == ["first", "withdrawn"]
+    accept(world, "Sold")
+    assert {each.landed for each in run(world).values()} == {2}
+    require_right(world)
+
+
+def test_a_renamed_type_is_accepted_again_under_both_names(world: World) -> None:
+    """The inverse of a withdrawal accepts what was withdrawn, whatever it was called."""
+    come(world, SOLD)
+    accept(world, "Sold")
+    renamed = Registration(CHESS.name, SALE.message, SALE.definition, actor="ann", continues="acme.Sold")
+    world.registry.register_many([renamed])
+    before = game_types(world.registry.snapshot(), CHESS.key)
+    withdraw(world, "Sold")
+    accept(world, "Sold")
+    assert game_types(world.registry.snapshot(), CHESS.key) == before
 
 
 def test_only_what_waits_can_be_accepted(world: World) -> None:

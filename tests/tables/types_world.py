@@ -19,6 +19,7 @@ JOINED = proto("message M { int64 points = 1; }", "t")
 """The first type of Chess in every world: its schema 1."""
 SOLD = proto("message Sold { string item = 1; int64 price = 2; }")
 SOLD_LATER = proto("message Sold { string item = 1; int64 price = 2; bool gift = 3; }")
+SALE = proto("message Sale { string item = 1; int64 price = 2; }")
 LEFT = proto("message Left {}")
 
 

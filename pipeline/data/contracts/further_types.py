@@ -31,29 +31,36 @@ class GameType:
 
 def game_types(schemas: SchemaSet, key: GameKey) -> list[GameType]:
     """Return the event types of a game: the first one, those with a struct column, then those that wait."""
+    placed = schemas.placed(key)
+    withdrawn = {event_type(schema.message): at.struct for schema, at in placed if at.withdrawn}
     parts: dict[tuple[TypeState, str], list[tuple[Schema, FieldPlacement]]] = {}
-    for schema, at in schemas.placed(key):
-        own = event_type(schema.message)
-        state: TypeState = "accepted" if at.struct is not None else "first"
+    for schema, at in placed:
+        own, struct = event_type(schema.message), at.struct
+        state: TypeState = "accepted" if struct is not None else "first"
         if at.other_type:
-            state = "withdrawn" if at.withdrawn else "waits"
-        parts.setdefault((state, own if state == "waits" else at.struct or ""), []).append((schema, at))
+            struct = at.struct or withdrawn.get(own)  # versions that came after the withdrawal wait with the others
+            state = "withdrawn" if struct is not None else "waits"
+        parts.setdefault((state, own if state == "waits" else struct or ""), []).append((schema, at))
     order = {"first": 0, "accepted": 1, "withdrawn": 2, "waits": 3}
     return [
-        GameType(event_type(held[0][0].message), state, held[0][1].struct, tuple(held))
-        for (state, _), held in sorted(parts.items(), key=lambda each: (order[each[0][0]], each[0][1]))
+        GameType(event_type(held[0][0].message), state, None if state == "waits" else part or None, tuple(held))
+        for (state, part), held in sorted(parts.items(), key=lambda each: (order[each[0][0]], each[0][1]))
     ]
 
 
 def accepting(schemas: SchemaSet, key: GameKey, game: str, types: Iterable[str], actor: str) -> list[Registration]:
-    """Return the registrations that accept event types of a game: one for each, with which its other versions come.
+    """Return the registrations that accept event types of a game: one for each of their names.
+
+    The other versions of that name come with it.
 
     Raises:
         Refused: no rows of such a type wait.
     """
     waiting = [each for each in game_types(schemas, key) if each.state in {"waits", "withdrawn"}]
     found = [_named(waiting, name, game, "waits") for name in dict.fromkeys(types)]
-    return [replace(_registration(game, each.schemas[0][0], actor), new_type=True) for each in found]
+    firsts = {event_type(schema.message): schema for each in found for schema, _ in reversed(each.schemas)}
+    named = [firsts[name] for each in found for name in each.names]
+    return [replace(_registration(game, schema, actor), new_type=True) for schema in named]
 
 
 def withdrawing(schemas: SchemaSet, key: GameKey, game: str, types: Iterable[str], actor: str) -> list[Registration]:
