@@ -7,17 +7,22 @@ import pytest
 
 from pipeline.base.names import bronze_app_id, ingest_app_id
 from pipeline.control.controller import KINDS
+from pipeline.control.onboarding.keeper import OnboardingKeeper
 from pipeline.control.operations import onboarding
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.control.operations.onboarding import Wishes, approve
 from pipeline.data.ingest.admission import begun_without
 from pipeline.data.ingest.name_sketch import sketched
+from pipeline.data.ingest.onboarding import Onboarding
+from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.table import CursorTable
-from pipeline.store.onboarding import write_sketch
-from pipeline.store.operations import Operation, operation, steps, submit
+from pipeline.store.games import record_seen
+from pipeline.store.onboarding import number_of, write_sketch
+from pipeline.store.operations import Operation, operation, steps, submit, submitted_under
 from pipeline.store.sources import open_generation
+from tests.onboarding_world import give_rules, rule
 from tests.tables.repair_world import GO, SECOND, World, early, good, make_world
 
 
@@ -52,6 +57,22 @@ def test_rows_from_before_an_approval_land_with_it(tmp_path: Path) -> None:
     world.split(GO)
     world.split()
     assert world.verify().complete
+
+
+def test_rows_from_before_a_rule_for_the_exact_name_land_with_it(tmp_path: Path) -> None:
+    """A rule for a name that waits already does not leave behind the rows for which it was made."""
+    world = make_world(tmp_path)
+    world.ingest(good(1, GO), good(2, GO))
+    give_rules(world.engine, rule(GO.name))
+    Onboarding(world.engine, world.settings.onboarding).admit(1.0)
+    record_seen(world.engine, {GO.key: GO.name}, 2, placing())
+    OnboardingKeeper(world.engine).look()
+    (begun,) = submitted_under(world.engine, [f"onboard-{number_of(world.engine, GO.key)}"]).values()
+    context = ControlContext(world.settings, world.engine, world.paths)
+    until(context, begun, "land", "Its rows wait for a schema.")
+    world.register(GO)
+    until(context, begun, "land", "2 rows that came before are in its table, 0 are refused.")
+    assert world.rows(GO) == [(1, 0), (1, 1)]
 
 
 def test_without_a_schema_the_rows_stay_and_the_outcome_says_so(

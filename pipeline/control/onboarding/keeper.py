@@ -30,7 +30,7 @@ class OnboardingKeeper:
         """Submit the operations of games that have arrived; those that exact names made may never send anything."""
         for game in onboarded(self._engine, self._last):
             self._last = game.number
-            if game.candidate.rule is not None:
+            if game.candidate.rule is not None and game.candidate.how != "approval":  # whose operation has begun
                 self._open[by_rule(game).idempotency_key] = game
         if not self._open:
             return

@@ -99,7 +99,7 @@ def by_rule(game: Onboarded) -> Intent:
     candidate = game.candidate
     parameters = {
         "games": [candidate.game_key], "game": candidate.game, "group": None, "priority": None, "readers": [],
-        "by_rule": True, "rows": candidate.how == "prefix",
+        "by_rule": True, "rows": candidate.how in {"name", "prefix"},  # of an exact name, too: it may have waited
     }  # fmt: skip
     preview = {"game": candidate.game, "rule": candidate.rule}
     return Intent(
@@ -230,7 +230,9 @@ def _land(context: ControlContext, operation: Operation) -> StepResult:
     if not context.background_tasks.contains(operation.operation_id) and not registered_keys(context.engine).get(key):
         if operation.parameters["rows"] and _waited(context, operation, "land") <= _SCHEMA_SECONDS:
             return StepResult("waiting", "Its rows wait for a schema.")
-        later = "Rows that came before wait in quarantine: register a schema, then run `turnout repair replay`."
+        later = (
+            "Rows that came before, if any, wait in quarantine: register a schema, then run `turnout repair replay`."
+        )
         return StepResult("done", later if operation.parameters["rows"] else "")
     return worked(context, operation, partial(_replay, context, operation), "Rows that came before are being decoded.")
 

@@ -181,3 +181,11 @@ def test_a_rule_needs_nobody(drivers: Drivers, world: ControlContext) -> None:
     record_seen(drivers.store, {game_key("Later"): "Later"}, 10, placing())
     keeper.look()
     assert len(submitted(drivers.store)) == 2
+
+
+def test_an_approval_is_not_onboarded_again_by_its_rule(drivers: Drivers, world: ControlContext) -> None:
+    """A person's approval of a name that a rule matches is one operation, not a second one of the controller."""
+    give_rules(drivers.store, rule("New"))
+    brought_on(drivers, world, approved(drivers))
+    OnboardingKeeper(drivers.store).look()
+    assert submitted(drivers.store) == [("ann", "asked for")]
