@@ -112,3 +112,19 @@ def test_the_replay_waits_for_a_micro_batch_that_does_not_know_the_game(tmp_path
     until(context, begun, "ingest", f"Ingest has begun micro-batch {number}/1 without it.")
     (query / "commits" / "1").write_text("v1")
     until(context, begun, "ingest", "Ingest knows it.")
+
+
+def test_storage_that_is_away_for_a_moment_stops_no_onboarding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be looked at is looked at again: a bucket that does not answer needs no person."""
+    world, away = make_world(tmp_path), True
+
+    def look(*arguments: object) -> str | None:
+        if away:
+            raise OSError("the bucket does not answer")
+        return None
+
+    monkeypatch.setattr(onboarding, "begun_without", look)
+    context, begun = approved(world, "New")
+    until(context, begun, "ingest", "Ingest cannot be looked at: the bucket does not answer")
+    away = False
+    until(context, begun, "ingest", "Ingest knows it.")

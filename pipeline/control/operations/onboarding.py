@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sqlalchemy import Engine
 
-from pipeline.base.errors import Refused
+from pipeline.base.errors import Refused, Transient, first_line
 from pipeline.base.names import GameKey, game_key
 from pipeline.base.texts import join_limited
 from pipeline.control.operations.definition import (
@@ -32,6 +32,7 @@ from pipeline.data.repair import asking
 from pipeline.data.repair.quarantined import Selection
 from pipeline.data.repair.replay import replay_all
 from pipeline.health.facts.placing import placing_by
+from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.quarantine import UNKNOWN_GAME
 from pipeline.settings.tree import Settings
 from pipeline.store.assignments import read_assignments, reported_cursors
@@ -218,7 +219,10 @@ def _see_ingest(context: ControlContext, operation: Operation) -> StepResult:
         return begun_without(context.paths, context.settings.environment, context.engine, number) or ""
 
     tasks.submit(name, look)  # tables may lie in a bucket
-    batch = tasks.pop_result(name)
+    try:
+        batch = tasks.pop_result(name)
+    except (Transient, DeltaError, OSError) as error:  # as of a bucket that is away for a moment
+        return StepResult("waiting", f"Ingest cannot be looked at: {first_line(error)}")
     if batch:
         return StepResult("waiting", f"Ingest has begun micro-batch {batch} without it. Start ingest if it is stopped.")
     return StepResult("waiting", "Ingest is looked at.") if batch is None else StepResult("done", "Ingest knows it.")
