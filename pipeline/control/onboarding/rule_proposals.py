@@ -62,7 +62,7 @@ def plan(settings: Settings, engine: Engine, text: str, actor: str) -> RulesProp
     rules = tuple(same.get(each.name) or replace(each, changed_by=actor) for each in given)
     lines = tuple(_differences(seen.rules, rules))
     coming = tuple(_coming(settings, engine, rules)) if lines else ()
-    gains = any(each.readers and each.name not in same for each in rules)
+    gains = any(each.readers and each.name not in same for each in rules) or _gain_readers(seen, RuleSet(rules=rules))
     return RulesProposal(seen, rules, (*lines, *_effects(coming, changes=bool(lines))), coming, gains)
 
 
@@ -70,8 +70,9 @@ def apply(settings: Settings, engine: Engine, proposal: RulesProposal, actor: st
     """Write planned rules, with their audit entry.
 
     Raises:
-        Refused: the actor has not the role for it, or gives no reason; a rule with readers is new or changed, and the
-            actor is no access admin; or another person has applied rules meanwhile. Then nothing is written.
+        Refused: the actor has not the role for it, or gives no reason; a rule with readers is new, changed or for more
+            names than today, and the actor is no access admin; or another person has applied rules meanwhile. Then
+            nothing is written.
     """
     gate.permit(settings, engine, actor, DirectAct.CHANGE_RULES, reason)
     if proposal.changes_readers:
@@ -81,6 +82,17 @@ def apply(settings: Settings, engine: Engine, proposal: RulesProposal, actor: st
 
 def _is_kept(rule: OnboardingRule, before: dict[str, OnboardingRule]) -> bool:
     return rule.name in before and before[rule.name].content == rule
+
+
+def _gain_readers(before: RuleSet, then: RuleSet) -> bool:
+    """Return whether names fall to a rule with readers who would not read them today, as another rule goes."""
+    below = (f"{each}\0" for each in {*before.prefixes, *then.prefixes})  # no name or prefix has NUL
+    probes = {*before.names, *then.names, *below}
+    return any(set(_readers(then, each)) - set(_readers(before, each)) for each in probes)
+
+
+def _readers(rules: RuleSet, name: str) -> tuple[str, ...]:
+    return () if (match := rules.match(name)) is None else match.rule.readers
 
 
 def _coming(settings: Settings, engine: Engine, rules: tuple[OnboardingRule, ...]) -> Iterator[Waiting]:

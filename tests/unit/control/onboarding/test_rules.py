@@ -143,6 +143,25 @@ def test_readers_of_a_rule_need_an_access_admin(engine: Engine) -> None:
     assert applied(engine, FILE.replace("studio-]", "studio_]"), "eve", settings).changes
 
 
+@pytest.mark.parametrize(
+    ("before", "then"),
+    [
+        ("{prefixes: [studio-a/secret/]}", "{prefixes: [studio-b/]}"),
+        ("{names: [studio-a/x]}", "{names: [studio-b/x]}"),
+        ("{prefixes: [studio-a/x], names: [studio-a/x]}", "{names: [studio-a/x]}"),
+    ],
+)
+def test_names_that_fall_to_a_rule_with_readers_need_an_access_admin(engine: Engine, before: str, then: str) -> None:
+    """Who may not grant opens no game to the readers of an unchanged rule by taking away the rule before it."""
+    register_group(engine, "a", placing())
+    settings = Settings(roles=Roles(movers=("ann", "eve"), access_admins=("ann",)))
+    files = [FILE.replace("{prefixes: [studio-]}", match) for match in (before, then)]
+    applied(engine, files[0], "ann", settings)
+    with pytest.raises(Refused, match="'eve' may not apply rules with readers: it needs the role access_admin"):
+        applied(engine, files[1], "eve", settings)
+    assert applied(engine, files[1], "ann", settings).changes
+
+
 def test_a_game_begins_with_the_group_and_priority_of_its_rule_and_keeps_its_own(engine: Engine) -> None:
     """It is placed by the rule once; a later rule, and a person's change, stay as they are."""
     for name in ("a", "b"):
