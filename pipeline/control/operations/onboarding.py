@@ -5,6 +5,7 @@ rows that introduced the name land, too, and the rule's readers get access. Read
 knows the catalog grants them, by an operation of its own. The inverse is to retire the game: nothing is deleted.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -46,6 +47,7 @@ from pipeline.store.onboarding import (
     approve_within,
     number_of,
     read_sketch,
+    refusals,
 )
 from pipeline.store.onboarding_rules import OnboardingRule, read_rules
 from pipeline.store.operations import Intent, Operation, lock_operation, steps
@@ -117,6 +119,7 @@ def _plan(settings: Settings, engine: Engine, name: str, wishes: Wishes, actor: 
     if wishes.readers:
         require_current(settings, engine, actor, Role.ACCESS_ADMIN, "approve a game with readers")
     rule, proposal = _rule(engine, candidate.rule), read_proposals(engine).get(candidate.game_key)
+    rejected = refusals(engine).get(name)
     return {
         "game": name,
         "rule": candidate.rule,
@@ -124,7 +127,16 @@ def _plan(settings: Settings, engine: Engine, name: str, wishes: Wishes, actor: 
         "priority": wishes.priority or (rule.priority if rule else "normal"),
         "readers": sorted({*wishes.readers, *(rule.readers if rule else ())}),
         "schema": None if proposal is None else proposal.message,
+        "definition": _digest(proposal),
+        "rejected_at": None if rejected is None else rejected.refused_at,  # whoever rejects it later has the last word
     }
+
+
+def _digest(proposal: GameProposal | None) -> str | None:
+    """Return a short hash of a proposal's schema, by which a later one is told from it; None: it has none."""
+    if proposal is None or proposal.definition is None:
+        return None
+    return hashlib.sha256(proposal.definition).hexdigest()[:16]
 
 
 def _lines(preview: Mapping[str, Any]) -> list[str]:
@@ -200,7 +212,10 @@ def _readers_sentence(readers: Sequence[str]) -> str:
 def _register(context: ControlContext, operation: Operation) -> StepResult:
     """Register the schema of the proposal, where it has one; the proposal is decided then."""
     proposal, message = read_proposals(context.engine).get(_key(operation)), "No schema was proposed."
-    if proposal is not None and proposal.definition is not None and proposal.message and proposal.format:
+    is_approved = operation.parameters["by_rule"] or _digest(proposal) == operation.preview["definition"]
+    if proposal is not None and not is_approved:
+        message = "Its proposal was replaced after the approval: register a schema by `turnout schemas register`."
+    elif proposal is not None and proposal.definition is not None and proposal.message and proposal.format:
         registration = Registration(
             proposal.game, proposal.message, proposal.definition, format=proposal.format, actor=operation.actor
         )

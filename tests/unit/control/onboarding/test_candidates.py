@@ -1,6 +1,8 @@
 """Names that may become games: proposals and waiting names with their evidence, and what comes of a decision."""
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +20,7 @@ from pipeline.control.operations.executor import tick
 from pipeline.control.operations.onboarding import Wishes, approve
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.ingest.name_sketch import sketched
+from pipeline.data.ingest.pending import reject
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import Paths, Settings
@@ -31,6 +34,7 @@ from tests.onboarding_world import give_rules, rule
 
 SETTINGS = Settings()
 MESSAGE, DEFINITION = payload_schema("puzzle", 1)
+_, SECOND_DEFINITION = payload_schema("puzzle", 2)
 NEW = game_key("New")
 PROPOSAL = GameProposal(
     NEW, "New", "ann", "next season", 200.0, "b", "high", ("analysts",), "protobuf", MESSAGE, DEFINITION
@@ -90,6 +94,26 @@ def test_an_approval_takes_what_was_proposed(engine: Engine, tmp_path: Path) -> 
     assert (read_assignments(engine)[NEW].group, known_priorities(engine)[NEW]) == ("b", "low")
     assert LocalRegistry(engine).snapshot().games.keys() == {NEW}
     assert read_proposals(engine) == {}
+
+
+def _propose_other(engine: Engine, paths: Paths) -> None:
+    propose(SETTINGS, engine, paths.bronze, replace(PROPOSAL, proposed_by="eve", definition=SECOND_DEFINITION))
+
+
+@pytest.mark.parametrize("decide", [_propose_other, lambda engine, _paths: reject(engine, "New", "eve", "no")])
+def test_what_is_decided_after_an_approval_counts_more(
+    engine: Engine, tmp_path: Path, decide: Callable[[Engine, Paths], None]
+) -> None:
+    """While no controller runs, no later schema is registered under the approver's name, and no rejection is undone."""
+    register_group(engine, "b", placing())
+    paths = Paths(tmp_path)
+    propose(SETTINGS, engine, paths.bronze, PROPOSAL)
+    begun = submit(engine, approve(SETTINGS, engine, "New", Wishes(), "bob", "yes").intent)
+    decide(engine, paths)
+    tick(ControlContext(SETTINGS, engine, paths), KINDS)
+    assert operation(engine, begun.operation_id).state == "failed"
+    assert onboarded(engine) == []
+    assert LocalRegistry(engine).snapshot().games.keys() == set()
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)  # a command ends, and its connections with it
