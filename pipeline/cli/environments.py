@@ -15,7 +15,8 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _BEGIN: Final = frozenset(
     {
         "alerts write", "catalog add-user", "catalog serve", "controller run", "dashboard", "demo", "games approve",
-        "groups create", "groups run", "ingest run", "schemas register", "simulate",
+        "games propose", "games rules apply", "groups create", "groups run", "ingest run", "schemas register",
+        "simulate",
     }
 )  # fmt: skip
 """Commands with which an environment may begin."""

@@ -90,10 +90,15 @@ def test_every_command_is_refused_or_may_begin(tmp_path: Path) -> None:
     assert not READS & environments._BEGIN
 
 
-def test_a_folder_with_settings_is_an_environment(tmp_path: Path) -> None:
-    """README: a turnout.toml in a new folder is all that a new environment needs; it begins with what begins one."""
+@pytest.mark.parametrize("first", [
+    "groups create a",
+    f"games rules apply {Path(__file__).with_name('rules.yaml')} --reason new",
+    "games propose Go --reason soon",
+])  # fmt: skip
+def test_a_folder_with_settings_is_an_environment(first: str, tmp_path: Path) -> None:
+    """README, docs/existing-topic.md: a new environment needs a turnout.toml, and may begin with rules for names."""
     (tmp_path / "turnout.toml").write_text('environment = "prod"\n')
-    begun = CliRunner().invoke(cli, ["groups", "create", "a", "--env-dir", str(tmp_path)])
+    begun = CliRunner().invoke(cli, [*shlex.split(first), "--env-dir", str(tmp_path)])
     assert begun.exit_code == 0, begun.output
     done = CliRunner().invoke(cli, ["games", "list", "--env-dir", str(tmp_path)])
     assert (done.exit_code, done.output) == (0, "0 game(s)\n")
