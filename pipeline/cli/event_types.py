@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeline.base.names import plain
 from pipeline.base.terminal import say, say_json, say_lines
 from pipeline.base.texts import in_utc
 from pipeline.cli.context import CommandContext
@@ -68,7 +69,8 @@ def show_views(env_dir: Path, game: str, as_json: bool) -> None:
         ])  # fmt: skip
         return
     for each in made:
-        say_lines(f"-- {each.type}, Unity Catalog\n{each.unity_catalog}\n-- {each.type}, DuckDB\n{each.duckdb}")
+        name = plain(each.type)  # on one line, or its second one would be a statement
+        say_lines(f"-- {name}, Unity Catalog\n{each.unity_catalog}\n-- {name}, DuckDB\n{each.duckdb}")
 
 
 def _changing(kind: OperationKind, help_text: str) -> click.Command:

@@ -56,7 +56,8 @@ def _select(of: GameType, quote: str, source: str) -> str:
         struct = _quoted(of.struct, quote)
         fields = [f"{struct}.{_quoted(each.name, quote)} AS {_quoted(each.name, quote)}" for each in inside]
     listed = ",\n  ".join([*_OWN, *fields])
-    return f"SELECT\n  {listed}\nFROM {source}\nWHERE _type IN ({', '.join(map(_text, of.names))})"
+    text = _text if quote == '"' else _spark_text
+    return f"SELECT\n  {listed}\nFROM {source}\nWHERE _type IN ({', '.join(map(text, of.names))})"
 
 
 def _quoted(name: str, quote: str) -> str:
@@ -65,3 +66,9 @@ def _quoted(name: str, quote: str) -> str:
 
 def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
+
+
+def _spark_text(value: str) -> str:
+    """Return a literal of Spark's SQL, where a backslash escapes: a type may be any title of a JSON Schema."""
+    marked = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{marked}'"
