@@ -39,9 +39,9 @@ def parse(text: str) -> tuple[OnboardingRule, ...]:
 
 
 def render(rules: tuple[OnboardingRule, ...]) -> str:
-    """Return rules as the text of a file that `parse` reads back."""
+    """Return rules as the text of a file that `parse` reads back; each character of it is printable."""
     document = {"version": VERSION, "rules": [tree(rule) for rule in rules]}
-    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
+    text: str = yaml.dump(document, Dumper=_Printable, sort_keys=False, allow_unicode=True, width=110)
     return text.removesuffix("\n")
 
 
@@ -60,6 +60,24 @@ def tree(rule: OnboardingRule) -> dict[str, Any]:
     if rule.prefixes and rule.max_new_per_hour != MAX_NEW_PER_HOUR:
         fields["max_new_per_hour"] = rule.max_new_per_hour
     return fields
+
+
+class _Printable(yaml.SafeDumper):
+    """Writes a text with a character that is not printable between quotes, with YAML's own escapes."""
+
+    def analyze_scalar(self, scalar: str) -> Any:
+        """Return how a text may be written; what is not printable counts as special."""
+        analysis = super().analyze_scalar(scalar)
+        if not scalar.isprintable():
+            analysis.allow_flow_plain = analysis.allow_block_plain = False
+            analysis.allow_single_quoted = analysis.allow_block = False
+        return analysis
+
+    def write_double_quoted(self, text: str, split: bool = True) -> None:
+        """Write a text between quotes, of ASCII alone where a character is not printable."""
+        before, self.allow_unicode = self.allow_unicode, text.isprintable()
+        super().write_double_quoted(text, split)
+        self.allow_unicode = before
 
 
 class _Reading:

@@ -64,6 +64,17 @@ def test_a_file_is_read_whole_and_written_back() -> None:
     assert rules_file.parse("version: 1\nrules: []\n") == ()
 
 
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)  # a command ends, and its connections with it
+def test_what_is_listed_is_applied_without_a_change(engine: Engine, tmp_path: Path) -> None:
+    """A name with a space that does not break, or of joined emoji, stays the same through the file."""
+    before = give_rules(engine, rule("Jeu\u00a0!", "👨\u200d👩", "Überfall", "a\\u200d"), rule("ü", name="plain"))
+    listed = CliRunner().invoke(cli, ["games", "rules", "list", "--env-dir", str(tmp_path)])
+    file = tmp_path / "rules.yml"
+    file.write_bytes(listed.stdout_bytes)
+    assert not plan(SETTINGS, engine, file.read_text("utf-8"), "bob").changes
+    assert read_rules(engine) == before
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
