@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import ClassVar, Final
@@ -27,11 +27,12 @@ from grants.observing import snapshot
 from grants.observing.blindness import blindness
 from grants.observing.resolver import Resolver
 from pipeline.base.errors import Refused
+from pipeline.base.texts import join_limited, principal_text
 from pipeline.control.operations.definition import ControlContext, OperationDefinition
 from pipeline.control.roles import groups_of
 from pipeline.store import members
 from pipeline.store.processes.leases import store_time
-from pipeline.store.wanted_readers import read_ungranted
+from pipeline.store.wanted_readers import WantedReader, read_ungranted
 
 _log: Final = logging.getLogger("turnout")
 _LONG_SECONDS: Final = 900.0  # an alarm and no limit: the round goes on
@@ -147,7 +148,7 @@ class AccessReconciler:
         if not blind:
             drift_store.end_ignored(context.engine, observed, found)
         drift = None if blind else found.open_counts
-        notes = (*refused, *blind, *_unsure(observed.directory))
+        notes = (*refused, *_ungranted(read_ungranted(context.engine)), *blind, *_unsure(observed.directory))
         snapshot.keep(context.engine, replace(observed, notes=notes), None, drift)
         if groups := groups_of(context.settings.roles):
             resolver = Resolver(observed)
@@ -171,6 +172,16 @@ def _active_in(resolver: Resolver, group: str) -> list[str]:
 def _is_unsure(resolver: Resolver, group: str) -> bool:
     """Return whether a group's members are unknown; a member shown beside a hidden one counts."""
     return resolver.is_ambiguous(group) or (folded(group) in resolver.hidden and not _active_in(resolver, group))
+
+
+def _ungranted(waiting: Iterable[WantedReader]) -> Iterator[str]:
+    """Report readers of new games to whom nothing could be granted: their onboardings ended well long ago."""
+    games: dict[tuple[str, str, str], list[str]] = {}
+    for each in waiting:
+        if each.problem is not None:
+            games.setdefault((each.principal, each.reason, each.problem), []).append(each.game_key)
+    for (principal, reason, problem), keys in games.items():
+        yield f"{principal_text(principal)} is not granted {join_limited(keys, 3)} ({reason}): {problem}"
 
 
 def _unsure(directory: Directory) -> Iterator[str]:

@@ -639,3 +639,23 @@ def test_nobody_grants_to_themselves_by_a_rule(house: House) -> None:
     (wanted,) = read_ungranted(engine)
     assert "may not grant to themselves" in str(wanted.problem)
     assert list_operations(engine) == []
+    house.rounds()
+    known = snapshot.read(engine).observed
+    assert known is not None
+    assert known.notes == (f"{ANN} is not granted {CHESS} (onboarding rule studio): {wanted.problem}",)
+
+
+def test_a_reader_whom_the_catalog_does_not_know_is_reported(house: House) -> None:
+    """A rule's readers are not checked when it is applied: a mistyped one is on the page Access until it is mended."""
+    engine = house.world.engine
+    for key in (CHESS, GO):
+        house.make_table(key)
+    with engine.begin() as connection:
+        wanted = [WantedReader(key, "analist", "onboarding rule studio", "carl", "f" * 32) for key in (CHESS, GO)]
+        want_within(connection, wanted)
+    house.steward.grant_to_new_readers()
+    house.rounds()
+    known = snapshot.read(engine).observed
+    assert known is not None
+    (note,) = known.notes
+    assert note.startswith(f"analist is not granted {CHESS}, {GO} (onboarding rule studio): ")
