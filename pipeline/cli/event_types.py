@@ -1,5 +1,6 @@
 """The commands about event types of a game: `turnout schemas types`, `views`, `accept-type` and `withdraw-type`."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,21 +74,27 @@ def show_views(env_dir: Path, game: str, as_json: bool) -> None:
         say_lines(f"-- {name}, Unity Catalog\n{each.unity_catalog}\n-- {name}, DuckDB\n{each.duckdb}")
 
 
-def _changing(kind: OperationKind, help_text: str) -> click.Command:
+def _changing(kind: OperationKind, help_text: str, *more: Callable[[Any], Any]) -> click.Command:
     """Make the command that accepts or withdraws types."""
 
     @click.command(kind, help=help_text)
     @click.argument("game")
     @click.argument("types", nargs=-1, required=True)
     @submitting
-    def command(env_dir: Path, game: str, types: tuple[str, ...], how: SubmitOptions) -> None:
+    def command(
+        env_dir: Path, game: str, types: tuple[str, ...], how: SubmitOptions, policies: tuple[str, ...] = ()
+    ) -> None:
         from pipeline.control.operations.event_types import propose_types
 
         context = CommandContext(env_dir)
         bronze = context.paths.bronze
-        proposal = propose_types(kind, context.engine, bronze, game, types, context.actor, how.reason)
+        proposal = propose_types(
+            kind, context.engine, bronze, game, types, context.actor, how.reason, policies=policies
+        )
         submit_and_wait(context, proposal, how)
 
+    for add in more:
+        add(command)
     return command
 
 
@@ -96,7 +103,9 @@ accept_type = _changing(
     "Accept event types of GAME (name or key), whose rows wait in quarantine as `other_type`.\n\n"
     "TYPES are full names or last segments. Each gets a struct column in the game's table, then the rows that wait "
     "are replayed. Several types at once cost one change of the table. See docs/schemas.md.",
-)
+    click.option("--policy", "policies", multiple=True,
+                 help="Policy of a change, such as name=side-column; repeatable. Default: those by which it came."),
+)  # fmt: skip
 withdraw_type = _changing(
     OperationKind.WITHDRAW_TYPE,
     "Withdraw accepted event types of GAME (name or key): their next rows wait in quarantine.\n\n"

@@ -9,20 +9,24 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
+from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
 from pipeline.control import proposals
 from pipeline.control.controller import KINDS
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.event_types import propose_types
 from pipeline.control.operations.executor import tick
+from pipeline.data.contracts.formats.json.format import JsonFormat
 from pipeline.data.contracts.further_types import game_types
+from pipeline.data.contracts.policies import parse_policies
+from pipeline.data.contracts.schemas import Schema
 from pipeline.data.contracts.type_views import views
 from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.opening import open_table
 from pipeline.store.database.states import OperationKind
 from pipeline.store.games import register_group
 from pipeline.store.operations import Operation, operation, submit
-from tests.tables.repair_world import CHESS, World, good, make_world
+from tests.tables.repair_world import CHESS, Event, World, good, make_world
 from tests.tables.types_world import SOLD, come, event, withdraw
 
 
@@ -103,3 +107,38 @@ def test_types_and_views_are_listed(world: World) -> None:
         points = database.execute(f'SELECT points FROM "{made[0].name}"').fetchall()
     assert (sales, points) == ([("bow", 5), ("axe", 0)], [(1,)])
     assert f"`main`.`games`.`{CHESS.key}__sold`" in made[1].unity_catalog
+
+
+CLICK = Schema(
+    0,
+    "json",
+    "acme.Click",
+    JsonFormat().canonical(
+        "acme.Click",
+        b"""{
+    "type": "object", "properties": {"user-id": {"type": "string"}, "x": {"type": "integer"}}
+}""",
+    ),
+)
+
+
+def test_a_type_is_accepted_with_the_policies_that_its_columns_need(world: World) -> None:
+    """JSON's keys may be no names of columns: a person says by the same command what becomes of them."""
+    (click,) = come(world, CLICK)
+    world.ingest(Event(CHESS, click.schema_id, b'{"user-id": "ann", "x": 1}'))
+    world.split()
+    wanted = (OperationKind.ACCEPT_TYPE, world.engine, world.paths.bronze, CHESS.key, ["Click"], "ann", "clicks")
+    with pytest.raises(Refused, match=r"user-id.*name=side-column"):
+        propose_types(*wanted)
+    proposal = propose_types(*wanted, policies=["name=side-column"])
+    done = carried_out(world, submit(world.engine, proposal.intent))
+    assert done.state == "succeeded", done.outcome
+    (landed,) = [row["click"] for row in world.contents() if row["click"] is not None]
+    assert sorted(landed.values(), key=str) == [1, "ann"]
+
+
+def test_a_type_is_accepted_with_the_policies_by_which_it_came(world: World) -> None:
+    """A registry's policies hold for its schemas, whether their type was accepted before they came or after."""
+    come(world, CLICK, policies=parse_policies(["name=side-column"]))
+    proposal = propose_types(OperationKind.ACCEPT_TYPE, world.engine, world.paths.bronze, CHESS.key, ["Click"], "ann")
+    assert carried_out(world, submit(world.engine, proposal.intent)).state == "succeeded"

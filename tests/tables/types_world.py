@@ -8,7 +8,7 @@ from google.protobuf.message_factory import GetMessageClass
 from pipeline.data.contracts.formats.protobuf.messages import describe
 from pipeline.data.contracts.further_types import accepting, withdrawing
 from pipeline.data.contracts.given_ids import NewIds
-from pipeline.data.contracts.policies import DEFAULTS
+from pipeline.data.contracts.policies import DEFAULTS, Policies
 from pipeline.data.contracts.registrations import RegistrationBatch, unattended
 from pipeline.data.contracts.schemas import Schema
 from pipeline.store.database.engine import writing
@@ -23,10 +23,10 @@ SALE = proto("message Sale { string item = 1; int64 price = 2; }")
 LEFT = proto("message Left {}")
 
 
-def come(world: World, *schemas: Schema) -> list[Schema]:
+def come(world: World, *schemas: Schema, policies: Policies = DEFAULTS) -> list[Schema]:
     """Register schemas as a registry does, and return them with their ids."""
     with writing(world.engine) as connection:
-        each = [unattended(CHESS.name, CHESS.key, one, DEFAULTS, registry="main") for one in schemas]
+        each = [unattended(CHESS.name, CHESS.key, one, policies, registry="main") for one in schemas]
         done = RegistrationBatch(connection, each, NewIds(connection, None)).write()
     return [replace(one, schema_id=id_.schema_id) for one, id_ in zip(schemas, done, strict=True)]
 

@@ -5,6 +5,7 @@ so the operation waits until the game's driver has had time for its next pass.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ from pipeline.control.roles import Role
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.further_types import accepting, game_types, withdrawing
 from pipeline.data.contracts.plans import RegistrationPlan, render_plan
+from pipeline.data.contracts.policies import parse_policies
 from pipeline.data.contracts.registrations import Registered, Registration
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.health.facts.liveness import read_group_liveness
@@ -41,17 +43,19 @@ _SETTLE_PASSES: Final = 2.0  # triggers until a pass with the earlier schema set
 
 def propose_types(
     kind: OperationKind, engine: Engine, bronze: Location | None, game: str, types: Sequence[str], actor: str,
-    reason: str = "", undoes: str | None = None,
+    reason: str = "", policies: Sequence[str] = (),
 ) -> OperationProposal:  # fmt: skip
     """Plan to accept or to withdraw event types of a game, named by key or name; types by full or last name.
+
+    `policies` are those of an acceptance for changes that no column can hold, such as `name=side-column`.
 
     Raises:
         Refused: there is no such game, no such type waits or was accepted, or its schemas cannot be registered.
     """
     key = find(game, known_names(engine)).key
-    facts, plans = _plan(kind, LocalRegistry(engine, bronze), engine, key, types, actor)
-    intent = intent_of("game", kind, {key: facts}, actor, reason, undoes)
-    more = {"types": sorted(facts), "refused_for": "other_type"}
+    facts, plans = _plan(kind, LocalRegistry(engine, bronze), engine, key, types, actor, policies)
+    intent = intent_of("game", kind, {key: facts}, actor, reason)
+    more = {"types": sorted(facts), "refused_for": "other_type", "policies": list(policies)}
     lines = [line for plan in plans for line in render_plan(plan)]
     return OperationProposal(_with(intent, more), [*lines, *_CONSEQUENCES[kind]])
 
@@ -72,10 +76,11 @@ def _with(intent: Intent, more: Mapping[str, Any]) -> Intent:
 
 
 def _plan(
-    kind: str, registry: LocalRegistry, engine: Engine, key: GameKey, types: Sequence[str], actor: str
-) -> tuple[dict[str, str], list[RegistrationPlan]]:
+    kind: str, registry: LocalRegistry, engine: Engine, key: GameKey, types: Sequence[str], actor: str,
+    policies: Sequence[str],
+) -> tuple[dict[str, str], list[RegistrationPlan]]:  # fmt: skip
     """Return what an operation is about: each type's plans, by hash; and the plans themselves."""
-    registering = _registrations(kind, registry, engine, key, types, actor)
+    registering = _registrations(kind, registry, engine, key, types, actor, policies)
     plans = registry.plan_all(registering)
     names = {each.name: each.names for each in game_types(registry.snapshot(), key)}
     facts: dict[str, str] = {}
@@ -86,10 +91,13 @@ def _plan(
 
 
 def _registrations(
-    kind: str, registry: LocalRegistry, engine: Engine, key: GameKey, types: Sequence[str], actor: str
-) -> list[Registration]:
-    chosen = accepting if kind == OperationKind.ACCEPT_TYPE else withdrawing
-    return chosen(registry.snapshot(), key, known_names(engine)[key], types, actor)
+    kind: str, registry: LocalRegistry, engine: Engine, key: GameKey, types: Sequence[str], actor: str,
+    policies: Sequence[str],
+) -> list[Registration]:  # fmt: skip
+    game = known_names(engine)[key]
+    if kind == OperationKind.ACCEPT_TYPE:
+        return accepting(registry.snapshot(), key, game, types, actor, parse_policies(policies))
+    return withdrawing(registry.snapshot(), key, game, types, actor)
 
 
 def _propose(
@@ -99,15 +107,16 @@ def _propose(
     if undoes is None:
         raise Refused(f"Name the event types: `turnout schemas {kind} GAME TYPE`.")
     done = operation(engine, undoes)
-    return propose_types(kind, engine, None, names[0], done.parameters["types"], actor, reason, undoes)
+    proposal = propose_types(kind, engine, None, names[0], done.parameters["types"], actor, reason)
+    return replace(proposal, intent=replace(proposal.intent, undoes=undoes))
 
 
 def _facts(context: ControlContext, asked: Operation) -> Mapping[str, Any]:
     registry = context.registry
     found = {}
     for key in asked.parameters["games"]:
-        types = asked.parameters["types"]
-        found[key], _ = _plan(asked.kind, registry, context.engine, GameKey(key), types, asked.actor)
+        given = asked.parameters["types"], asked.actor, asked.parameters["policies"]
+        found[key], _ = _plan(asked.kind, registry, context.engine, GameKey(key), *given)
     return found
 
 
@@ -124,7 +133,8 @@ def _register(context: ControlContext, asked: Operation) -> StepResult:
         there = {name for each in game_types(registry.snapshot(), GameKey(key)) if each.state == wanted
                  for name in each.names}  # fmt: skip
         if left := [each for each in types if each not in there]:
-            registering = _registrations(asked.kind, registry, context.engine, GameKey(key), left, asked.actor)
+            given = left, asked.actor, asked.parameters["policies"]
+            registering = _registrations(asked.kind, registry, context.engine, GameKey(key), *given)
             registry.register_many(registering, within)
     return StepResult("done", f"{join_limited(types)}: {wanted}.")
 

@@ -8,6 +8,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey, shown
 from pipeline.base.texts import join_limited
 from pipeline.data.contracts.event_types import event_type
+from pipeline.data.contracts.policies import DEFAULTS, Policies
 from pipeline.data.contracts.registrations import Registration
 from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
 
@@ -48,7 +49,9 @@ def game_types(schemas: SchemaSet, key: GameKey) -> list[GameType]:
     ]
 
 
-def accepting(schemas: SchemaSet, key: GameKey, game: str, types: Iterable[str], actor: str) -> list[Registration]:
+def accepting(
+    schemas: SchemaSet, key: GameKey, game: str, types: Iterable[str], actor: str, policies: Policies = DEFAULTS
+) -> list[Registration]:
     """Return the registrations that accept event types of a game: one for each of their names.
 
     The other versions of that name come with it.
@@ -60,7 +63,7 @@ def accepting(schemas: SchemaSet, key: GameKey, game: str, types: Iterable[str],
     found = [_named(waiting, name, game, "waits") for name in dict.fromkeys(types)]
     firsts = {event_type(schema.message): schema for each in found for schema, _ in reversed(each.schemas)}
     named = [firsts[name] for each in found for name in each.names]
-    return [replace(_registration(game, schema, actor), new_type=True) for schema in named]
+    return [replace(_registration(game, schema, actor), new_type=True, policies=policies) for schema in named]
 
 
 def withdrawing(schemas: SchemaSet, key: GameKey, game: str, types: Iterable[str], actor: str) -> list[Registration]:

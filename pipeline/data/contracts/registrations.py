@@ -4,13 +4,14 @@ Called by the registry only. Rows are added, never changed: a repeated registrat
 in every later schema set.
 """
 
+import json
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Final
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, insert, select
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey, game_key, is_game_name, shown
@@ -143,6 +144,20 @@ class RegistrationBatch:
         used = {schema_id for key in keys for schema_id in self._held.get(key, {})}
         used |= {self._ids[checked.fingerprint] for checked in registrations if checked.fingerprint in self._ids}
         self._schemas = read_schemas(connection, used)
+        self.registrations = [self._as_it_came(checked) for checked in self.registrations]
+
+    def _as_it_came(self, checked: CheckedRegistration) -> CheckedRegistration:
+        """Return an acceptance with the policies by which its schema came, as of a registry, below those chosen now."""
+        schema_id = self._ids.get(checked.fingerprint)
+        if not checked.new_type or schema_id is None:
+            return checked
+        query = select(placements.c.policies).join(registrations).order_by(registrations.c.registration_id)
+        came: dict[str, str] = {}
+        for text in self._connection.scalars(
+            query.where(registrations.c.game_key == checked.key, registrations.c.schema_id == schema_id)
+        ):
+            came |= json.loads(text)
+        return replace(checked, policies=Policies(tuple(sorted({**came, **dict(checked.policies.chosen)}.items()))))
 
     def plan_all(self) -> list[RegistrationPlan]:
         """Return what all of them would do, each on top of those before; nothing is written."""
