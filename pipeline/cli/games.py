@@ -67,8 +67,8 @@ def pending_games(env_dir: Path, limit: int, samples: bool, as_json: bool) -> No
 @click.option("--priority", type=click.Choice(PRIORITIES), help="Default: its rule's.")
 @click.option("--reader", "readers", multiple=True, help="Principal who is to read it; repeatable.")
 @click.option("--schema", "definition", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Its first schema: a FileDescriptorSet or an .avsc.")  # fmt: skip
-@click.option("--message", help="Full name of the message of --schema.")
+              help="Its first schema: a FileDescriptorSet, .avsc or .json.")  # fmt: skip
+@click.option("--message", help="Full name of the message of --schema, or a JSON Schema's title.")
 @required_reason("Reason, for the person who approves and for the audit log.")
 def propose_game(env_dir: Path, name: str, definition: Path | None, message: str | None, **wishes: Any) -> None:
     """Propose NAME (exact) as a game before it sends anything; `turnout games approve` takes these values.
@@ -77,6 +77,7 @@ def propose_game(env_dir: Path, name: str, definition: Path | None, message: str
     """
     from pipeline.base.names import game_key
     from pipeline.control.onboarding import candidates as found
+    from pipeline.data.contracts.formats.supported import BY_SUFFIX
     from pipeline.store.game_proposals import GameProposal
 
     if (definition is None) != (message is None):
@@ -84,7 +85,7 @@ def propose_game(env_dir: Path, name: str, definition: Path | None, message: str
     context = CommandContext(env_dir)
     if definition is not None:
         wishes |= {"definition": definition.read_bytes(), "message": message,
-                   "format": "avro" if definition.suffix == ".avsc" else "protobuf"}  # fmt: skip
+                   "format": BY_SUFFIX.get(definition.suffix, "protobuf")}  # fmt: skip
     proposal = GameProposal(game_key(name), name, context.actor, **wishes)
     proposed = found.propose(context.settings, context.engine, context.paths.bronze, proposal)
     say_lines("\n".join(map(plain, found.lines(proposed))))

@@ -133,3 +133,14 @@ def test_the_commands_propose_list_and_reject(engine: Engine, tmp_path: Path) ->
     assert "is rejected" in turnout("reject", "New")
     assert json.loads(turnout("pending", "--json"))["candidates"] == []
     assert onboarded(engine) == []
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+def test_a_proposal_has_its_schema_in_the_format_of_its_file(engine: Engine, tmp_path: Path) -> None:
+    """A JSON Schema is proposed by the same command as the other formats."""
+    file = tmp_path / "lap.json"
+    file.write_text('{"title": "acme.Lap", "type": "object", "properties": {"seconds": {"type": "number"}}}')
+    words = ["games", "propose", "New", "--schema", str(file), "--message", "acme.Lap", "--reason", "soon"]
+    done = CliRunner().invoke(cli, [*words, "--env-dir", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert [each.format for each in read_proposals(engine).values()] == ["json"]
