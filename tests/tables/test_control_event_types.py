@@ -27,7 +27,7 @@ from pipeline.store.database.states import OperationKind
 from pipeline.store.games import register_group
 from pipeline.store.operations import Operation, operation, submit
 from tests.tables.repair_world import CHESS, Event, World, good, make_world
-from tests.tables.types_world import SOLD, come, event, withdraw
+from tests.tables.types_world import SOLD, accept, come, event, withdraw
 
 
 @pytest.fixture
@@ -142,3 +142,15 @@ def test_a_type_is_accepted_with_the_policies_by_which_it_came(world: World) -> 
     come(world, CLICK, policies=parse_policies(["name=side-column"]))
     proposal = propose_types(OperationKind.ACCEPT_TYPE, world.engine, world.paths.bronze, CHESS.key, ["Click"], "ann")
     assert carried_out(world, submit(world.engine, proposal.intent)).state == "succeeded"
+
+
+@pytest.mark.parametrize("begins", [OperationKind.ACCEPT_TYPE, OperationKind.WITHDRAW_TYPE])
+def test_types_of_a_game_that_has_sent_nothing_are_decided(tmp_path: Path, begins: OperationKind) -> None:
+    """People register what a game will send before it sends; no driver has to report such a game."""
+    world = make_world(tmp_path)
+    come(world, SOLD)
+    if begins == OperationKind.WITHDRAW_TYPE:
+        accept(world, "Sold")
+    proposal = propose_types(begins, world.engine, world.paths.bronze, CHESS.key, ["Sold"], "ann")
+    done = carried_out(world, submit(world.engine, proposal.intent))
+    assert done.state == "succeeded", done.outcome

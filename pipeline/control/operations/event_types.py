@@ -147,8 +147,10 @@ def _settle(context: ControlContext, asked: Operation) -> StepResult:
     groups = read_group_liveness(context.engine, context.settings.metrics)
     waiting = []
     for key in asked.parameters["games"]:
-        group = groups.get(assignments[key].group or "")
-        if group is not None and group.liveness.is_live and (assignments[key].reported_at or 0.0) <= until:
+        if (assignment := assignments.get(key)) is None:
+            continue  # no row of it has come yet
+        group = groups.get(assignment.group or "")
+        if group is not None and group.liveness.is_live and (assignment.reported_at or 0.0) <= until:
             waiting.append(key)
     if waiting:
         return StepResult("waiting", f"The next passes of {join_limited(waiting)} have not ended yet.")
