@@ -25,6 +25,7 @@ from listeners.events import Progressed
 from listeners.join import Joiner
 from listeners.metrics_table import MetricsTables
 from listeners.minutes.fold import Minutes
+from listeners.process_kinds import INGEST
 from listeners.prometheus import Exposition
 from listeners.sample import (
     CHUNK,
@@ -106,7 +107,7 @@ class Reporting(Telemetry):
         self.registry = CollectorRegistry()
         self.exposition = Exposition(self.registry)
         self._tables, self._pushers, self._joiner = into, [], Joiner(30.0)
-        self._minutes, self._is_ingest = Minutes(), kind == "ingest"
+        self._minutes, self._has_source = Minutes(), kind == INGEST
         self._kind, self._name, self._process = kind, "main", "1"
         self._outbox = _AtOnce(self._publish)  # type: ignore[assignment]
 

@@ -20,7 +20,7 @@ from pipeline.data.contracts.formats.supported import format_of
 from pipeline.data.contracts.profile import SourceProfile
 from pipeline.data.contracts.schemas import SchemaSet, Writer
 from pipeline.data.ingest.profiled import NumberedProfile
-from pipeline.data.streams.writing.split import READ, SplitJob, split
+from pipeline.data.streams.writing.split import OWN_COLUMNS, READ, SplitJob, split
 from pipeline.data.verify.opening import Sources, Unopened, contents
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.storage.places import located
@@ -106,7 +106,7 @@ def outcomes(rows: list[dict[str, Any]], world: World, job: SplitJob) -> list[Ou
             found[row["pos"]].append((row["reason"], None))
         for file in report["files"]:
             for row in pq.read_table(job.tables / CHESS / file["path"]).to_pylist():
-                own = {name: value for name, value in row.items() if not name.startswith("_")}
+                own = {name: value for name, value in row.items() if name not in OWN_COLUMNS.names}
                 found[row["_pos"]].append((None, comparable(own)))
     assert {1} == {len(each) for each in found}
     return [each[0] for each in found]

@@ -40,7 +40,7 @@ def sample(format_name: str, family: str, version: int, seed: int) -> Sample:
     """
     check_formats((format_name,))
     number, place = divmod(version - 1, VERSIONS)
-    made = SAMPLES[format_name](family, place + 1, seed)
+    made = SAMPLES[format_name](family, place + 1 if version > 0 else version, seed)
     return made if number == 0 else FurtherType(made, number + 1)
 
 

@@ -105,12 +105,12 @@ def test_a_game_is_onboarded_over_its_own_table_or_none(environment: Path, monke
 def test_a_catalog_without_an_answer_gives_a_note_and_refuses_nothing(
     environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unknown is no refusal: the game is onboarded with a note."""
+    """Unknown is no refusal: the approval is submitted with a note."""
     monkeypatch.delenv("DATABRICKS_TOKEN")
     settings, paths = load(environment)
     (check,) = catalog_checks(settings, paths, [CHESS])
     assert check.outcome == "unknown"
-    done = CliRunner().invoke(cli, ["games", "approve", "Chess", "--env-dir", str(environment)])
+    done = CliRunner().invoke(cli, ["games", "approve", "Chess", "--no-wait", "--env-dir", str(environment)])
     assert done.exit_code == 0, done.output
     assert "Note: The catalog of main.games did not report its tables" in done.output + done.stderr
 
