@@ -10,7 +10,6 @@ from pipeline.base.names import plain
 from pipeline.base.terminal import say, say_json, say_lines
 from pipeline.cli.context import CommandContext
 from pipeline.cli.options import LISTED, Finite, SubmitOptions, required_reason, submit_and_wait, submitting
-from pipeline.control.acts import DirectAct
 from pipeline.store.database.states import PRIORITIES
 
 
@@ -37,9 +36,10 @@ def list_games(env_dir: Path, as_json: bool) -> None:
 def pending_games(env_dir: Path, limit: int, samples: bool, as_json: bool) -> None:
     """List proposed games, then unknown names with the most rows first, each with the reason it is not a game.
 
-    With each its onboarding rule and the group that it would get now. Also prints the rejected names and an estimate
-    of all unknown names. A range of rows means that the name was crowded out of the list for a while. Ingest updates
-    the list about every ten seconds. JSON: `names`, `candidates`, `framings`, `distinct`, `rows` and `refused`.
+    With each its onboarding rule, or the one that it nearly matches, and the group that it would get now. Also prints
+    the rejected names and an estimate of all unknown names. A range of rows means that the name was crowded out of the
+    list for a while. Ingest updates the list about every ten seconds. JSON: `names`, `candidates`, `framings`,
+    `distinct`, `rows` and `refused`.
     """
     from pipeline.control.onboarding import candidates as found
     from pipeline.data.ingest import pending
@@ -126,12 +126,8 @@ def reject_game(env_dir: Path, reason: str | None, name: str) -> None:
 
     A rejection wins over schemas and rules, but does not touch an existing game.
     """
-    from pipeline.base.names import game_key
-    from pipeline.data.ingest import pending
-    from pipeline.store.game_proposals import discard
+    from pipeline.control.onboarding.candidates import reject
 
     context = CommandContext(env_dir)
-    with context.acting(DirectAct.REJECT_GAME, [pending.target(name)], "refuse", game=name, reason=reason) as actor:
-        pending.reject(context.engine, name, actor, reason)
-        discard(context.engine, game_key(name))
+    reject(context.settings, context.engine, name, context.actor, reason)
     say(f"{name!r} is rejected")

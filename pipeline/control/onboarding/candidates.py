@@ -1,18 +1,21 @@
 """What may become a game: names that wait and names that people propose, each with what is known of it.
 
-Called by `turnout games propose | pending`.
+Called by `turnout games propose | pending | reject` and by the page Games.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
+from pipeline.control.onboarding.near_rules import NearRule, NearRules
 from pipeline.data.contracts.registry import LocalRegistry, Registration
+from pipeline.data.ingest import pending as waiting_names
 from pipeline.data.ingest.pending import Pending, Waiting, approval, pending
 from pipeline.data.repair.quarantined import Selection, opened
 from pipeline.health.facts.loads import read_loads
@@ -20,7 +23,7 @@ from pipeline.health.verdicts.placement.capacity import TYPICAL_CORES, Load, Loa
 from pipeline.lake.delta.quarantine import UNKNOWN_GAME
 from pipeline.lake.storage.location import Location
 from pipeline.settings.tree import Paths, Settings
-from pipeline.store import game_proposals
+from pipeline.store import audit, game_proposals
 from pipeline.store.game_proposals import GameProposal, read_proposals
 from pipeline.store.groups import read_groups
 from pipeline.store.onboarding_rules import OnboardingRule, RuleSet, read_rules
@@ -36,6 +39,7 @@ class Candidate:
     proposal: GameProposal | None
     waiting: Waiting | None  # rows, times, why it waits; None: nothing has arrived, as far as the bounded list says
     rule: str | None  # the onboarding rule that its name matches
+    near: NearRule | None  # the rule that it nearly matches, where it matches none
     group: str | None  # where it would be placed now; None: there is no room
     schema_ids: tuple[int | None, ...] | None = None  # of its rows in quarantine; None: nobody has looked
 
@@ -53,28 +57,65 @@ def propose(settings: Settings, engine: Engine, bronze: Location, proposal: Game
     """Write a proposal, and return it with its evidence.
 
     Raises:
-        Refused: the actor has not the role; the name cannot become a game, or is one; its group does not exist; or its
-            schema fits no table.
+        Refused: the actor has not the role, or gives no reason; or as `as_proposed`.
     """
     gate.permit(settings, engine, proposal.proposed_by, DirectAct.PROPOSE_GAME, proposal.reason)
+    as_proposed(settings, engine, bronze, proposal)
+    game_proposals.propose(engine, proposal)
+    return next(each for each in candidates(settings, engine).names if each.game == proposal.game)
+
+
+def as_proposed(settings: Settings, engine: Engine, bronze: Location, proposal: GameProposal) -> Candidate:
+    """Return a name with its evidence as if it were proposed; nothing is written.
+
+    Raises:
+        Refused: the name cannot become a game, or is one; its group does not exist; or its schema fits no table.
+    """
     approval(engine, settings.onboarding, proposal.game, proposal.proposed_by)
     if proposal.group is not None and proposal.group not in read_groups(engine):
         raise Refused(f"No such group: {proposal.group}. Create it first: `turnout groups create {proposal.group}`.")
     if proposal.definition is not None and proposal.message and proposal.format:
         registration = Registration(proposal.game, proposal.message, proposal.definition, format=proposal.format)
         LocalRegistry(engine, bronze).require_possible(registration)
-    game_proposals.propose(engine, proposal)
-    return next(each for each in candidates(settings, engine).names if each.game == proposal.game)
+    rules, waits = read_rules(engine), {each.game: each for each in pending(engine, settings.onboarding).names}
+    loads = _loads(settings, engine)
+    return _candidate(proposal.game, proposal, waits.get(proposal.game), rules, NearRules(rules), loads)
+
+
+def rejection(engine: Engine, name: str) -> tuple[str, ...]:
+    """Return what a rejection of a name would do, as lines.
+
+    Raises:
+        Refused: it cannot name a game, or is one.
+    """
+    waiting_names.require_rejectable(engine, name)
+    proposal = read_proposals(engine).get(game_key(name))
+    ends = () if proposal is None else (f"The proposal of {proposal.proposed_by} ends: {proposal.reason}",)
+    stays = "Schemas and rules do not make it a game until its approval. Its rows stay in bronze."
+    return (f"{name!r} leaves the list.", stays, *ends)
+
+
+def reject(settings: Settings, engine: Engine, name: str, actor: str, reason: str | None) -> None:
+    """Keep a name from becoming a game until its approval, and remove its proposal.
+
+    Raises:
+        Refused: the actor has not the role; or the name cannot name a game, or is one.
+    """
+    detail = {"game": name, "reason": reason}
+    act = audit.Act(actor, "refuse", (waiting_names.target(name),), detail=detail)
+    with gate.acting(settings, engine, DirectAct.REJECT_GAME, act):
+        waiting_names.reject(engine, name, actor, reason)
+        game_proposals.discard(engine, game_key(name))
 
 
 def candidates(settings: Settings, engine: Engine) -> Candidates:
     """Return every name that is proposed or waits, from the control store alone."""
     seen, rules = pending(engine, settings.onboarding), read_rules(engine)
-    loads = read_loads(engine, None, settings.placement.max_games_per_group, settings.metrics)
+    loads, near = _loads(settings, engine), NearRules(rules)
     waiting, proposed = {each.game: each for each in seen.names}, read_proposals(engine)
     names = dict.fromkeys([*(each.game for each in proposed.values()), *waiting])
     by_name = {each.game: each for each in proposed.values()}
-    found = (_candidate(name, by_name.get(name), waiting.get(name), rules, loads) for name in names)
+    found = (_candidate(name, by_name.get(name), waiting.get(name), rules, near, loads) for name in names)
     framings = (f"{each.envelope}, {each.framing}" for each in settings.every_source.values())
     return Candidates(tuple(found), tuple(framings), seen)
 
@@ -85,18 +126,31 @@ def with_samples(paths: Paths, names: Collection[Candidate]) -> tuple[Candidate,
     Raises:
         Refused: quarantine cannot be read.
     """
-    with opened(paths, {}, Selection(reason=UNKNOWN_GAME), twins=True) as quarantined:
-        ids = {each.game: each.schema_ids for each in quarantined.counts(_MOST_COUNTS)}
+    ids = read_schema_ids(paths)
     return tuple(replace(each, schema_ids=ids.get(each.game, ())) for each in names)
 
 
+def read_schema_ids(paths: Paths) -> Mapping[str | None, tuple[int | None, ...]]:
+    """Return the schema ids of rows in quarantine by the names that sent them, those with the most rows.
+
+    Raises:
+        Refused: quarantine cannot be read.
+    """
+    with opened(paths, {}, Selection(reason=UNKNOWN_GAME), twins=True) as quarantined:
+        return {each.game: each.schema_ids for each in quarantined.counts(_MOST_COUNTS)}
+
+
+def _loads(settings: Settings, engine: Engine) -> Loads:
+    return read_loads(engine, None, settings.placement.max_games_per_group, settings.metrics)
+
+
 def _candidate(
-    name: str, proposal: GameProposal | None, waiting: Waiting | None, rules: RuleSet, loads: Loads
+    name: str, proposal: GameProposal | None, waiting: Waiting | None, rules: RuleSet, near: NearRules, loads: Loads
 ) -> Candidate:
     match = rules.match(name)
     rule = None if match is None else match.rule
     group = _suggested(proposal, rule, loads)
-    return Candidate(name, proposal, waiting, None if rule is None else rule.name, group)
+    return Candidate(name, proposal, waiting, None if rule is None else rule.name, near.of(name), group)
 
 
 def _suggested(proposal: GameProposal | None, rule: OnboardingRule | None, loads: Loads) -> str | None:
@@ -116,6 +170,8 @@ def lines(each: Candidate) -> list[str]:
     proposal, waiting = each.proposal, each.waiting
     arrived = "nothing has arrived" if waiting is None else f"{waiting.rows:,} rows have arrived"
     found = [f"{each.game!r}: {arrived}; rule {each.rule or '-'}; group {each.group or 'none has room'}"]
+    if each.near is not None:
+        found.append(f"  nearly rule {each.near}")
     if proposal is not None:
         load = "load not given" if proposal.events_per_second is None else f"{proposal.events_per_second:g} events/s"
         readers = f", readers {', '.join(proposal.readers)}" if proposal.readers else ""

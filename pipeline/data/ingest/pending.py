@@ -154,10 +154,19 @@ def reject(engine: Engine, name: str, actor: str, reason: str | None, now: float
     Raises:
         Refused: it cannot name a game, or is one.
     """
-    if store.onboarded_names(engine).get(_checked(name)) == name:
-        raise Refused(f"{name!r} is a game; only waiting names can be refused.")
+    require_rejectable(engine, name)
     if not store.refuse(engine, RefusedName(name, actor, reason, time.time() if now is None else now)):
         raise Refused(f"{name!r} has just become a game; only waiting names can be refused.")
+
+
+def require_rejectable(engine: Engine, name: str) -> None:
+    """Go on only where a name may be refused.
+
+    Raises:
+        Refused: it cannot name a game, or is one.
+    """
+    if store.onboarded_names(engine).get(_checked(name)) == name:
+        raise Refused(f"{name!r} is a game; only waiting names can be refused.")
 
 
 def render_games(known: Sequence[Game]) -> str:

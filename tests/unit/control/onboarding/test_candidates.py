@@ -54,6 +54,8 @@ def test_a_proposal_is_listed_with_its_evidence(engine: Engine, tmp_path: Path) 
         ("New", None, "b"), ("spam", None, "a"), ("s/x", "studio", "a"),
     ]  # fmt: skip
     assert found.framings == ("wrapper, wrapper",)
+    write_sketch(engine, sketched(pa.array(["S/x"]), pa.array([7]), 1.0, 10).dumps())
+    assert lines(candidates(SETTINGS, engine).names[1])[1] == "  nearly rule studio (prefix 's/')"
     again = propose(SETTINGS, engine, Paths(tmp_path).bronze, GameProposal(NEW, "New", "bob", "sooner"))
     assert (again.proposal and again.proposal.proposed_by, len(read_proposals(engine))) == ("bob", 1)
     assert [each.action for each in audit.entries(engine) if each.phase == "ended"][-2:] == ["propose a game"] * 2
