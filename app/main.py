@@ -24,6 +24,7 @@ page = st.navigation(
         st.Page("views/fleet.py", title="Fleet", default=True),
         st.Page("views/game.py", title="Game", visibility="hidden"),
         st.Page("views/groups.py", title="Groups"),
+        st.Page("views/games.py", title="Games"),
         st.Page("views/schemas.py", title="Schemas"),
         st.Page("views/repairs.py", title="Repairs"),
         st.Page("views/access.py", title="Access"),

@@ -6,7 +6,7 @@ from typing import Final
 
 from app.fleet import readers
 from app.fleet.signals import Signals
-from app.schemas import queries as schema_queries
+from app.games import queries as game_queries
 from app.state import control_queries, services
 from app.state.alerts import Alerts
 from app.state.alerts import alerts as firing_alerts
@@ -17,7 +17,7 @@ from app.state.services import Environment
 from app.state.shared import once
 from listeners.series import Series
 from pipeline.api.fleet import RegisteredSchema
-from pipeline.api.schemas import Pending
+from pipeline.api.games import OpenNames
 from pipeline.health.facts.fleet import Fleet
 from pipeline.health.incidents.incidents import Incident
 
@@ -37,7 +37,7 @@ class Gathered:
     incidents: Reading[tuple[Incident, ...]]
     operations: Reading[OperationList]
     schemas: Reading[tuple[RegisteredSchema, ...]]
-    names: Reading[Pending]  # those without a game
+    names: Reading[OpenNames]  # proposed ones, and those without a game
     signals: Signals | None  # None: the fleet could never be read
     stale_since: float | None  # when the store last answered, where it does not and that is too long ago
 
@@ -77,7 +77,7 @@ def gather(environment: Environment, range_seconds: int, refresh_seconds: float,
     schemas = reading(
         "schemas", (store, range_seconds), lambda: readers.registered(environment, range_seconds), paused=paused
     )
-    names = reading("nameless", store, lambda: schema_queries.nameless(environment), paused=paused)
+    names = reading("open_names", store, lambda: game_queries.open_names(environment), paused=paused)
     alerts = firing_alerts(environment)
     now = time.time()
     known = None

@@ -1,6 +1,7 @@
 """Draws what is read at a glance: sentence, health strip, figures, incidents, and the two charts over time."""
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from app.state.services import Environment
 from app.state.shared import once
 from listeners.series import Series
 from pipeline.api.fleet import RegisteredSchema
+from pipeline.api.games import GameProposal, Waiting
 from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited, short_moment
 from pipeline.health.facts.fleet import Fleet
@@ -129,23 +131,40 @@ def _draw_incidents(known: Gathered, signals: Signals) -> None:
 
 
 def _draw_names(known: Gathered) -> None:
-    """Draw one line where ingest refuses rows of names that are no game, with the way to make games of them."""
+    """Draw one line where games are proposed or ingest refuses rows of names, with the way to decide about them."""
     seen = known.names
     if seen.value is None and seen.failed:
         st.html(parts.note(f"Names without a game are not known: {formatting.shown(seen.why or '', _LONGEST)}"))
-    if seen.value is None or not seen.value.names:
+    if seen.value is None or not (seen.value.proposals or seen.value.pending.names):
         return
-    names = seen.value.names
+    about = [*_proposed(seen.value.proposals), *_nameless(seen.value.pending.names)]
+    until = f" · until {short_moment(seen.good_at, known.at)}" if seen.failed and seen.good_at is not None else ""
+    with st.container(horizontal=True, vertical_alignment="center", key="row_names", gap="small"):
+        st.html(parts.note(f"{' · '.join(about)}{until}"), width="stretch")
+        if st.button("Review names", key="open_names", type="tertiary"):
+            links.open_page("games", {})
+
+
+def _proposed(proposals: Sequence[GameProposal]) -> list[str]:
+    """Say which games are proposed; nothing where none is."""
+    if not proposals:
+        return []
+    many = "1 proposed game waits" if len(proposals) == 1 else f"{formatting.count(len(proposals))} proposed games wait"
+    return [f"{many} for a decision: {_first_names(proposals)}"]
+
+
+def _nameless(names: Sequence[Waiting]) -> list[str]:
+    """Say which names have rows that ingest refuses; nothing where none has."""
+    if not names:
+        return []
     many = "1 name is" if len(names) == 1 else f"{formatting.count(len(names))} names are"
     most = "up to " if any(each.error for each in names) else ""  # of a name that was crowded out for a while
     rows = f"{most}{formatting.count(sum(each.rows for each in names))}"
-    named = join_limited(names, _MOST_NAMED, lambda each: formatting.shown(each.game, 40))
-    until = f" · until {short_moment(seen.good_at, known.at)}" if seen.failed and seen.good_at is not None else ""
-    with st.container(horizontal=True, vertical_alignment="center", key="row_names", gap="small"):
-        about = f"{many} no game, so ingest refuses their rows, {rows} so far: {named}{until}"
-        st.html(parts.note(about), width="stretch")
-        if st.button("Review names", key="open_names", type="tertiary"):
-            links.open_page("schemas", {})
+    return [f"{many} no game, so ingest refuses their rows, {rows} so far: {_first_names(names)}"]
+
+
+def _first_names(named: Sequence[GameProposal | Waiting]) -> str:
+    return join_limited(named, _MOST_NAMED, lambda each: formatting.shown(each.game, 40))
 
 
 def _draw_ended(signals: Signals) -> None:

@@ -19,7 +19,6 @@ __all__ = [
     "Overview",
     "change_text",
     "comparison",
-    "nameless",
     "one_version",
     "overview",
     "used",
@@ -40,7 +39,6 @@ def overview(environment: Environment) -> Overview:
 
 
 writers: Final = cached(schemas.writers, seconds=3, most=50, by=_BY, by_acts=True)
-nameless: Final = cached(schemas.nameless, seconds=5)
 used: Final = cached(schemas.used, seconds=60, most=100)
 comparison: Final = cached(schemas.compare, seconds=600, most=100, by=_BY)
 one_version: Final = cached(schemas.one_version, seconds=600, most=100, by=_BY)

@@ -4,7 +4,7 @@ import streamlit as st
 
 from app import formatting
 from app.components import header, links
-from app.schemas import forms, game_panel, listing, nameless, queries, registries
+from app.schemas import forms, game_panel, listing, queries, registries
 from app.state.services import Environment
 from pipeline.api.schemas import Catalogue
 
@@ -38,7 +38,7 @@ def _live(environment: Environment) -> None:
             st.code(formatting.shown(chosen, 100), language=None)
         else:
             st.info("Open a game of the list to see its versions and what changes between them.")
-    nameless.draw(environment)
+    st.page_link("views/games.py", label="Names without a game, and proposed games", icon=":material/playlist_add:")
     links.keep(linked)
 
 

@@ -1,4 +1,4 @@
-"""Schemas in detail: fields and effect of a version, how two versions differ, registries, names without a game.
+"""Schemas in detail: fields and effect of a version, how two versions differ, registries.
 
 Every query raises `Refused` where the control store cannot be read.
 """
@@ -27,8 +27,6 @@ from pipeline.data.contracts.catalogue.differences import Line, changes, summary
 from pipeline.data.contracts.catalogue.fields import FieldLine, fields_of, remarks_on
 from pipeline.data.contracts.plans import Step
 from pipeline.data.contracts.schemas import Schema
-from pipeline.data.ingest import pending
-from pipeline.data.ingest.pending import Pending, Waiting
 from pipeline.health.facts.fleet import Fleet
 from pipeline.lake.delta.errors import DeltaError, TableNotFoundError
 from pipeline.lake.delta.opening import open_table
@@ -44,7 +42,6 @@ __all__ = [
     "Line",
     "OneVersion",
     "Overview",
-    "Pending",
     "RegistryView",
     "SchemaDiff",
     "SchemaReport",
@@ -52,11 +49,9 @@ __all__ = [
     "SchemaRows",
     "Step",
     "Usage",
-    "Waiting",
     "change_text",
     "compare",
     "diff",
-    "nameless",
     "one_version",
     "overview",
     "show",
@@ -154,16 +149,6 @@ def overview(environment: OpenEnvironment, fleet: Fleet) -> Overview:
 def writers(environment: OpenEnvironment, game: GameVersions) -> GameWriters:
     """Read what registries say of a game."""
     return read_writers(environment.engine, game)
-
-
-@reading()
-def nameless(environment: OpenEnvironment) -> Pending:
-    """Read the names without a game that ingest refuses rows of; ingest counts them each ten seconds.
-
-    Raises:
-        Refused: the count of names cannot be read.
-    """
-    return pending.pending(environment.engine, environment.settings.onboarding)
 
 
 def used(environment: OpenEnvironment, key: str) -> Usage:

@@ -21,6 +21,7 @@ PAGES: Final[Mapping[str, tuple[str, str]]] = {
     "game": (f"/game?game={CHESS.key}", "Commits of Chess failed after"),
     "game without an incident": (f"/game?game={game_key(LATE)}", "What can be done"),
     "groups": ("/groups?steer=a", "All groups"),
+    "games": ("/games", "Onboarding rules"),
     "schemas": (f"/schemas?game={CHESS.key}", "What changes from version"),
     "repairs": ("/repairs", "Evidence"),
     "access, why": (f"/access?why_game={CHESS.key}&why_who={BOB}", "does not read"),

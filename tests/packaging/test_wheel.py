@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]
 
 HOST = ("X-Forwarded-Host", "turnout-1234.aws.databricksapps.com")
 ANN = ("X-Forwarded-Email", "ann@example.com")
-PAGES = ("", "groups", "schemas", "repairs", "access", "operations", "audit")
+PAGES = ("", "groups", "games", "schemas", "repairs", "access", "operations", "audit")
 ABSENT = {"confluent_kafka", "delta", "grpc_tools", "py4j", "pyspark"}
 MOST_START_SECONDS = 10.0
 MOST_BYTES = 1 << 30

@@ -1,4 +1,4 @@
-"""Pages tell more beside their first answer: logs of drivers, names without a game, use of versions, past incidents."""
+"""Pages tell more beside their first answer: logs of drivers, use of versions, past incidents."""
 
 import time
 from collections.abc import Iterator
@@ -21,13 +21,10 @@ from listeners import metrics_schema
 from listeners.series import Series
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
-from pipeline.data.ingest import name_sketch
-from pipeline.data.ingest.name_sketch import NameCount, Sketch
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
-from pipeline.store.onboarding import write_sketch
 from pipeline.store.operations import Intent, submit
-from tests.browser.seed import HOSTILE, Seeded, seed
+from tests.browser.seed import Seeded, seed
 from tests.tables.usage_world import AT, commit
 from tests.unit.app.app_world import (
     KEY,
@@ -35,7 +32,6 @@ from tests.unit.app.app_world import (
     again,
     drawn_alive,
     drawn_html,
-    forget_readings,
     four_games,
     name_roles,
     pages_of,
@@ -69,12 +65,6 @@ def frame(app: AppTest, column: str) -> list[str]:
     """Return a column of the first table that has it."""
     found = next(each.value for each in app.dataframe if column in each.value)
     return [str(each) for each in found[column]]
-
-
-def alive_names(engine: Engine, *names: str, error: int = 0) -> None:
-    now = time.time()
-    counts = {name: NameCount(30 - place, error, now - 3600, now - 5) for place, name in enumerate(names)}
-    write_sketch(engine, Sketch(counts, 100, 0, name_sketch.EMPTY.registers).dumps())
 
 
 def away(*_: object, **__: object) -> None:
@@ -126,50 +116,6 @@ def test_a_log_is_for_operators(store: Engine, tmp_path: Path, opening: Opening)
     app = opened(opening("groups"), "logs")
     assert "Logs are shown to operators" in texts(app)
     assert not app.code
-
-
-# -------------------------------------------------------------------------------------------------- names without games
-
-
-def test_names_without_a_game_are_listed_with_what_to_do(store: Engine, opening: Opening) -> None:
-    """Schemas lists the names whose rows ingest refuses, why, and the commands for a chosen one; Fleet counts them."""
-    alive_names(store, "Chess Deluxe", "chess ")
-    app = opening("schemas")
-    assert frame(app, "rows") == ["30", "29"]
-    assert frame(app, "why")[0].endswith("approve or refuse it")
-    assert "2 names · ingest refuses their rows" in texts(app)
-    app.selectbox(key="nameless_chosen").set_value(game_key("Chess Deluxe")).run()
-    assert app.code[0].value.splitlines() == [
-        "turnout games approve -- 'Chess Deluxe'",
-        "turnout games reject -- 'Chess Deluxe'",
-    ]
-    app.button(key="nameless_form").click().run()
-    assert app.text_input(key="register_game_new").value == "Chess Deluxe"
-    assert "2 names are no game, so ingest refuses their rows, 59 so far: Chess Deluxe" in texts(opening("fleet"))
-
-
-def test_a_name_that_cannot_be_seen_wholly_is_no_command(store: Engine, opening: Opening) -> None:
-    """A name with hidden characters is never printed as a command: who copied it would name another game."""
-    alive_names(store, *HOSTILE, "Ch\u200bess", error=3)
-    app = opening("schemas")
-    app.selectbox(key="nameless_chosen").set_value(game_key("Ch\u200bess")).run()
-    assert not app.code
-    assert "holds characters that cannot be seen" in texts(app)
-    assert frame(app, "rows")[0] == "27 to 30"
-    assert not any(part in drawn_alive(app) for part in ("<script", "**bold", "](", ":red[", "javascript:"))
-    app = opening("fleet")
-    assert "up to " in texts(app)
-    assert not any(part in drawn_alive(app) for part in ("<script", "**bold", "](", ":red[", "javascript:"))
-
-
-def test_without_such_names_pages_are_silent_and_report_a_broken_count(store: Engine, opening: Opening) -> None:
-    """No name, no line; pages report a count that cannot be read, and show no zero."""
-    for page in ("schemas", "fleet"):
-        assert "no game" not in texts(opening(page))
-    write_sketch(store, "not a sketch")
-    forget_readings()
-    for page in ("schemas", "fleet"):
-        assert "Names without a game are not known: " in texts(opening(page))
 
 
 # ------------------------------------------------------------------------------------------------------ use of versions

@@ -43,7 +43,7 @@ from tests.unit.app.app_world import (
     texts,
 )
 
-PAGES = ("groups", "schemas", "repairs", "access", "operations", "audit")
+PAGES = ("groups", "games", "schemas", "repairs", "access", "operations", "audit")
 
 
 # ----------------------------------------------------------------------------------------------------------- the ladder
@@ -102,6 +102,7 @@ def test_each_page_draws_an_empty_store(page: str, tmp_path: Path, opening: Open
     app = opening(page)
     sentence = {
         "groups": "No cluster group yet",
+        "games": "No name waits for a decision",
         "schemas": "No schema is registered yet",
         "repairs": "No stream needs a repair",
         "access": "The catalog was never read",
