@@ -17,7 +17,7 @@ from pipeline.store import onboarding
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.engine import reading
 from pipeline.store.database.states import PRIORITIES, Priority
-from pipeline.store.game_proposals import GameProposal, read_proposals
+from pipeline.store.game_proposals import GameProposal, open_proposals
 from pipeline.store.groups import read_groups
 from pipeline.store.onboarding import RefusedName
 from pipeline.store.onboarding_rules import OnboardingRule, RuleSet, read_rules
@@ -123,7 +123,7 @@ def open_names(environment: OpenEnvironment) -> OpenNames:
         Refused: the count of names cannot be read.
     """
     engine = environment.engine
-    proposals = tuple(read_proposals(engine).values())
+    proposals = tuple(open_proposals(engine).values())
     return OpenNames(proposals, pending.pending(engine, environment.settings.onboarding))
 
 

@@ -9,10 +9,11 @@ from sqlalchemy import Connection, Engine, Row, delete, insert, select
 from pipeline.base.errors import Refused
 from pipeline.store import audit
 from pipeline.store.database.states import Priority
-from pipeline.store.database.tables import game_proposals
+from pipeline.store.database.tables import game_proposals, onboardings
 from pipeline.store.processes.leases import store_now
 
 _MOST: Final = 1_000  # so that nobody fills the store
+_IS_OPEN: Final = game_proposals.c.game_key.not_in(select(onboardings.c.game_key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def propose(engine: Engine, proposal: GameProposal) -> None:
     with engine.begin() as connection:
         audit.lock_log(connection)
         discard_within(connection, proposal.game_key)
-        if len(connection.execute(select(game_proposals.c.game_key)).all()) >= _MOST:
+        if len(connection.execute(select(game_proposals.c.game_key).where(_IS_OPEN)).all()) >= _MOST:
             raise Refused(f"{_MOST:,} proposals wait. Approve or reject some: `turnout games pending` lists them.")
         audit.begin(connection, act)
         connection.execute(insert(game_proposals).values(proposed_at=store_now(), **values))
@@ -68,6 +69,18 @@ def read_proposals(engine: Engine) -> dict[str, GameProposal]:
     """Return every proposal by its key, the oldest first."""
     with engine.connect() as connection:
         rows = connection.execute(select(game_proposals).order_by(game_proposals.c.proposed_at))
+        return {row.game_key: _read(row) for row in rows}
+
+
+def open_proposals(engine: Engine) -> dict[str, GameProposal]:
+    """Return the proposals of names that are no games yet by their keys, without their definitions; the oldest first.
+
+    A name may have become a game without its proposal, as by a registered schema.
+    """
+    table = game_proposals
+    columns = [each for each in table.c if each is not table.c.definition]
+    with engine.connect() as connection:
+        rows = connection.execute(select(*columns).where(_IS_OPEN).order_by(table.c.proposed_at))
         return {row.game_key: _read(row) for row in rows}
 
 

@@ -24,7 +24,7 @@ from pipeline.lake.delta.quarantine import UNKNOWN_GAME
 from pipeline.lake.storage.location import Location
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store import audit, game_proposals
-from pipeline.store.game_proposals import GameProposal, read_proposals
+from pipeline.store.game_proposals import GameProposal, open_proposals
 from pipeline.store.groups import read_groups
 from pipeline.store.onboarding_rules import OnboardingRule, RuleSet, read_rules
 
@@ -89,7 +89,7 @@ def rejection(engine: Engine, name: str) -> tuple[str, ...]:
         Refused: it cannot name a game, or is one.
     """
     waiting_names.require_rejectable(engine, name)
-    proposal = read_proposals(engine).get(game_key(name))
+    proposal = open_proposals(engine).get(game_key(name))
     ends = () if proposal is None else (f"The proposal of {proposal.proposed_by} ends: {proposal.reason}",)
     stays = "Schemas and rules do not make it a game until its approval. Its rows stay in bronze."
     return (f"{name!r} leaves the list.", stays, *ends)
@@ -112,7 +112,7 @@ def candidates(settings: Settings, engine: Engine) -> Candidates:
     """Return every name that is proposed or waits, from the control store alone."""
     seen, rules = pending(engine, settings.onboarding), read_rules(engine)
     loads, near = _loads(settings, engine), NearRules(rules)
-    waiting, proposed = {each.game: each for each in seen.names}, read_proposals(engine)
+    waiting, proposed = {each.game: each for each in seen.names}, open_proposals(engine)
     names = dict.fromkeys([*(each.game for each in proposed.values()), *waiting])
     by_name = {each.game: each for each in proposed.values()}
     found = (_candidate(name, by_name.get(name), waiting.get(name), rules, near, loads) for name in names)

@@ -28,7 +28,7 @@ from pipeline.store import audit
 from pipeline.store.assignments import read_assignments
 from pipeline.store.game_proposals import GameProposal, read_proposals
 from pipeline.store.games import known_priorities, register_group
-from pipeline.store.onboarding import onboarded, write_sketch
+from pipeline.store.onboarding import OnboardingCandidate, onboard, onboarded, write_sketch
 from pipeline.store.operations import operation, submit
 from tests.onboarding_world import give_rules, rule
 
@@ -77,6 +77,15 @@ def test_a_proposal_without_a_chance_is_refused(
     with pytest.raises(Refused, match=expected):
         propose(SETTINGS, engine, Paths(tmp_path).bronze, proposal)
     assert read_proposals(engine) == {}
+
+
+def test_a_proposal_of_a_game_waits_for_nobody(engine: Engine, tmp_path: Path) -> None:
+    """A name that became a game by itself, as by its first schema, leaves the list: nobody could decide about it."""
+    propose(SETTINGS, engine, Paths(tmp_path).bronze, replace(PROPOSAL, group=None))
+    assert [each.game for each in candidates(SETTINGS, engine).names] == ["New"]
+    onboard(engine, [OnboardingCandidate(NEW, "New", "schema")])
+    assert candidates(SETTINGS, engine).names == ()
+    assert read_proposals(engine)[NEW].definition == DEFINITION, "an operation that is under way still registers it"
 
 
 def test_an_approval_takes_what_was_proposed(engine: Engine, tmp_path: Path) -> None:
