@@ -17,6 +17,7 @@ from pipeline.settings.tree import Paths, Settings
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments, retire
 from pipeline.store.game_proposals import GameProposal, read_proposals
+from pipeline.store.game_proposals import propose as write_proposal
 from pipeline.store.onboarding import OnboardingCandidate, RefusedName, onboard, refusals, refuse, write_sketch
 from pipeline.store.onboarding_rules import read_rules
 from pipeline.store.operations import list_operations
@@ -182,6 +183,20 @@ def test_a_name_that_cannot_be_seen_wholly_is_no_command(store: Engine, opening:
     assert r"'Ch\u200bess' leaves the list." in texts(app)
     for page in (app, opening("fleet")):
         assert not any(part in drawn_alive(page) for part in ("<script", "**bold", "](", ":red[", "javascript:"))
+
+
+def test_foreign_texts_are_only_shown(store: Engine, tmp_path: Path, opening: Opening) -> None:
+    """Names, persons, reasons and prefixes reach the page as text; a file that hides a letter is not to be copied."""
+    bad, worse = HOSTILE[:2]
+    give_rules(store, rule(bad, name="studio", prefixes=("Ch\u200be",), readers=(worse,)))
+    refuse(store, RefusedName(worse, bad, worse, 1.0))
+    hostile = GameProposal(game_key(worse), worse, bad, worse, readers=(bad,))
+    write_proposal(store, hostile)
+    app = opening("games", name=hostile.game_key)
+    assert "turnout games rules list" in drawn_alive(app)
+    assert not [each for each in app.code if "prefixes" in each.value]
+    assert not any(part in drawn_alive(app) for part in ("<script", "**bold", "](", ":red[", "javascript:"))
+    assert "gone" in warned(opening("games", name="gone"))
 
 
 def test_a_first_schema_is_registered_on_schemas(store: Engine, opening: Opening) -> None:
