@@ -4,9 +4,9 @@
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
 import streamlit as st
 
@@ -30,23 +30,24 @@ _FREE: Final = "as its proposal, its rule or placement says"
 
 
 def draw(environment: Environment, seen: GamesOverview, each: Candidate, framings: Sequence[str]) -> None:
-    """Draw a name with its evidence and the ways to decide."""
+    """Draw a name: left its evidence, right the ways to decide."""
     key = listing.key_of(each)
     state = listing.state_of(each, seen.deciding)
     title = parts.title(formatting.shown(each.game, 80), listing.STATES[state], listing.TONES[state])
     st.html(title)
     st.caption(f"key {key}")
-    st.html(parts.facts(evidence(each, framings, _schema_ids(environment, each), seen.read_at)))
-    if key in seen.deciding:
-        confirm.operation_link(seen.deciding[key], f"Operation {links.short(seen.deciding[key])} is open")
-    _draw_wishes(key, seen.groups)
-    _draw_buttons(environment, each, key)
-    _draw_commands(each.game)
+    left, right = st.columns([3, 2], gap="medium")
+    with left:
+        st.html(parts.facts(evidence(each, framings, _schema_ids(environment, each), seen.read_at)))
+    with right:
+        if key in seen.deciding:
+            confirm.operation_link(seen.deciding[key], f"Operation {links.short(seen.deciding[key])} is open")
+        _draw_wishes(key, seen.groups)
+        _draw_buttons(environment, each, key)
+        _draw_commands(each.game)
 
 
-def evidence(
-    each: Candidate, framings: Sequence[str], schema_ids: str, now: float
-) -> list[tuple[str, str]]:  # fmt: skip
+def evidence(each: Candidate, framings: Sequence[str], schema_ids: str, now: float) -> list[tuple[str, str]]:
     """Return what is known of a name as label and value."""
     waiting, proposal = each.waiting, each.proposal
     found: list[tuple[str, str]] = [] if proposal is None else _proposed(proposal, now)
@@ -145,7 +146,7 @@ def _draw_buttons(environment: Environment, each: Candidate, key: str) -> None:
 
 def _approval(environment: Environment, name: str, key: str) -> Preview:
     """Plan an approval with what the fields say."""
-    state: Mapping[str, object] = cast("Mapping[str, object]", st.session_state)
+    state = st.session_state
     group, priority = state.get(f"wish_group_{key}"), state.get(f"wish_priority_{key}")
     readers = readers_of(str(state.get(f"wish_readers_{key}") or ""))
     known: Priority | None = next((one for one in PRIORITIES if one == priority), None)

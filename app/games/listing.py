@@ -35,7 +35,7 @@ _ABOUT_STATE: Final = (
     "Under way: an operation on it is open."
 )
 _COLUMNS: Final = {
-    "name": st.column_config.TextColumn("Name", width=190),
+    "name": st.column_config.TextColumn("Name", width=180),
     "rows": st.column_config.TextColumn(
         "Rows refused", width=120, alignment="right", help="A range where the name was crowded out for a while."
     ),
@@ -43,7 +43,7 @@ _COLUMNS: Final = {
     "last": st.column_config.TextColumn("Last row, UTC", width=130),
     "rule": st.column_config.TextColumn("Rule", width=160, help="That its name matches, or nearly matches."),
     "group": st.column_config.TextColumn("Group now", width=100, help="Where it would be placed now."),
-    "why": st.column_config.TextColumn("Why it is proposed, or is no game", width=330),
+    "why": st.column_config.TextColumn("Why it is proposed, or is no game", width=320),
     "like": st.column_config.TextColumn("Looks like", width=150),
 }
 

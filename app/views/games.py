@@ -22,14 +22,10 @@ def _live(environment: Environment) -> None:
         sentence, trouble = _sentence(names.value, seen)
         header.headline(sentence, trouble=trouble)
     links.draw_unknown(listing.take_choice(names.value), listing.LINKED)
-    left, right = st.columns([3, 2], gap="medium")
-    with left, st.container(border=True, key="card_games_names", gap="small"):
+    with st.container(border=True, key="card_games_names", gap="small"):
         listing.draw(names, seen.deciding)
-    with right, st.container(border=True, key="card_game_name", gap="small"):
-        chosen = None if names.value is None else listing.chosen(names.value)
-        if names.value is None or chosen is None:
-            st.info("Choose a name of the list to see its evidence and to decide about it.")
-        else:
+    if names.value is not None and (chosen := listing.chosen(names.value)) is not None:
+        with st.container(border=True, key="card_game_name", gap="small"):
             decision.draw(environment, seen, chosen, names.value.framings)
     confirm.draw_confirmation(environment, decision.PLACE)
     propose.draw(environment, seen)

@@ -69,9 +69,8 @@ def preview_proposal(environment: OpenEnvironment, actor: str, proposal: GamePro
     seen = candidates.as_proposed(environment.settings, environment.engine, environment.paths.bronze, named)
     lines = [line.strip() for line in candidates.lines(seen)]
     intent = Intent(DirectAct.PROPOSE_GAME, (f"game:{proposal.game_key}",), actor)
-    return Preview(
-        intent, tuple(lines), 1, time.time(), submit=partial(_propose, proposal), label="Propose the game"
-    )  # fmt: skip
+    submit = partial(_propose, proposal)
+    return Preview(intent, tuple(lines), 1, time.time(), submit=submit, label="Propose the game")
 
 
 @reading()
