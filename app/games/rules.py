@@ -99,12 +99,9 @@ def _draw_form(environment: Environment, seen: GamesOverview) -> None:
 
 
 def _draw_file(text: str) -> None:
-    """Draw the rules in force as a file to begin with; one of which a person could not see all is not to be copied."""
-    if all(formatting.shown(line, len(line)) == line.strip() for line in text.splitlines() if line.strip()):
-        st.caption("The rules in force, as such a file. Games that exist stay as they are.")
-        st.code(text, language="yaml")
-    else:
-        st.caption("A name in it holds characters that cannot be seen: `turnout games rules list` prints the rules.")
+    """Draw the rules in force as a file to begin with, in which each character can be seen."""
+    st.caption("The rules in force, as such a file. Games that exist stay as they are.")
+    st.code(text, language="yaml")
 
 
 def _planned(environment: Environment) -> Preview:

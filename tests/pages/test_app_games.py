@@ -186,15 +186,15 @@ def test_a_name_that_cannot_be_seen_wholly_is_no_command(store: Engine, opening:
 
 
 def test_foreign_texts_are_only_shown(store: Engine, tmp_path: Path, opening: Opening) -> None:
-    """Names, persons, reasons and prefixes reach the page as text; a file that hides a letter is not to be copied."""
+    """Names, persons, reasons and prefixes reach the page as text, and a file of rules hides no letter."""
     bad, worse = HOSTILE[:2]
     give_rules(store, rule(bad, name="studio", prefixes=("Ch\u200be",), readers=(worse,)))
     refuse(store, RefusedName(worse, bad, worse, 1.0))
     hostile = GameProposal(game_key(worse), worse, bad, worse, readers=(bad,))
     write_proposal(store, hostile)
     app = opening("games", name=hostile.game_key)
-    assert "turnout games rules list" in drawn_alive(app)
-    assert not [each for each in app.code if "prefixes" in each.value]
+    (file,) = [each.value for each in app.code if "prefixes" in each.value]
+    assert r"Ch\u200Be" in file
     assert not any(part in drawn_alive(app) for part in ("<script", "**bold", "](", ":red[", "javascript:"))
     assert "gone" in warned(opening("games", name="gone"))
 
