@@ -33,4 +33,4 @@ def test_a_title_of_a_json_schema_is_a_text(title: str, spark: str, comment: str
     assert unity.startswith(f"{spark});\n-- ")
     assert done.stdout.startswith(f"{comment}\nCREATE ")
     literal = embedded.rstrip().removesuffix(");")
-    assert duckdb.sql(f"SELECT {literal}").fetchall() == [(title,)]
+    assert duckdb.execute(f"SELECT {literal}").fetchall() == [(title,)]
