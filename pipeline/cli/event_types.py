@@ -74,7 +74,7 @@ def show_views(env_dir: Path, game: str, as_json: bool) -> None:
         say_lines(f"-- {name}, Unity Catalog\n{each.unity_catalog}\n-- {name}, DuckDB\n{each.duckdb}")
 
 
-def _changing(kind: OperationKind, help_text: str, *more: Callable[[Any], Any]) -> click.Command:
+def _changing(kind: OperationKind, help_text: str, *, more: Callable[[Any], Any] | None = None) -> click.Command:
     """Make the command that accepts or withdraws types."""
 
     @click.command(kind, help=help_text)
@@ -93,8 +93,8 @@ def _changing(kind: OperationKind, help_text: str, *more: Callable[[Any], Any]) 
         )
         submit_and_wait(context, proposal, how)
 
-    for add in more:
-        add(command)
+    if more is not None:
+        more(command)
     return command
 
 
@@ -103,8 +103,8 @@ accept_type = _changing(
     "Accept event types of GAME (name or key), whose rows wait in quarantine as `other_type`.\n\n"
     "TYPES are full names or last segments. Each gets a struct column in the game's table, then the rows that wait "
     "are replayed. Several types at once cost one change of the table. See docs/schemas.md.",
-    click.option("--policy", "policies", multiple=True,
-                 help="Policy of a change, such as name=side-column; repeatable. Default: those by which it came."),
+    more=click.option("--policy", "policies", multiple=True,
+                      help="Policy of a change, such as name=side-column; repeatable. Default: those by which it came."),
 )  # fmt: skip
 withdraw_type = _changing(
     OperationKind.WITHDRAW_TYPE,
