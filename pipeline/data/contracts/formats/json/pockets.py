@@ -3,7 +3,6 @@
 Arrow's parser then ignores what it does not know, so undeclared keys are found here as well.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.data.contracts.decoded import Rows
-from pipeline.data.contracts.formats.json.screen import type_of
+from pipeline.data.contracts.formats.json.screen import is_plain, type_of
 from pipeline.data.contracts.formats.json.types import (
     JsonArray,
     JsonEnum,
@@ -24,6 +23,7 @@ from pipeline.data.contracts.formats.json.types import (
     Scalar,
     Type,
     has_maps,
+    inside,
 )
 
 _ESCAPED: Final = r"\u00"  # an escape that may stand for a letter of a key
@@ -33,9 +33,17 @@ Path: TypeAlias = tuple[int, ...]
 
 
 def pockets_of(root: Object) -> dict[Path, Property] | None:
-    """Return the maps in objects; None where some map lies elsewhere, or holds more than scalars."""
+    """Return the maps in objects; None where some map lies elsewhere, or holds more than scalars.
+
+    None, too, where there are maps and some key is not plain: msgspec tells undeclared keys by plain ones only.
+    """
     found = dict(_pockets(root, ()))
-    return None if any(map(_is_odd, found.values())) else found
+    return None if found and (any(map(_is_odd, found.values())) or not _has_plain_keys(root)) else found
+
+
+def _has_plain_keys(of: Type) -> bool:
+    keys = [each.key for each in of.properties] if isinstance(of, Object) else []
+    return all(map(is_plain, keys)) and all(map(_has_plain_keys, inside(of)))
 
 
 def _pockets(of: Object, path: Path) -> Iterator[tuple[Path, Property]]:
@@ -47,8 +55,12 @@ def _pockets(of: Object, path: Path) -> Iterator[tuple[Path, Property]]:
 
 
 def _is_odd(one: Property) -> bool:
-    is_plain = json.dumps(one.key, ensure_ascii=False) == f'"{one.key}"' and one.key.isascii()
-    return not (is_plain and isinstance(one.type, JsonMap) and isinstance(one.type.values, Scalar | JsonEnum))
+    return not (
+        is_plain(one.key)
+        and one.key.isascii()
+        and isinstance(one.type, JsonMap)
+        and isinstance(one.type.values, Scalar | JsonEnum)
+    )
 
 
 @dataclass(slots=True)

@@ -64,10 +64,17 @@ def type_of(of: Type) -> Any:
             return list[_or_null(of.items) if of.items.nullable else type_of(of.items)]  # type: ignore[misc]
         case JsonMap():
             return dict[str, _or_null(of.values) if of.values.nullable else type_of(of.values)]  # type: ignore[misc]
+        case Object() if not all(is_plain(each.key) for each in of.properties):
+            return dict[str, Any]  # which may fit
         case Object():
             listed = [(f"f{index}", _or_null(each.type), None) for index, each in enumerate(of.properties)]
             keys = {f"f{index}": each.key for index, each in enumerate(of.properties)}
             return msgspec.defstruct("Document", listed, rename=keys, forbid_unknown_fields=True)
+
+
+def is_plain(key: str) -> bool:
+    """Return whether msgspec takes the name of a field: it has no quote, backslash or control character."""
+    return json.dumps(key, ensure_ascii=False) == f'"{key}"'
 
 
 def _or_null(of: Type) -> Any:

@@ -205,6 +205,17 @@ def test_names_that_no_column_can_have_get_one_by_policy() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("key", ['a"b', "a\\b", "a\tb", "\x7f", "\x00"])
+@pytest.mark.parametrize("maps", [False, True])
+def test_a_key_with_any_character_can_be_declared(key: str, maps: bool) -> None:
+    """A key that a JSON Schema may have is decoded, also beside maps; msgspec names no field by it."""
+    more = {"m": {"type": "object", "additionalProperties": INTEGER}} if maps else {}
+    of = schema(obj(o=obj(**{key: INTEGER}), **more))
+    rows, refused = both(of, json.dumps({"o": {key: 7}}).encode(), b'{"o":{"x":1}}')
+    assert list(rows[0]["o"].values()) == [7]
+    assert list(refused) == [1]
+
+
 def test_a_type_that_changes_gets_a_side_column() -> None:
     """A column keeps its type for good, and a table of JSON evolves like any other."""
     first, second = schema(obj(a=STRING, n=INTEGER)), schema(obj(a=INTEGER, n=NUMBER, more=obj(x=STRING)))
