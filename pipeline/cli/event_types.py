@@ -103,8 +103,10 @@ accept_type = _changing(
     "Accept event types of GAME (name or key), whose rows wait in quarantine as `other_type`.\n\n"
     "TYPES are full names or last segments. Each gets a struct column in the game's table, then the rows that wait "
     "are replayed. Several types at once cost one change of the table. See docs/schemas.md.",
-    more=click.option("--policy", "policies", multiple=True,
-                      help="Policy of a change, such as name=side-column; repeatable. Default: those by which it came."),
+    more=click.option(
+        "--policy", "policies", multiple=True,
+        help="Policy of a change, such as name=side-column; repeatable. Default: those by which it came.",
+    ),
 )  # fmt: skip
 withdraw_type = _changing(
     OperationKind.WITHDRAW_TYPE,
