@@ -152,7 +152,7 @@ def test_a_rejection_ends_a_proposal_and_is_undone_by_an_approval(
     assert [each.kind for each in list_operations(store)] == ["onboard"]
 
 
-def test_what_became_a_game_meanwhile_is_refused(store: Engine, opening: Opening) -> None:
+def test_a_name_that_became_a_game_meanwhile_is_refused(store: Engine, opening: Opening) -> None:
     """A preview says why there is nothing to confirm."""
     arrive(store, "Chess Deluxe")
     app = opening("games", name=DELUXE)
@@ -162,8 +162,8 @@ def test_what_became_a_game_meanwhile_is_refused(store: Engine, opening: Opening
     assert refusals(store) == {}
 
 
-def test_who_lacks_the_role_only_looks(store: Engine, tmp_path: Path, opening: Opening) -> None:
-    """Every button that acts is disabled; what a name is stays visible."""
+def test_a_person_without_the_role_only_looks(store: Engine, tmp_path: Path, opening: Opening) -> None:
+    """Every button that acts is disabled, and the evidence of a name stays visible."""
     arrive(store, "Chess Deluxe")
     name_roles(tmp_path, operators=["somebody-else"], movers=["somebody-else"])
     app = opening("games", name=DELUXE)

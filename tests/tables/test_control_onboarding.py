@@ -115,7 +115,7 @@ def test_the_replay_waits_for_a_micro_batch_that_does_not_know_the_game(tmp_path
 
 
 def test_storage_that_is_away_for_a_moment_stops_no_onboarding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be looked at is looked at again: a bucket that does not answer needs no person."""
+    """A step looks again where a bucket did not answer, and needs no person."""
     world, away = make_world(tmp_path), True
 
     def look(*arguments: object) -> str | None:

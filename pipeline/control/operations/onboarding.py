@@ -133,7 +133,7 @@ def _plan(settings: Settings, engine: Engine, name: str, wishes: Wishes, actor: 
 
 
 def _digest(proposal: GameProposal | None) -> str | None:
-    """Return a short hash of a proposal's schema, by which a later one is told from it; None: it has none."""
+    """Return a short hash of a proposal's schema, by which a later one differs from it; None: it has none."""
     if proposal is None or proposal.definition is None:
         return None
     return hashlib.sha256(proposal.definition).hexdigest()[:16]
