@@ -128,7 +128,7 @@ def _plan(settings: Settings, engine: Engine, name: str, wishes: Wishes, actor: 
         "readers": sorted({*wishes.readers, *(rule.readers if rule else ())}),
         "schema": None if proposal is None else proposal.message,
         "definition": _digest(proposal),
-        "rejected_at": None if rejected is None else rejected.refused_at,  # whoever rejects it later has the last word
+        "rejected_at": None if rejected is None else rejected.refused_at,  # a later rejection counts more
     }
 
 
