@@ -17,10 +17,12 @@ ENVELOPE_FIELDS: Final = ("game", "schema_id", "payload", "event_time", "event_i
 INDEXED: Final = ("confluent", "wrapper-or-confluent")
 """Framings that have headers with a schema's GUID, and index paths."""
 
-_OWN: Final = ("protobuf", "avro")
+_DEFINED: Final = ("protobuf", "avro")
+_OWN: Final = (*_DEFINED, "json")
 _ROUTING: Final = re.compile(r"field|topic|key|(?P<kind>header|game):(?P<name>.*)", re.DOTALL)
 _REGISTRY: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _FULL_NAME: Final = re.compile(r"(?=.{1,500}$)[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
+_KEYS: Final = re.compile(r'(?=.{1,500}$)[^."\\\x00-\x1f]+(\.[^."\\\x00-\x1f]+)*')
 _MAX_HEADERS: Final = 16
 _TOPIC: Final = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}")
 _TOPIC_WORDS: Final = "1 to 249 letters, digits, '.', '_' and '-'"
@@ -62,21 +64,24 @@ class Source:
     """More options of the Kafka consumer, named as in Kafka's Java client, such as those for security.
     `isolation.level` is `read_committed` unless set here. See docs/kafka.md."""
 
-    envelope: Literal["wrapper", "protobuf", "avro", "none"] = "wrapper"
-    """The bytes around a payload: turnout's `wrapper`, a message of `protobuf` or a record of `avro` of your own, or
-    `none`, where the record's value is the payload. See docs/envelopes.md."""
+    envelope: Literal["wrapper", "protobuf", "avro", "json", "none"] = "wrapper"
+    """The bytes around a payload: turnout's `wrapper`, a message of `protobuf`, a record of `avro` or a document of
+    `json` of your own, or `none`, where the record's value is the payload. See docs/envelopes.md."""
 
     envelope_definition: str = ""
-    """Custom envelopes only: absolute path of the definition, a FileDescriptorSet with all imports or an
+    """Envelopes of protobuf and Avro only: absolute path of the definition, a FileDescriptorSet with all imports or an
     `.avsc` file. Rows that landed keep the definition that they landed with."""
 
     envelope_message: str = ""
-    """Custom envelopes only: full name of its message or record."""
+    """Envelopes of protobuf and Avro only: full name of its message or record."""
 
     envelope_fields: Mapping[str, str] = field(default_factory=dict)
-    """Custom envelopes only: paths of its fields, such as `game = "meta.studio"`. `payload` must be there,
-    `game` with the routing `field`, `schema_id` with the framing `wrapper`; `event_time`, `event_id`,
-    `producer_id` and `sequence` may be."""
+    """Custom envelopes only: paths of its fields, such as `game = "meta.studio"`. `payload` must be there, except in
+    `json`, where the payload is the whole document without it; `game` with the routing `field`, `schema_id` with the
+    framing `wrapper`; `event_time`, `event_id`, `producer_id` and `sequence` may be."""
+
+    envelope_time: Literal["s", "ms", "us", "ns", "rfc3339"] = "ms"
+    """The envelope `json` only: the unit of numbers at `event_time`, since 1970, or `rfc3339` for texts."""
 
     routing: str = "field"
     """Where the game's name is: in a `field` of the envelope, in the `topic`, in the record's `key`, in `header:NAME`,
@@ -287,15 +292,21 @@ def _header_problems(source: Source) -> Iterator[str]:
 
 
 def _envelope_problems(source: Source) -> Iterator[str]:
-    given = {
-        "envelope_definition": source.envelope_definition,
-        "envelope_message": source.envelope_message,
-        "envelope_fields": source.envelope_fields,
-    }
-    if source.envelope not in _OWN:
+    given = {"envelope_definition": source.envelope_definition, "envelope_message": source.envelope_message}
+    if source.envelope not in _DEFINED:
         for name in (name for name, value in given.items() if value):
             yield f"{name}: expected none with the envelope {source.envelope!r}"
-        return
+    if source.envelope != "json" and source.envelope_time != "ms":
+        yield f"envelope_time: expected none with the envelope {source.envelope!r}"
+    if source.envelope in _DEFINED:
+        yield from _definition_problems(source)
+    if source.envelope in _OWN:
+        yield from _field_problems(source)
+    elif source.envelope_fields:
+        yield f"envelope_fields: expected none with the envelope {source.envelope!r}"
+
+
+def _definition_problems(source: Source) -> Iterator[str]:
     if not source.envelope_definition:
         yield f"envelope_definition: expected the path of a file with the envelope {source.envelope!r}, got none"
     elif not Path(source.envelope_definition).is_absolute():
@@ -305,10 +316,14 @@ def _envelope_problems(source: Source) -> Iterator[str]:
         yield f"envelope_message: expected the full name of a message such as acme.v1.Event, got {got}"
     if "payload" not in source.envelope_fields:
         yield "envelope_fields: expected the path of 'payload', got none"
+
+
+def _field_problems(source: Source) -> Iterator[str]:
+    written = _KEYS if source.envelope == "json" else _FULL_NAME
     for name, path in source.envelope_fields.items():
         if name not in ENVELOPE_FIELDS:
             yield f"envelope_fields.{name}: no such field; known here are {', '.join(ENVELOPE_FIELDS)}"
-        elif _FULL_NAME.fullmatch(path) is None:
+        elif written.fullmatch(path) is None:
             yield f"envelope_fields.{name}: expected the path of a field such as meta.game, got {quoted(path)}"
 
 

@@ -18,7 +18,7 @@ SCHEMA_ID_HEADER: Final = "__value_schema_id"
 class SourceProfile:
     """How one source's records are routed, packed and framed."""
 
-    envelope: str = "wrapper"  # wrapper, protobuf, avro or none
+    envelope: str = "wrapper"  # wrapper, protobuf, avro, json or none
     # Where the game's name is: field (of the envelope), topic, key, header:NAME, or game:NAME for all records
     routing: str = "field"
     # Where the schema is named: wrapper (its field schema_id), confluent, glue, topic or game (one schema each)
@@ -31,6 +31,7 @@ class SourceProfile:
     definition: bytes = b""
     definition_message: str = ""
     fields: tuple[tuple[str, str], ...] = ()
+    time_unit: str = "ms"  # of json: what its event time is, in s, ms, us or ns since 1970, or a text of rfc3339
 
 
 WRAPPER: Final = SourceProfile()
@@ -41,6 +42,7 @@ def dumps(profile: SourceProfile) -> str:
     """Return the JSON of a profile, one text for equal profiles: what the store and bronze's table properties hold."""
     values = {name: getattr(profile, name) for name in _KINDS}
     values |= {"definition": base64.b64encode(profile.definition).decode(), "fields": dict(sorted(profile.fields))}
+    values = {name: value for name, value in values.items() if name not in _LATER or value != _LATER[name]}
     return json.dumps(values, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
@@ -63,6 +65,7 @@ def loads(text: str) -> SourceProfile:
 
 
 def _checked(values: Any) -> dict[str, Any]:
+    values = {**_LATER, **values} if isinstance(values, dict) else values
     if not isinstance(values, dict) or values.keys() != _KINDS.keys():
         raise ValueError("other keys than a profile has")
     for name, value in values.items():
@@ -74,6 +77,8 @@ def _checked(values: Any) -> dict[str, Any]:
     return values
 
 
+_LATER: Final[dict[str, Any]] = {"time_unit": "ms"}
+"""Field that profiles of earlier versions lack → their value, with which a profile's text is what it was."""
 _LISTS: Final = {"headers": list, "fields": dict}
 _KINDS: Final[dict[str, Any]] = {
     each.name: _LISTS.get(each.name, str | None if each.default is None else str) for each in fields(SourceProfile)

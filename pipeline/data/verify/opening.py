@@ -19,6 +19,7 @@ from pipeline.data.contracts.formats.protobuf.reference import time_of
 from pipeline.data.contracts.formats.supported import format_of
 from pipeline.data.contracts.profile import SourceProfile
 from pipeline.data.contracts.schemas import Schema, SchemaSet, Writer, WriterId
+from pipeline.data.verify.document import document_name, document_text, document_time
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 _GLUE: Final = 18  # bytes before a payload: version 3, compression, UUID
@@ -125,6 +126,18 @@ def _in_message(raw: bytes | None, profile: SourceProfile) -> tuple[bytes, int |
     return body, _microseconds(_inside(row, fields.get("event_time"))), _text(event_id)
 
 
+def _in_document(raw: bytes | None, profile: SourceProfile) -> tuple[bytes, int | None, str | None]:
+    """Open a JSON document by the standard library's scanner."""
+    fields = dict(profile.fields)
+    try:
+        text = (raw or b"").decode()
+        payload, at, event_id = (document_text(text, fields.get(name)) for name in _OF_DOCUMENT)
+    except (ValueError, RecursionError) as error:
+        raise Unopened("malformed_wrapper") from error
+    payload = payload if "payload" in fields else text
+    return (payload or "").encode(), document_time(at, profile.time_unit), document_name(event_id)
+
+
 @lru_cache(maxsize=64)
 def _reference(profile: SourceProfile) -> ReferenceDecoder:
     schema = Schema(0, profile.envelope, profile.definition_message, profile.definition)
@@ -214,12 +227,14 @@ def _zigzag(body: bytes, at: int) -> tuple[int, int]:
     raise Unopened("malformed_framing")
 
 
+_OF_DOCUMENT: Final = ("payload", "event_time", "event_id")
 _Opens = Callable[[bytes | None, SourceProfile], tuple[bytes, int | None, str | None]]
 _ENVELOPES: Final[Mapping[str, _Opens]] = {
     "wrapper": _in_wrapper,
     "none": _in_nothing,
     "protobuf": _in_message,
     "avro": _in_message,
+    "json": _in_document,
 }
 _FRAMINGS: Final[Mapping[str, _Framing]] = {
     "wrapper": _as_is,

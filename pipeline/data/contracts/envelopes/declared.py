@@ -32,6 +32,7 @@ def profile_of(source: Source) -> SourceProfile | None:
         definition=_definition(source) if source.envelope_definition else b"",
         definition_message=source.envelope_message,
         fields=tuple(sorted(source.envelope_fields.items())),
+        time_unit=source.envelope_time,
     )
     if found := problems(profile) if profile.definition else []:
         lines = "".join(f"\n  - source.envelope_fields.{each}" for each in found)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.data.contracts.envelopes.bare import Bare
+from pipeline.data.contracts.envelopes.document import DocumentEnvelope
 from pipeline.data.contracts.envelopes.envelope import COLUMNS, NO_NAME, Envelope, Opened, Records, valid_names
 from pipeline.data.contracts.envelopes.message import MessageEnvelope
 from pipeline.data.contracts.envelopes.routing import routed
@@ -23,6 +24,7 @@ ENVELOPES: Final[Mapping[str, Callable[[SourceProfile], Envelope]]] = MappingPro
         "none": lambda _: Bare(),
         "protobuf": MessageEnvelope,
         "avro": MessageEnvelope,
+        "json": DocumentEnvelope,
     }
 )
 """Envelopes by the name that `SourceProfile.envelope` and the setting `source.envelope` use."""

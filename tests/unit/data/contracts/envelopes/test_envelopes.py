@@ -3,7 +3,7 @@
 import datetime as dt
 import json
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from io import BytesIO
@@ -18,7 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.errors import Refused
-from pipeline.data.contracts.envelopes.envelope import COLUMNS, Opened, Records
+from pipeline.data.contracts.envelopes.envelope import COLUMNS, Opened
 from pipeline.data.contracts.envelopes.opening import ENVELOPES, open_records, payloads_of
 from pipeline.data.contracts.envelopes.wrapper import open_wrappers
 from pipeline.data.contracts.formats.protobuf.messages import describe
@@ -26,9 +26,8 @@ from pipeline.data.contracts.formats.supported import format_of
 from pipeline.data.contracts.profile import WRAPPER, SourceProfile, dumps, loads
 from pipeline.lake.delta.quarantine import REASONS
 from protos.turnout.v1.wrapper_pb2 import Wrapper
+from tests.unit.data.contracts.envelopes.records_world import Header, binary, records
 
-HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-Header = tuple[str, bytes | None]
 MOMENT = dt.datetime(2026, 5, 1, 12, 0, 0, 123_456, tzinfo=dt.UTC)
 FIELDS = (
     ("event_id", "meta.id"),
@@ -103,10 +102,6 @@ def event(**fields: Any) -> bytes:
     return written
 
 
-def binary(values: Sequence[bytes | None]) -> pa.BinaryArray:
-    return pa.array(values, pa.binary())
-
-
 PROTOBUF = SourceProfile(
     envelope="protobuf", definition=protobuf_definition(), definition_message="acme.Event", fields=FIELDS
 )
@@ -123,23 +118,8 @@ PROFILES: Mapping[str, SourceProfile] = {
     "none by header": SourceProfile(envelope="none", routing="header:game", framing="topic", registry="r"),
     "protobuf": PROTOBUF,
     "avro": AVRO_PROFILE,
+    "json": SourceProfile(envelope="json", fields=(("event_id", "meta.id"), ("game", "game"), ("payload", "body"))),
 }
-
-
-def records(
-    values: Sequence[bytes | None],
-    *,
-    key: bytes | None = b"from key",
-    headers: list[Header] | None = None,
-    topic: str = "from topic",
-) -> Records:
-    pairs = None if headers is None else [{"key": name, "value": value} for name, value in headers]
-    return Records(
-        value=binary(values),
-        key=binary([key] * len(values)),
-        headers=pa.array([pairs] * len(values), HEADERS),
-        topic=pa.array([topic] * len(values), pa.string()),
-    )
 
 
 def rows(opened: Opened) -> list[tuple[dict[str, Any], str | None]]:
@@ -155,10 +135,17 @@ def rows(opened: Opened) -> list[tuple[dict[str, Any], str | None]]:
 
 
 GOOD = Wrapper(game="g", schema_id=1, payload=b"p", event_id="e").SerializeToString()
+MESSAGES = [
+    GOOD,
+    Wrapper(game="\0", payload=b"p").SerializeToString(),
+    event(meta={"studio": "s"}, body=b"b"),
+    b"",
+    None,
+]
+DOCUMENTS = [b'{"game":"g","meta":{"id":1},"body":[]}', b'{"game":"g","game":"h"}', b'{"game":"\xff"}']
 VALUES = (
-    st.sampled_from(
-        [GOOD, Wrapper(game="\0", payload=b"p").SerializeToString(), event(meta={"studio": "s"}, body=b"b"), b"", None]
-    )
+    st.sampled_from(MESSAGES)
+    | st.sampled_from(DOCUMENTS)
     | st.sampled_from([b"\x02\x02\x02e\x06\x00\x02\x02p\x0e\x12"])
     | st.binary(max_size=12)
 )

@@ -24,6 +24,7 @@ OWN: dict[str, Any] = {"envelope": "protobuf", "envelope_definition": "/x", "env
 BARE: dict[str, Any] = {"envelope": "none", "routing": "key", "framing": "confluent", "registry": "main"}
 BOTH = {"payload": "p", "game": "g"}
 ALL = BOTH | {"schema_id": "s"}
+JSON: dict[str, Any] = {"envelope": "json", "envelope_fields": ALL}
 
 
 def without(name: str) -> dict[str, str]:
@@ -55,6 +56,12 @@ def problems(**values: Any) -> list[str]:
             "registry": "r",
             "envelope_fields": {"payload": "p"},
         },
+        {
+            "envelope": "json",
+            "envelope_fields": {"game": "@meta.game-id", "schema_id": "v"},
+            "envelope_time": "rfc3339",
+        },
+        {"envelope": "json", "routing": "key", "framing": "game", "registry": "r"},
     ],
 )
 def test_profiles_that_go_together(values: dict[str, Any]) -> None:
@@ -90,6 +97,14 @@ def test_profiles_that_go_together(values: dict[str, Any]) -> None:
         ({**OWN, "envelope_fields": without("payload")}, "source.envelope_fields: expected the path of 'payload'"),
         ({**OWN, "envelope_fields": ALL | {"game": "s..t"}}, "source.envelope_fields.game: expected the path"),
         ({**OWN, "envelope_fields": ALL | {"id": "i"}}, "source.envelope_fields.id: no such field"),
+        ({"envelope_fields": ALL}, "source.envelope_fields: expected none with the envelope 'wrapper'"),
+        ({"envelope_time": "s"}, "source.envelope_time: expected none with the envelope 'wrapper'"),
+        ({**OWN, "envelope_fields": ALL, "envelope_time": "s"}, "source.envelope_time: expected none"),
+        (JSON | {"envelope_message": "a.B"}, "source.envelope_message: expected none with the envelope 'json'"),
+        (JSON | {"envelope_fields": without("game")}, "source.envelope_fields: expected the path of 'game'"),
+        (JSON | {"envelope_fields": without("schema_id")}, "source.envelope_fields: expected the path of 'schema_id'"),
+        (JSON | {"envelope_fields": ALL | {"game": 'a."b'}}, "source.envelope_fields.game: expected the path"),
+        (JSON | {"envelope_fields": ALL | {"game": "a\\u0062"}}, "source.envelope_fields.game: expected the path"),
     ],
 )  # fmt: skip
 def test_each_problem_has_its_sentence(values: dict[str, Any], words: str) -> None:
