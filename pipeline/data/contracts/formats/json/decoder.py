@@ -122,6 +122,9 @@ class Decoder:
         size = 0
         for place in places.tolist():
             content = documents[place].as_py()
+            if (why := self._screen.undeclared(content)) is not None:
+                bad.append((place, one_line(why)))
+                continue
             try:
                 rows.append(self._scalar.decode(content))
                 good.append(place)

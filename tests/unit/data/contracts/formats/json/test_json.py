@@ -271,10 +271,20 @@ def test_good_documents_are_read_together(monkeypatch: pytest.MonkeyPatch) -> No
         b'{"by":{"k":1},"by":{}}',
         b'{"by":{"k":1,"k":2}}',
         b'{"by":{"k":1},"b\\u0079":{}}',
-        b'{"xs":[{"z":1}]}',
+        b'{"xs":[{"x":"1"}]}',
     ):
         with pytest.raises(AttributeError):
             both(of, b"{}", odd)
+
+
+def test_an_undeclared_key_is_refused_without_the_scalar_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Documents of a newer version cost the older schema's screen, and not its slowest reader."""
+    of = schema(obj(a=STRING, inner=obj(b=INTEGER)))
+    monkeypatch.delattr(DocumentDecoder, "decode")
+    documents = [b'{"a":"x"}', b'{"new":1}', b'{"inner":{"b":1,"late":2}}', b'{"\\u006eew":1}']
+    rows, refused = both(of, *documents)
+    assert [row["a"] for row in rows] == ["x"]
+    assert [refused[row].split("'")[1] for row in (1, 2, 3)] == ["new", "late", "new"]
 
 
 def hostile(count: int) -> list[bytes]:
