@@ -11,7 +11,7 @@ from pipeline.base.names import MAX_NAME_BYTES, is_game_name
 from pipeline.lake.storage.places import is_url
 from pipeline.settings.parsing import ISOLATION_LEVELS, names_more, quoted
 
-ENVELOPE_FIELDS: Final = ("game", "schema_id", "payload", "event_time", "event_id", "producer_id", "sequence")
+ENVELOPE_FIELDS: Final = ("game", "schema_id", "payload", "event_time", "event_id", "producer_id", "sequence", "type")
 """What a field of an envelope may hold."""
 
 INDEXED: Final = ("confluent", "wrapper-or-confluent")
@@ -78,7 +78,7 @@ class Source:
     envelope_fields: Mapping[str, str] = field(default_factory=dict)
     """Custom envelopes only: paths of its fields, such as `game = "meta.studio"`. `payload` must be there, except in
     `json`, where the payload is the whole document without it; `game` with the routing `field`, `schema_id` with the
-    framing `wrapper`; `event_time`, `event_id`, `producer_id` and `sequence` may be."""
+    framing `wrapper`; `event_time`, `event_id`, `producer_id`, `sequence` and `type` may be."""
 
     envelope_time: Literal["s", "ms", "us", "ns", "rfc3339"] = "ms"
     """The envelope `json` only: the unit of numbers at `event_time`, since 1970, or `rfc3339` for texts."""
@@ -87,16 +87,16 @@ class Source:
     """Where the game's name is: in a `field` of the envelope, in the `topic`, in the record's `key`, in `header:NAME`,
     or `game:NAME` for all records."""
 
-    framing: Literal["wrapper", "confluent", "glue", "wrapper-or-confluent", "wrapper-or-glue", "topic", "game"] = (
-        "wrapper"
-    )
+    framing: Literal[
+        "wrapper", "confluent", "glue", "wrapper-or-confluent", "wrapper-or-glue", "topic", "game", "type"
+    ] = "wrapper"
     """Where the payload's schema is named: by the number in the `wrapper` or another envelope, by the bytes that the
     serializers of `confluent` or `glue` write before the payload, by the one or the other, or not at all, with one
-    schema for each `topic` or `game`."""
+    schema for each `topic` or `game`, or with the JSON Schemas that the game has for the event `type`."""
 
     registry: str = ""
     """The registry that gave the schemas their ids, as in `[registries.NAME]`. Empty means turnout itself, which only
-    the framing `wrapper` may use."""
+    the framings `wrapper` and `type` may use."""
 
     id_headers: tuple[str, ...] = ("__value_schema_id",)
     """With the framings of Confluent: names of headers that may hold a schema's GUID. The first one in a record counts,
@@ -269,16 +269,26 @@ def _framing_problems(source: Source) -> Iterator[str]:
             yield f"framing: expected confluent, glue, topic or game with the envelope 'none', got {source.framing!r}"
         elif source.envelope in _OWN and "schema_id" not in source.envelope_fields:
             yield f"envelope_fields: expected the path of 'schema_id' with the framing {source.framing!r}, got none"
-    if source.framing != "wrapper" and not source.registry:
-        yield f"registry: expected the name of a registry with the framing {source.framing!r}, got none"
-    if source.registry and _REGISTRY.fullmatch(source.registry) is None:
-        yield f"registry: expected 1 to 40 of a-z, 0-9, '_' and '-', with no sign first, got {quoted(source.registry)}"
     if source.kind == "delta" and source.framing == "topic":
         yield "framing: expected another one than 'topic' with the kind 'delta', as a landing table has no topics"
     if source.message and (source.framing in INDEXED or not source.registry):
         yield f"message: expected none where the framing or turnout's own schema names it, got {quoted(source.message)}"
     if source.message and _FULL_NAME.fullmatch(source.message) is None:
         yield f"message: expected the full name of a message such as acme.v1.Event, got {quoted(source.message)}"
+
+
+def _registry_problems(source: Source) -> Iterator[str]:
+    if source.framing == "type":
+        if source.envelope not in _OWN:
+            yield f"framing: expected another one than 'type' with the envelope {source.envelope!r}"
+        if source.registry:
+            yield f"registry: expected none with the framing 'type', got {quoted(source.registry)}"
+    elif source.framing != "wrapper" and not source.registry:
+        yield f"registry: expected the name of a registry with the framing {source.framing!r}, got none"
+    if source.framing != "type" and "type" in source.envelope_fields:
+        yield "envelope_fields.type: expected the framing 'type' with it, as other framings name the schema"
+    if source.registry and _REGISTRY.fullmatch(source.registry) is None:
+        yield f"registry: expected 1 to 40 of a-z, 0-9, '_' and '-', with no sign first, got {quoted(source.registry)}"
 
 
 def _header_problems(source: Source) -> Iterator[str]:
@@ -327,4 +337,4 @@ def _field_problems(source: Source) -> Iterator[str]:
             yield f"envelope_fields.{name}: expected the path of a field such as meta.game, got {quoted(path)}"
 
 
-_CHECKS: Final = (_envelope_problems, _routing_problems, _framing_problems, _header_problems)
+_CHECKS: Final = (_envelope_problems, _routing_problems, _framing_problems, _registry_problems, _header_problems)

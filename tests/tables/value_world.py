@@ -15,7 +15,9 @@ from google.protobuf.message_factory import GetMessageClass
 from pipeline.base.names import bronze_app_id, game_key
 from pipeline.data.contracts.formats.protobuf.messages import describe
 from pipeline.data.contracts.policies import DEFAULTS, Policies
-from pipeline.data.ingest.bronze_writer import IngestJob, land
+from pipeline.data.contracts.profile import SourceProfile, dumps
+from pipeline.data.ingest.bronze_writer import IngestJob, SourceJob, land
+from pipeline.data.ingest.profiled import NumberedProfile
 from pipeline.data.verify.balance import Balance, verify
 from pipeline.data.verify.values import Wanted
 from pipeline.health.facts.placing import placing
@@ -26,6 +28,7 @@ from pipeline.lake.delta.table import CursorTable
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import Game, generations, record_seen
+from pipeline.store.writers import number_of_definition
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.tables.repair_world import World
 
@@ -38,6 +41,7 @@ class ValueWorld(World):
     offset: int = 0
     topic: str = "events"
     partition: int | None = 0  # None: a landing table, with the topic for a file
+    profile: SourceProfile | None = None  # None: wrappers arrive
 
     def add_schema(self, game: str, message: str, descriptor_set: bytes, policies: Policies = DEFAULTS) -> int:
         self.names[game] = str(game_key(game))
@@ -59,6 +63,7 @@ class ValueWorld(World):
             bronze=self.paths.bronze,
             quarantine=self.paths.quarantine,
             bronze_files=2,
+            sources=(SourceJob(self._numbered()),),
         )
         (done,) = land(iter([self._records(wrappers)]), job)
         report = json.loads(done.column("report")[0].as_py())
@@ -69,6 +74,11 @@ class ValueWorld(World):
         bronze.commit([DataFile(**file) for file in report["files"]], bronze.cursor, self.seq)
         self.last_seqs.update(dict.fromkeys(report["counts"], self.seq))
         record_seen(self.engine, report["routed"], self.seq, placing())
+
+    def _numbered(self) -> NumberedProfile | None:
+        if self.profile is None:
+            return None
+        return NumberedProfile(number_of_definition(self.engine, dumps(self.profile)), self.profile)
 
     def _records(self, wrappers: Sequence[bytes]) -> pa.RecordBatch:
         count = len(wrappers)

@@ -21,13 +21,14 @@ class SourceProfile:
     envelope: str = "wrapper"  # wrapper, protobuf, avro, json or none
     # Where the game's name is: field (of the envelope), topic, key, header:NAME, or game:NAME for all records
     routing: str = "field"
-    # Where the schema is named: wrapper (its field schema_id), confluent, glue, topic or game (one schema each)
+    # Where the schema is named: wrapper (its field schema_id), confluent, glue, topic or game (one schema each), or
+    # type (the game's JSON Schemas of the event type that the envelope names)
     framing: str = "wrapper"
     registry: str | None = None  # the generation of the registry that gave the ids; None: turnout itself
     headers: tuple[str, ...] = (SCHEMA_ID_HEADER,)  # that may hold a schema's GUID; the first present one counts
     message: str | None = None  # protobuf payloads whose framing has no index path: the message's full name
     # Of an envelope that is not turnout's: its definition, message, and the paths of game, payload, schema_id,
-    # event_time, event_id, producer_id and sequence in it (those it has), sorted by name
+    # event_time, event_id, producer_id, sequence and type in it (those it has), sorted by name
     definition: bytes = b""
     definition_message: str = ""
     fields: tuple[tuple[str, str], ...] = ()

@@ -18,7 +18,7 @@ from pipeline.data.contracts.profile import SourceProfile
 from pipeline.lake.delta.bronze import FRAMED, whole
 
 _MOST_NEEDS: Final = 1_000  # of one slice; the rows that wait report further ones again
-_OWN_COLUMNS: Final = [name for name in COLUMNS.names if name != "payload"]
+_OWN_COLUMNS: Final = [name for name in COLUMNS.names if name not in {"payload", "type"}]
 
 NeedId = tuple[str, bytes]
 """A game's key and a writer."""
@@ -48,7 +48,8 @@ def open_profiled(rows: pa.Table, numbered: NumberedProfile) -> ProfiledRows:
     columns = {name: whole(rows.column(name)) for name in ("value", "key", "headers", "topic")}
     opened = open_records(Records(**columns), profile)
     game, schema_id = opened.batch.column("game"), opened.batch.column("schema_id")
-    given = Given(columns["topic"], game, schema_id, columns["headers"], profile.headers)
+    types = opened.batch.column("type") if "type" in dict(profile.fields) else None
+    given = Given(columns["topic"], game, schema_id, columns["headers"], profile.headers, types)
     read = FRAMINGS[profile.framing].read(opened.batch.column("payload"), given)
     fine = opened.refused.is_null()
     refused = pc.if_else(fine, read.refused, opened.refused)

@@ -57,10 +57,11 @@ class Sources:
 class Contents:
     """What a row holds."""
 
-    schema_id: int  # turnout's own
+    schema_id: int | None  # turnout's own; None: the first of its event type's that decodes it
     payload: bytes | None  # None: the row has none; a framed one may have no bytes
     event_time: int | None  # microseconds
     event_id: str | None
+    type: str = ""  # the event type by which schemas are found; empty: the first one of the game
 
 
 def contents(
@@ -79,6 +80,8 @@ def contents(
         raise Unopened("unknown_schema")
     framed, event_time, event_id = _ENVELOPES[known.envelope](raw, known)
     body = _FRAMINGS[known.framing](framed, writer)
+    if known.framing == "type":
+        return Contents(None, body, event_time, event_id, writer.decode())
     if registry is None:
         return Contents(int.from_bytes(writer[1:]), body, event_time, event_id)
     found = sources.writers.get((registry, writer))
@@ -244,4 +247,5 @@ _FRAMINGS: Final[Mapping[str, _Framing]] = {
     "wrapper-or-glue": _unless_own(_glue),
     "topic": _as_is,
     "game": _as_is,
+    "type": _as_is,
 }

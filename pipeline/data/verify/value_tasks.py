@@ -184,7 +184,8 @@ def expected_rows(
     """
     places = place(rows.column("seq").to_numpy(), rows.column("pos").to_numpy())
     for row in _open(rows, key, places, sources):
-        schema = None if row.held is None else schemas.get(row.held.schema_id)
+        schema_id = None if row.held is None else _applied(row.held, schemas, landed=True)
+        schema = None if schema_id is None else schemas.get(schema_id)
         decoded = None
         if row.held is not None and schema is not None and (not schema.quarantined or schema.withdrawn):
             table, refused = _decoder(schema).decode([row.held.payload])
@@ -337,7 +338,8 @@ class _Game:
         if not self._schemas:
             return "unknown_game"
         if schema_id is None:
-            known = self._schemas.get(opened.held.schema_id)
+            applied = _applied(opened.held, self._schemas)
+            known = None if applied is None else self._schemas.get(applied)
             return "unknown_schema" if known is None else known.reason
         _, refused = _decoder(self._schemas[schema_id]).decode([opened.held.payload])
         return refused[0].reason if refused else None
@@ -345,10 +347,11 @@ class _Game:
     def _schema_of(self, row: int, *, landed: bool = False) -> int | None:
         """Return the schema to decode a row with, None without one."""
         held = self._opened[row].held
-        schema = None if held is None else self._schemas.get(held.schema_id)
-        if held is None or schema is None or (schema.quarantined and not (landed and schema.withdrawn)):
+        schema_id = None if held is None else _applied(held, self._schemas, landed=landed)
+        schema = None if schema_id is None else self._schemas.get(schema_id)
+        if schema is None or (schema.quarantined and not (landed and schema.withdrawn)):
             return None
-        return held.schema_id
+        return schema_id
 
     def _should_not_be_there(self, row: int, reason: str) -> None:
         self._outcome.mismatches[self._key] += 1
@@ -374,6 +377,27 @@ def _open(rows: pa.Table, key: str, places: Places, sources: Sources) -> Iterato
             yield _Opened(key, name, at, time, None, error.reason)
 
 
+def _applied(held: Contents, schemas: Mapping[int, KnownSchema], *, landed: bool = False) -> int | None:
+    """Return the schema by which a row is decoded: its own, or of those of its event type the first that decodes it."""
+    if held.schema_id is not None:
+        return held.schema_id
+    own = {
+        schema_id: known
+        for schema_id, known in schemas.items()
+        if known.schema.format == "json"
+        and (
+            event_type(known.schema.message) == event_type(held.type)
+            if held.type
+            else known.struct is None and known.reason != "other_type"
+        )
+    }
+    waiting = [each for each, known in own.items() if known.quarantined and not (landed and known.withdrawn)]
+    for schema_id, known in own.items():
+        if schema_id not in waiting and not _decoder(known).decode([held.payload])[1]:
+            return schema_id
+    return next(iter([*waiting[-1:], *reversed(own)]), None)
+
+
 def _held(row: _Opened) -> Contents:
     assert row.held is not None
     return row.held
@@ -386,16 +410,16 @@ def _with_own(expected: pa.Table, rows: Sequence[_Opened], known: KnownSchema) -
         expected = pa.table({known.struct: pa.StructArray.from_arrays(inside, names=expected.column_names)})
     types = pa.repeat(pa.scalar(event_type(known.schema.message)), len(rows))
     expected = expected.append_column("_type", types) if expected.num_columns else pa.table({"_type": types})
-    own = [_own(row) for row in rows]
+    own = [_own(row, known.schema.schema_id) for row in rows]
     for number, (name, kind) in enumerate(zip(_OWN, _OWN_TYPES, strict=True)):
         expected = expected.append_column(name, pa.array([each[number] for each in own], kind))
     return expected
 
 
-def _own(row: _Opened) -> tuple[int, int | None, str | None, int | None]:
+def _own(row: _Opened, schema_id: int) -> tuple[int, int | None, str | None, int | None]:
     """Return the expected values of a table's own columns."""
     held = _held(row)
-    return held.schema_id, held.event_time, held.event_id, row.source_time
+    return schema_id, held.event_time, held.event_id, row.source_time
 
 
 _key_of = lru_cache(maxsize=100_000)(key_of)

@@ -189,4 +189,5 @@ _CONVERSIONS: Final[Mapping[str, Callable[[pa.BinaryArray], pa.Array]]] = {
     "event_id": texts,
     "producer_id": texts,
     "sequence": sequences,
+    "type": texts,
 }

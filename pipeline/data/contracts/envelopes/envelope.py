@@ -20,6 +20,7 @@ COLUMNS: Final = pa.schema(
         ("event_id", pa.string()),
         ("producer_id", pa.string()),
         ("sequence", pa.int64()),
+        ("type", pa.string()),  # the event type, by which the framing `type` finds the schema
     ]
 )
 """The columns of opened records."""

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES, Refusal
+from pipeline.data.contracts.envelopes.envelope import valid_names
 from pipeline.data.contracts.envelopes.headers import header_values
 from pipeline.data.contracts.envelopes.index_paths import canonical_path
 from pipeline.data.contracts.envelopes.spans import (
@@ -52,6 +53,7 @@ class Given:
     schema_id: pa.Int64Array  # the envelope's, null without one
     headers: pa.ListArray | None = None  # of (key, value), null or None without headers
     id_headers: tuple[str, ...] = ()  # names of the headers that may hold a schema's GUID, see SourceProfile.headers
+    type: pa.StringArray | None = None  # the envelope's, null without one; None: its profile has no path for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,22 @@ class ByName:
         yield _whole(present(values))
 
 
+class ByType:
+    """The game's JSON Schemas of one event type; the value has no framing. `declared_types` finds them at split."""
+
+    def read(self, values: pa.BinaryArray, given: Given) -> FramingRead:
+        """Return the event type of each row; no bytes where the profile has no path for it."""
+        if given.type is None:
+            return _outcome(pa.repeat(pa.scalar(b"", pa.binary()), len(values)), {})
+        unnamed = np.flatnonzero(~valid_names(given.type)).tolist()
+        wrong = (_MALFORMED, "the record names no event type of 1 to 256 bytes")
+        return _outcome(given.type.cast(pa.binary()), dict.fromkeys(unnamed, wrong))
+
+    def bodies(self, values: pa.BinaryArray, writers: pa.BinaryArray) -> Iterator[Bodies]:  # noqa: ARG002
+        """Return the values as they are; nothing says that one without bytes is a payload."""
+        yield _whole(present(values))
+
+
 @dataclass(frozen=True, slots=True)
 class OwnOr:
     """A source on its way from turnout's ids to a registry's: the envelope's number says which one a row has.
@@ -227,6 +245,7 @@ FRAMINGS: Final[Mapping[str, Framing]] = MappingProxyType(
         "wrapper-or-glue": OwnOr(Glue()),
         "topic": ByName("topic"),
         "game": ByName("game"),
+        "type": ByType(),
     }
 )
 """Framings by the name that `SourceProfile.framing` and the setting `source.framing` use."""

@@ -137,6 +137,7 @@ _CONVERSIONS: Final[Mapping[str, Callable[[pa.Array], pa.Array]]] = MappingProxy
         "event_id": _text,
         "producer_id": _text,
         "sequence": _sequence,
+        "type": _text,
     }
 )
 """How the field's values become those of the column."""
@@ -152,6 +153,7 @@ _FIT: Final[Mapping[str, tuple[Callable[[pa.DataType], bool], ...]]] = MappingPr
         "event_id": _IS_TEXT,
         "producer_id": _IS_TEXT,
         "sequence": _IS_NUMBER,
+        "type": _IS_TEXT,
     }
 )
 _WANTED: Final[Mapping[str, str]] = MappingProxyType(
@@ -163,5 +165,6 @@ _WANTED: Final[Mapping[str, str]] = MappingProxyType(
         "event_id": "text",
         "producer_id": "text",
         "sequence": "whole numbers",
+        "type": "text",
     }
 )

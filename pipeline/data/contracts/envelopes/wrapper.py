@@ -95,7 +95,8 @@ def _event_times(batch: pa.RecordBatch, raw: pa.BinaryArray, rows: Rows) -> pa.A
 
 def _typed(batch: pa.RecordBatch, event_times: pa.Array) -> pa.RecordBatch:
     """Convert parsed wrappers to the columns' types, with null for absent and unfit values."""
-    columns = {name: batch.column(name) for name in COLUMNS.names}
+    columns = {name: batch.column(name) for name in COLUMNS.names if name != "type"}
+    columns["type"] = pa.nulls(batch.num_rows, pa.string())
     for name in ("event_id", "producer_id"):
         columns[name] = _null_unless(pc.not_equal(columns[name], ""), columns[name])
     sequence = columns["sequence"]

@@ -3,8 +3,9 @@
 Whether a row is decoded, refused, or waits depends on it and on the schema set alone (law L13).
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -12,7 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.base.names import GameKey
+from pipeline.base.names import GameKey, shown
+from pipeline.data.contracts.declared_types import candidates
 from pipeline.data.contracts.decoded import Rows
 from pipeline.data.contracts.envelopes.framing import FRAMINGS
 from pipeline.data.contracts.envelopes.index_paths import index_path
@@ -39,7 +41,23 @@ class OpenRows:
     event_id: pa.Array
     ids: Rows  # turnout's id of each row's schema, or CLOSED
     refused: list[tuple[int, str, str]] = field(default_factory=list)  # row, reason and detail
+    # The schema that is tried for a game's rows that another one does not decode: (game key, id) → id
+    further: dict[tuple[str, int], int] = field(default_factory=dict)
     needs: dict[str, tuple[Need, ...]] = field(default_factory=dict)  # by game key
+
+    def next_of(self, rows: Collection[int], schema_id: int) -> dict[int, int]:
+        """Return the id of the next schema to try for rows that one did not decode, for those that have one."""
+        if not self.further:
+            return {}
+        keys = self.routed.column("game_key").take(pa.array(rows, pa.int64())).to_pylist()
+        found = {row: self.further.get((key, schema_id)) for row, key in zip(rows, keys, strict=True)}
+        return {row: after for row, after in found.items() if after is not None}
+
+    def again(self, ids: Mapping[int, int]) -> "OpenRows":
+        """Return some rows, each with the id of the schema to try."""
+        rows = pa.array(list(ids))
+        held = (each.take(rows) for each in (self.routed, self.payload, self.event_time, self.event_id))
+        return OpenRows(*held, np.array(list(ids.values()), np.int64), further=self.further)
 
     def close(self, keys: Collection[str]) -> None:
         """Neither decode nor refuse any row of these games."""
@@ -84,6 +102,10 @@ def _foreign(routed: pa.Table, number: int, schemas: SchemaSet) -> Iterator[Open
         rows.refused = [(each.row - start, each.reason, each.detail) for each in run.refusals]
         their_registries = registries.slice(start, count)
         their_writers = _with_paths(rows, their_registries, writers.slice(start, count), schemas)
+        if profile.framing == "type":
+            _judge_types(rows, their_writers, schemas)
+            yield rows
+            continue
         _judge(rows, their_registries, their_writers, number, schemas)
         yield rows
 
@@ -147,6 +169,22 @@ def _judge(
             why = "its registry has no schema for it" if found is None or found.refused is None else found.refused
             rows.refused += [(row, "unknown_schema", why) for row in members.tolist()]
     rows.needs = {key: lowest(each) for key, each in needs.items()}
+
+
+def _judge_types(rows: OpenRows, writers: pa.BinaryArray, schemas: SchemaSet) -> None:
+    """Find the schemas of each row's event type; rows of a type without one are refused."""
+    met = pa.table({"key": rows.routed.column("game_key"), "writer": writers, "row": np.arange(len(writers))})
+    is_bad = _marks(len(writers), rows.refused)
+    for each in met.group_by(["key", "writer"]).aggregate([("row", "list")]).to_pylist():
+        key, name = each["key"], each["writer"].decode()
+        members = np.array(each["row_list"], np.int64)
+        members = members[~is_bad[members]]
+        if found := candidates(schemas.placed(GameKey(key)), name):
+            rows.ids[members] = found[0]
+            rows.further |= {(key, tried): after for tried, after in pairwise(found)}
+            continue
+        why = f"the game has no JSON Schema of the event type {shown(name)}" if name else "the game has no JSON Schema"
+        rows.refused += [(row, "unknown_schema", why) for row in members.tolist()]
 
 
 def _encoded(registries: pa.StringArray, writers: pa.BinaryArray) -> tuple[list[WriterId], Rows]:

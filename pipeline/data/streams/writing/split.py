@@ -207,7 +207,9 @@ class _Split:
                 self.needs[key] += needs
             if self.needs:
                 part.close(self.needs)
-            self._decode_part(part, decoded)
+            left: OpenRows | None = part
+            while left is not None:
+                left = self._decode_part(left, decoded)
         self.seconds["decode"] += time.perf_counter() - since - (self.seconds["write"] - written)
 
     def _hold_back(self, decoded: RowsByTarget) -> None:
@@ -225,8 +227,12 @@ class _Split:
                 game["error"] = _fault(error)
             game["files"] = []
 
-    def _decode_part(self, part: OpenRows, decoded: RowsByTarget) -> None:
-        """Decode by schema id, over all games at once, and lay each row out in its game's columns."""
+    def _decode_part(self, part: OpenRows, decoded: RowsByTarget) -> OpenRows | None:
+        """Decode by schema id, over all games at once, and lay each row out in its game's columns.
+
+        Return the rows that another schema is to be tried for.
+        """
+        again: dict[int, int] = {}
         routed, ids, refusals = part.routed, part.ids, part.refused
         keys = whole(routed.column("game_key")).dictionary_encode()
         names = keys.dictionary.to_pylist()
@@ -264,13 +270,16 @@ class _Split:
                         columns = [*own.take(rows).columns, types, *payload.columns]
                         keys = routed.column("game_key").take(rows)
                         decoded[target].append(PlacedRows(keys, pa.table(columns, names=target.names)))
-                    refusals += [(int(portion[index]), reason, detail) for index, reason, detail in payloads.refused]
+                    bad = [(int(portion[index]), reason, detail) for index, reason, detail in payloads.refused]
+                    again |= part.next_of([row for row, _, _ in bad], int(schema_id))
+                    refusals += [each for each in bad if each[0] not in again]
                     if self._held > self._most_bytes:
                         self._write_all(decoded)
             except Exception as error:  # noqa: BLE001 - law L6: games without this schema go on
                 for game in np.unique(games[chosen]):
                     self.games[names[game]]["error"] = _fault(error)
         self._refuse(routed, refusals)
+        return part.again(again) if again else None
 
     def _own_columns(self, part: OpenRows) -> pa.Table:
         columns = [part.routed.column("seq"), part.routed.column("pos"), pa.array(part.ids)]

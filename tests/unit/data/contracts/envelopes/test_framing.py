@@ -4,6 +4,7 @@ import struct
 import uuid
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from io import BytesIO
 
 import pyarrow as pa
@@ -105,6 +106,15 @@ def test_slices_are_read_by_their_own_places(name: str) -> None:
     (again,) = FRAMINGS[name].bodies(binary(FRAMED[2:]), read.writers)
     assert (run.bodies, run.refusals) == (again.bodies, again.refusals)
     assert list(FRAMINGS[name].read(binary([]), beside(0)).writers) == []
+
+
+def test_an_event_type_is_a_writer() -> None:
+    """The envelope's event type stands in bronze; a profile that has no path for it has no bytes there."""
+    types = pa.array(["Joined", "", "x" * 257, None], pa.string())
+    read = FRAMINGS["type"].read(binary([b"{}"] * 4), replace(beside(4), type=types))
+    assert read.writers.to_pylist() == [b"Joined", None, None, None]
+    assert read.refused.to_pylist() == [None, *["malformed_framing"] * 3]
+    assert through("type", [b"{}", b""]) == [fine(b"", b"{}"), fine(b"", None)]
 
 
 # --------------------------------------------------------------------------------------------------------- confluent

@@ -62,6 +62,9 @@ def problems(**values: Any) -> list[str]:
             "envelope_time": "rfc3339",
         },
         {"envelope": "json", "routing": "key", "framing": "game", "registry": "r"},
+        {"envelope": "json", "routing": "key", "framing": "type"},
+        {"envelope": "json", "envelope_fields": {"game": "g", "type": "meta.type"}, "framing": "type"},
+        {**OWN, "envelope_fields": BOTH | {"type": "t"}, "framing": "type"},
     ],
 )
 def test_profiles_that_go_together(values: dict[str, Any]) -> None:
@@ -98,6 +101,10 @@ def test_profiles_that_go_together(values: dict[str, Any]) -> None:
         ({**OWN, "envelope_fields": ALL | {"game": "s..t"}}, "source.envelope_fields.game: expected the path"),
         ({**OWN, "envelope_fields": ALL | {"id": "i"}}, "source.envelope_fields.id: no such field"),
         ({"envelope_fields": ALL}, "source.envelope_fields: expected none with the envelope 'wrapper'"),
+        (JSON | {"framing": "type", "registry": "r"}, "source.registry: expected none with the framing 'type'"),
+        (JSON | {"envelope_fields": ALL | {"type": "t"}}, "source.envelope_fields.type: expected the framing 'type'"),
+        ({"framing": "type"}, "source.framing: expected another one than 'type' with the envelope 'wrapper'"),
+        (BARE | {"framing": "type", "registry": ""}, "source.framing: expected another one than 'type' with the enve"),
         ({"envelope_time": "s"}, "source.envelope_time: expected none with the envelope 'wrapper'"),
         ({**OWN, "envelope_fields": ALL, "envelope_time": "s"}, "source.envelope_time: expected none"),
         (JSON | {"envelope_message": "a.B"}, "source.envelope_message: expected none with the envelope 'json'"),
