@@ -18,6 +18,7 @@ from pipeline.base.names import shown
 from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES, Rows, one_line
 from pipeline.data.contracts.envelopes.document_values import numbers, sequences, texts, times
 from pipeline.data.contracts.envelopes.envelope import COLUMNS, MALFORMED, TOMBSTONE, Opened, spread
+from pipeline.data.contracts.envelopes.spans import Places, content, starts_and_ends
 from pipeline.data.contracts.profile import SourceProfile
 
 MOST_LEVELS: Final = 64
@@ -27,6 +28,7 @@ _TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 _NOTHING: Final = (b"", b"null")  # the texts of what is absent, and of null
 _NO_TEXTS: Final = pa.array(_NOTHING, pa.binary())
 
+_values_of: Final = msgspec.structs.astuple
 _Path: TypeAlias = tuple[str, ...]
 
 
@@ -44,8 +46,8 @@ class DocumentEnvelope:
         self._reader: Final = _Reader(list(self._paths.values()))
         self._unit: Final = profile.time_unit
         keys = sorted({key for path in self._paths.values() for key in path})
-        self._keys: Final = [f'"{key}"' for key in keys]
-        self._escaped: Final = _escapes(keys)
+        self._escaped: Final = re.compile(_escapes(keys).encode())
+        self._suspect: Final = _suspect(keys)
 
     def open(self, values: pa.BinaryArray, *, known_good: bool = False) -> Opened:  # noqa: ARG002 - looked at again
         """Find the fields of each document; `known_good` changes nothing, as another msgspec may judge otherwise."""
@@ -71,20 +73,23 @@ class DocumentEnvelope:
         bad: dict[int, str] = {}
         for place, document in enumerate(documents.to_pylist()):
             try:
-                if doubtful[place]:
+                if doubtful[place] and not self._is_sure(document):
                     _check(document, list(self._paths.values()))
                 found.append(read(document))
             except (msgspec.MsgspecError, ValueError) as error:
                 bad[place] = one_line(str(error))
         return found, bad
 
+    def _is_sure(self, document: bytes) -> bool:
+        """Return whether only texts and keys inside of values look like a key twice, which is quickly seen."""
+        brackets = document.count(b"{") + document.count(b"[")
+        plain = brackets <= MOST_LEVELS and _is_text(document) and self._escaped.search(document) is None
+        return plain and self._reader.has_each_key_once(document)
+
     def _doubtful(self, documents: pa.BinaryArray) -> list[bool]:
         """Return for each document whether it may have what msgspec passes."""
-        opened = pc.add(pc.count_substring(documents, "{"), pc.count_substring(documents, "["))
-        doubtful = pc.or_(pc.greater(opened, MOST_LEVELS), pc.match_substring_regex(documents, self._escaped))
-        for key in self._keys:
-            doubtful = pc.or_(doubtful, pc.greater(pc.count_substring(documents, key), 1))
-        found: list[bool] = doubtful.to_pylist()
+        twice = pc.match_substring_regex(documents, self._suspect).to_numpy(zero_copy_only=False)
+        found: list[bool] = (twice | (_openings(documents) > MOST_LEVELS)).tolist()
         try:
             documents.cast(pa.string())
         except pa.ArrowInvalid:
@@ -99,6 +104,9 @@ class DocumentEnvelope:
         if wanted.name == "event_time":
             return times(parts, self._unit)
         return _CONVERSIONS[wanted.name](parts)
+
+
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class _Reader:
@@ -117,7 +125,27 @@ class _Reader:
         for number, key in enumerate(keys):
             if places := [place for place, path in enumerate(paths) if path[0] == key and len(path) > 1]:
                 self._inner.append((number, places, _Reader([paths[place][1:] for place in places])))
+        self._readers: Final = [(keys[number], reader) for number, _, reader in self._inner]
+        self._keys: Final = [f'"{key}"'.encode() for key in keys]
         self._count: Final = len(paths)
+        self._is_flat: Final = len(keys) == len(paths) and not self._inner
+
+    def has_each_key_once(self, document: bytes) -> bool:
+        """Return whether each key of the paths stands once where they lead; False where that is not sure.
+
+        A repeated key stands there more often than in all values together, of which msgspec keeps one for each key.
+
+        Raises:
+            msgspec.MsgspecError: it is no JSON object.
+        """
+        members = _MEMBERS.decode(document)
+        values = b"\n".join(map(bytes, members.values()))
+        if any(document.count(key) - values.count(key) > 1 for key in self._keys):
+            return False
+        inner = ((members.get(key), reader) for key, reader in self._readers)
+        return all(
+            part is None or bytes(part)[:1] != b"{" or reader.has_each_key_once(bytes(part)) for part, reader in inner
+        )
 
     def read(self, document: bytes) -> list[bytes]:
         """Return the text at each path.
@@ -125,7 +153,9 @@ class _Reader:
         Raises:
             msgspec.MsgspecError: it is no JSON, or no object where a path goes on.
         """
-        parts = msgspec.structs.astuple(self._decode(document))
+        parts = _values_of(self._decode(document))
+        if self._is_flat:
+            return list(map(bytes, parts))
         found = [b""] * self._count
         for place, number in self._whole:
             found[place] = bytes(parts[number])
@@ -164,10 +194,23 @@ def _check(document: bytes, paths: Sequence[_Path]) -> None:
             inside = values[0] if values else None
 
 
+def _suspect(keys: Sequence[str]) -> str:
+    """Return an expression for documents that may have one of these keys twice, also written with escapes."""
+    written = [f'"{re.escape(key)}"' for key in keys]  # Arrow matches the bytes of both
+    return "(?s)" + "|".join([_escapes(keys), *(f"{each}.*{each}" for each in written)])
+
+
 def _escapes(keys: Sequence[str]) -> str:
-    """Return what a document has that writes one of these keys with escapes."""
+    """Return an expression for escapes that a key may be written with."""
     escaped = r"\\u00[2-7]" if all(key.isascii() for key in keys) else r"\\u"
     return escaped + (r"|\\/" if any("/" in key for key in keys) else "")
+
+
+def _openings(documents: pa.BinaryArray) -> Places:
+    """Return how many brackets each document opens, those in texts, too."""
+    starts, ends = starts_and_ends(documents)
+    places = np.flatnonzero((content(documents) | 0x20) == ord("{"))  # which [ is, too
+    return np.searchsorted(places, ends) - np.searchsorted(places, starts)
 
 
 def _is_text(document: bytes) -> bool:

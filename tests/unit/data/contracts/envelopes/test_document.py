@@ -60,6 +60,7 @@ def test_the_fields_of_a_document_arrive() -> None:
             "event_id": "e",
             "producer_id": None,
             "sequence": 9,
+            "type": None,
         }
     ]
 

@@ -248,6 +248,7 @@ def test_every_field_of_a_teams_message_arrives() -> None:
                 "event_id": "e",
                 "producer_id": "n",
                 "sequence": 9,
+                "type": None,
             },
             None,
         )
@@ -269,6 +270,7 @@ def test_every_field_of_an_avro_record_arrives() -> None:
         "event_id": None,
         "producer_id": "n",
         "sequence": 9,
+        "type": None,
     }
     second = first | {"schema_id": -1, "payload": None, "event_id": "e", "producer_id": None, "sequence": None}
     assert rows(open_records(records(values), AVRO_PROFILE)) == [(first, None), (second, None)]

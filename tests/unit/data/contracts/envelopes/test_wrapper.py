@@ -45,6 +45,7 @@ def test_every_field_arrives() -> None:
         "event_id": "e",
         "producer_id": "p",
         "sequence": 7,
+        "type": None,
     }
 
 
