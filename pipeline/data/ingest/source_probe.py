@@ -16,11 +16,13 @@ import pyarrow as pa
 from pipeline.base.names import is_game_name
 from pipeline.data.contracts.envelopes.wrapper import open_wrappers
 from pipeline.data.contracts.profile import SCHEMA_ID_HEADER
+from pipeline.data.ingest.document_paths import document_paths
 from pipeline.data.ingest.sources.kind import SampledRecord, SourceKind
 
 MOST: Final = 100
 """Records that are read."""
 
+_DOCUMENTS: Final = "JSON documents"
 _NAMED: Final = 5  # schema ids that are listed, the most frequent first
 _WORTH: Final = 20  # a kind of record counts from one in this number on; rarer ones are bad records
 _MOST_JSON_BYTES: Final = 1_000_000
@@ -41,7 +43,7 @@ class Fit:
     """The profile that fits most of the records: settings of `[source]`, and the registry that they need."""
 
     records: int
-    source: Mapping[str, str]
+    source: Mapping[str, str | Mapping[str, str]]
     registry: str | None = None  # its kind
     remarks: tuple[str, ...] = ()
 
@@ -115,7 +117,7 @@ def toml_of(fit: Fit | None, table: str = "source") -> list[str]:
     """Return the lines for turnout.toml; none where the default fits, or nothing does."""
     if fit is None or not fit.source:
         return []
-    lines = [f"[{table}]", *(f"{name} = {json.dumps(value)}" for name, value in fit.source.items())]
+    lines = [f"[{table}]", *(f"{name} = {_toml(value)}" for name, value in fit.source.items())]
     if fit.registry is not None:
         lines += ["", "[registries.main]", f'kind = "{fit.registry}"', *_ADDRESS[fit.registry]]
     return lines
@@ -167,6 +169,8 @@ def _fit(
     if len(payloads) * 2 >= len(wrapped):
         return _fit_wrapped(payloads)
     shape, members = max(found, key=lambda each: len(each[1]))
+    if shape.kind == _DOCUMENTS:
+        return _fit_documents(members)
     return (None, shape.unread) if shape.framing is None else _fit_bare(shape, members)
 
 
@@ -196,6 +200,33 @@ def _fit_bare(shape: _Shape, members: Sequence[SampledRecord]) -> tuple[Fit, str
     settings = {"envelope": "none", "routing": routing, "framing": shape.framing, "registry": "main"}
     remarks = (remark, "Put the registry's address and credentials in (docs/registries.md).")
     return Fit(len(members), settings, _REGISTRY_OF[shape.framing], remarks), f"{shape.kind}, without an envelope."
+
+
+def _fit_documents(members: Sequence[SampledRecord]) -> tuple[Fit, str]:
+    """Propose paths for JSON documents, for a person to check."""
+    found = document_paths([json.loads(_bytes_of(record)) for record in members])
+    settings: dict[str, str | Mapping[str, str]] = {"envelope": "json", "framing": "type"}
+    remarks = ["Register a JSON Schema for each event type (docs/schemas.md)."]
+    if "game" in found.fields:
+        routing = f"Check the routing: each document names a game at {found.fields['game']} ({found.games} values)."
+    else:
+        settings["routing"], routing = _routing(members)
+    remarks.insert(0, routing)
+    if found.fields:
+        settings["envelope_fields"] = dict(found.fields)
+    if "type" in found.fields:
+        remarks.insert(1, f"Check the event type: it is at {found.fields['type']} ({found.types} values).")
+    else:
+        remarks.insert(1, "Nothing in the documents looks like an event type, so each game has one.")
+    if found.unit is not None:
+        settings["envelope_time"] = found.unit
+    return Fit(len(members), settings, None, tuple(remarks)), "JSON documents without a schema id."
+
+
+def _toml(value: str | Mapping[str, str]) -> str:
+    if isinstance(value, str):
+        return json.dumps(value)
+    return f"{{ {', '.join(f'{name} = {json.dumps(path)}' for name, path in value.items())} }}"
 
 
 def _routing(records: Sequence[SampledRecord]) -> tuple[str, str]:
@@ -256,12 +287,12 @@ def _guid_header(record: SampledRecord) -> bytes | None:
     return value if value is not None and len(value) >= 17 and value[0] == 1 else None
 
 
-def _is_json(record: SampledRecord) -> bool:
+def _is_json(record: SampledRecord, begins: bytes = b"{[") -> bool:
     text = _bytes_of(record)
-    if text.lstrip()[:1] not in {b"{", b"["} or len(text) > _MOST_JSON_BYTES:
+    if len(text) > _MOST_JSON_BYTES or not (first := text.lstrip()[:1]) or first not in begins:
         return False
     try:
-        json.loads(text)
+        json.loads(text.decode())
     except (ValueError, RecursionError):
         return False
     return True
@@ -295,7 +326,11 @@ _SHAPES: Final = (
         "Avro's single-object encoding", lambda record: _bytes_of(record)[:2] == b"\xc3\x01",
         unread="The records have Avro's single-object encoding, which turnout does not read.",
     ),
-    _Shape("JSON", _is_json, unread="The records are JSON, which turnout does not read."),
+    _Shape(_DOCUMENTS, lambda record: _is_json(record, b"{")),
+    _Shape(
+        "JSON other than objects", _is_json,
+        unread="The records are JSON, but no objects, which turnout does not read: produce an object for each event.",
+    ),
     _Shape(
         "none of these", lambda _: True,
         unread="The records name no schema. If a topic or game has one schema, set source.framing to topic or game; if "

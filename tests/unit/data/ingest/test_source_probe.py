@@ -5,6 +5,7 @@ import json
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -15,11 +16,13 @@ from pipeline.base.errors import Refused
 from pipeline.cli.ingest import adopt_source, run_ingest
 from pipeline.cli.simulation import simulate
 from pipeline.cli.source import probe_source
+from pipeline.data.ingest.document_paths import document_paths
 from pipeline.data.ingest.source_probe import describe, judge, toml_of
 from pipeline.data.ingest.sources.kind import SampledRecord
 from pipeline.data.ingest.sources.supported import SOURCES, open_source
 from pipeline.lake.storage.places import located
 from pipeline.settings.source import Source
+from pipeline.settings.tree import load
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 GUID = bytes(range(16))
@@ -29,7 +32,11 @@ def wrapper(schema_id: int, payload: bytes) -> bytes:
     return Wrapper(game="Ludo", schema_id=schema_id, payload=payload).SerializeToString()
 
 
-CASES = {
+def document(**fields: Any) -> bytes:
+    return json.dumps(fields).encode()
+
+
+CASES: dict[str, tuple[list[SampledRecord], dict[str, Any], str | None]] = {
     "turnout": ([SampledRecord(wrapper(7, b"\x08\x01"), None)], {}, None),
     "framed in a wrapper": (
         [SampledRecord(wrapper(0, b"\x00\x00\x00\x00\x07\x08"), None)],
@@ -62,6 +69,38 @@ CASES = {
         [SampledRecord(b"\x03\x05" + GUID + b"x\x9c", None)],
         {"envelope": "none", "routing": "game:NAME", "framing": "glue", "registry": "main"}, "glue",
     ),
+    "plain documents": (
+        [
+            SampledRecord(document(game="Chess", type="Joined", ts=1_777_636_800_123 + number, id=number), None)
+            for number in range(3)
+        ],
+        {
+            "envelope": "json", "framing": "type", "envelope_time": "ms",
+            "envelope_fields": {"game": "game", "type": "type", "event_id": "id", "event_time": "ts"},
+        }, None,
+    ),
+    "documents in documents": (
+        [
+            SampledRecord(
+                document(
+                    meta={"title_id": "Go", "eventName": "a.Sold", "at": "2026-05-01T12:00:00Z", "uuid": "e"},
+                    data={"x": 1},
+                ),
+                None,
+            )
+        ],
+        {
+            "envelope": "json", "framing": "type", "envelope_time": "rfc3339",
+            "envelope_fields": {
+                "game": "meta.title_id", "type": "meta.eventName", "event_id": "meta.uuid", "event_time": "meta.at",
+                "payload": "data",
+            },
+        }, None,
+    ),
+    "documents of one type, the game in a header": (
+        [SampledRecord(document(points=1), None, (("game", b"Ludo"),), "laps")],
+        {"envelope": "json", "framing": "type", "routing": "header:game"}, None,
+    ),
 }  # fmt: skip
 
 
@@ -81,7 +120,7 @@ def test_the_profile_that_fits_is_proposed(name: str) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (b' {"a": 1}', "JSON"), (b"Obj\x01\x00", "Avro file"), (b"\xc3\x01" + bytes(8), "single-object"),
+        (b' [{"a": 1}]', "no objects"), (b"Obj\x01\x00", "Avro file"), (b"\xc3\x01" + bytes(8), "single-object"),
         (gzip.compress(b"x", mtime=0), "name no schema"), (b"\x00\x00\x07", "name no schema"),
     ],
 )  # fmt: skip
@@ -123,6 +162,55 @@ HEADERS = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size
 RECORDS = st.lists(
     st.builds(SampledRecord, st.none() | st.binary(max_size=40), st.none() | st.binary(max_size=9), HEADERS), max_size=6
 )
+
+
+@pytest.mark.parametrize(
+    ("value", "unit"),
+    [(1_777_636_800, "s"), (1.7e9, "s"), (1_777_636_800_000, "ms"), (1_777_636_800_000_000, "us"), (1.7e18, "ns")],
+)
+def test_the_unit_of_times_follows_from_their_size(value: float, unit: str) -> None:
+    """A unit is declared by a person; the size of numbers proposes it."""
+    assert document_paths([{"time": value}]).unit == unit
+
+
+def test_a_proposal_names_no_key_that_is_not_usual_and_no_value() -> None:
+    """Keys may be names of players, and a path that few documents have is not the topic's."""
+    documents = [SampledRecord(document(game="Secret", **{"Ann's": {"id": "x"}}), None) for _ in range(30)]
+    report = judge("the source", [*documents, *[SampledRecord(document(game="G", id=1), None)] * 2])
+    printed = "\n".join([*describe(report), json.dumps(report.as_dict())])
+    assert "Secret" not in printed
+    assert "Ann" not in printed
+    assert "event_id" not in printed
+    assert document_paths([{"game": True, "type": 1, "time": True, "id": [1], "payload": []}]).fields == {}
+    assert document_paths([]).fields == {}
+
+
+def test_proposed_settings_are_settings(tmp_path: Path) -> None:
+    """What is printed can be pasted as it is."""
+    for records, _, registry in CASES.values():
+        if registry is None:
+            (tmp_path / "turnout.toml").write_text("\n".join(toml_of(judge("it", records).fit)))
+            load(tmp_path, {})
+
+
+HOSTILE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["game", "type", "meta", "ts", "id", "a.b", "payload"]), inner, max_size=4)
+    ),
+    max_leaves=6,
+)
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from(["game", "event", "meta", "time", "id"]), HOSTILE, max_size=4), max_size=4)
+)
+def test_any_documents_end_in_settings(documents: list[dict[str, Any]]) -> None:
+    """Documents are hostile: whatever they hold, the lines for turnout.toml are TOML."""
+    report = judge("the source", [SampledRecord(json.dumps(each).encode(), None) for each in documents])
+    tomllib.loads("\n".join(toml_of(report.fit)))
+    assert describe(report)
 
 
 @given(RECORDS)
