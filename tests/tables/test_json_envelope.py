@@ -12,6 +12,9 @@ from pipeline.base.names import game_key
 from pipeline.data.contracts.policies import parse_policies
 from pipeline.data.contracts.profile import SourceProfile
 from pipeline.data.contracts.registrations import Registration
+from pipeline.data.repair.rebuild import rebuild
+from tests.tables.repair_world import CHESS
+from tests.tables.replay_laws import run
 from tests.tables.value_world import ValueWorld, value_world
 from tests.unit.data.contracts.formats.json.json_world import obj
 
@@ -119,4 +122,29 @@ def test_documents_without_a_type_are_of_the_games_first_one(tmp_path: Path) -> 
     assert [(row["_type"], row["player"]) for row in table(world)] == [("Joined", "Ann")]
     assert quarantine(world) == [("malformed_payload", document(item="rook"))]
     assert world.check().problems == ()
+    world.engine.dispose()
+
+
+def test_a_declaration_lands_what_waited_and_a_rebuild_agrees(tmp_path: Path) -> None:
+    """Laws L5, L13: a replay and a rebuild decode documents as a pass does; a declared type needs no new settings."""
+    world = plain_world(tmp_path / "env")
+    register(world, "Joined", JOINED)
+    left = document(type="Left", at=5)
+    newer = document(type="Joined", player="Eve", team="red")
+    world.arrive(left, document(type="Joined", player="Ann"), newer)
+    world.split_all()
+    assert quarantine(world) == [("unknown_schema", left), ("malformed_payload", newer)]
+    register(world, "Left", obj(**COMMON, at=INTEGER), new_type=True)
+    register(world, "Joined", LATER)
+    done = run(world)[game_key(GAME)]
+    assert (done.landed, dict(done.refused)) == (2, {})
+    rows = table(world)
+    assert [(row["_type"], row["player"], row["left"] and row["left"]["at"]) for row in rows] == [
+        ("Left", None, 5), ("Joined", "Ann", None), ("Joined", "Eve", None),
+    ]  # fmt: skip
+    rebuild(world.paths, world.environment, world.engine, world.registry.snapshot, CHESS)
+    assert table(world) == rows
+    balance = world.check()
+    assert balance.values is not None
+    assert (balance.problems, balance.values.mismatches, balance.values.rows) == ((), 0, 3)
     world.engine.dispose()
