@@ -20,6 +20,7 @@ INDEXED: Final = ("confluent", "wrapper-or-confluent")
 _DEFINED: Final = ("protobuf", "avro")
 _OWN: Final = (*_DEFINED, "json")
 _ROUTING: Final = re.compile(r"field|topic|key|(?P<kind>header|game):(?P<name>.*)", re.DOTALL)
+_EVENT_TYPE: Final = re.compile(r"field|header:.+", re.DOTALL)
 _REGISTRY: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _FULL_NAME: Final = re.compile(r"(?=.{1,500}$)[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _KEYS: Final = re.compile(r'(?=.{1,500}$)[^."\\\x00-\x1f]+(\.[^."\\\x00-\x1f]+)*')
@@ -93,6 +94,10 @@ class Source:
     """Where the payload's schema is named: by the number in the `wrapper` or another envelope, by the bytes that the
     serializers of `confluent` or `glue` write before the payload, by the one or the other, or not at all, with one
     schema for each `topic` or `game`, or with the JSON Schemas that the game has for the event `type`."""
+
+    event_type: str = "field"
+    """With the framing `type`: where the event type is, in the `field` type of the envelope or in `header:NAME`. A game
+    has one event type if the envelope has no path for it."""
 
     registry: str = ""
     """The registry that gave the schemas their ids, as in `[registries.NAME]`. Empty means turnout itself, which only
@@ -279,8 +284,11 @@ def _framing_problems(source: Source) -> Iterator[str]:
 
 def _registry_problems(source: Source) -> Iterator[str]:
     if source.framing == "type":
-        if source.envelope not in _OWN:
-            yield f"framing: expected another one than 'type' with the envelope {source.envelope!r}"
+        if source.envelope not in _OWN and source.event_type == "field":
+            yield (
+                f"framing: expected another one than 'type' with the envelope {source.envelope!r} and without an event "
+                f"type in a header"
+            )
         if source.registry:
             yield f"registry: expected none with the framing 'type', got {quoted(source.registry)}"
     elif source.framing != "wrapper" and not source.registry:
@@ -289,6 +297,16 @@ def _registry_problems(source: Source) -> Iterator[str]:
         yield "envelope_fields.type: expected the framing 'type' with it, as other framings name the schema"
     if source.registry and _REGISTRY.fullmatch(source.registry) is None:
         yield f"registry: expected 1 to 40 of a-z, 0-9, '_' and '-', with no sign first, got {quoted(source.registry)}"
+
+
+def _type_problems(source: Source) -> Iterator[str]:
+    if _EVENT_TYPE.fullmatch(source.event_type) is None:
+        yield f"event_type: expected field or header:NAME, got {quoted(source.event_type)}"
+    elif source.event_type != "field":
+        if source.framing != "type":
+            yield f"event_type: expected 'field' with the framing {source.framing!r}, which names the schema"
+        if "type" in source.envelope_fields:
+            yield "envelope_fields.type: expected none with an event type in a header"
 
 
 def _header_problems(source: Source) -> Iterator[str]:
@@ -337,4 +355,11 @@ def _field_problems(source: Source) -> Iterator[str]:
             yield f"envelope_fields.{name}: expected the path of a field such as meta.game, got {quoted(path)}"
 
 
-_CHECKS: Final = (_envelope_problems, _routing_problems, _framing_problems, _registry_problems, _header_problems)
+_CHECKS: Final = (
+    _envelope_problems,
+    _routing_problems,
+    _framing_problems,
+    _registry_problems,
+    _type_problems,
+    _header_problems,
+)

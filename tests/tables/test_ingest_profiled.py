@@ -74,6 +74,17 @@ def test_a_task_reports_the_writers_that_games_need_once(tmp_path: Path) -> None
     assert report["needs"] == [[CHESS, "Chess", "main", ID.hex(), 7, 0], [GO, "go", "main", "0000000009", 7, 3]]
 
 
+def test_a_header_names_the_event_type(tmp_path: Path) -> None:
+    """The first header of that name is the event type, also of documents without an envelope."""
+    profile = SourceProfile(envelope="none", routing="key", framing="type", event_type="header:kind")
+    records: list[Record] = [(b"{}", b"Chess", [("kind", b"Joined"), ("kind", b"x")]), (b"{}", b"Chess", [])]
+    report, rows = landed(tmp_path, records, NumberedProfile(5, profile))
+    assert [(row["writer"], row["registry"], row["refused"]) for row in rows] == [
+        (b"Joined", None, None), (None, None, "malformed_framing"),
+    ]  # fmt: skip
+    assert report["needs"] == []
+
+
 def test_turnouts_own_ids_need_nobody(tmp_path: Path) -> None:
     """A profile without a registry keeps the ids of turnout in their column."""
     value = Wrapper(game="ignored", schema_id=9, payload=b"\x08\x01").SerializeToString()

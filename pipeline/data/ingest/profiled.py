@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pipeline.data.contracts.envelopes.envelope import COLUMNS, Records
 from pipeline.data.contracts.envelopes.framing import FRAMINGS, Given
 from pipeline.data.contracts.envelopes.opening import open_records
+from pipeline.data.contracts.envelopes.routing import event_types
 from pipeline.data.contracts.profile import SourceProfile
 from pipeline.lake.delta.bronze import FRAMED, whole
 
@@ -46,9 +47,10 @@ def open_profiled(rows: pa.Table, numbered: NumberedProfile) -> ProfiledRows:
     """Open records with the columns of `INPUT`. Refused: envelopes, names and framings that cannot be read."""
     profile, count = numbered.profile, rows.num_rows
     columns = {name: whole(rows.column(name)) for name in ("value", "key", "headers", "topic")}
-    opened = open_records(Records(**columns), profile)
+    records = Records(**columns)
+    opened = open_records(records, profile)
     game, schema_id = opened.batch.column("game"), opened.batch.column("schema_id")
-    types = opened.batch.column("type") if "type" in dict(profile.fields) else None
+    types = event_types(records, opened, profile)
     given = Given(columns["topic"], game, schema_id, columns["headers"], profile.headers, types)
     read = FRAMINGS[profile.framing].read(opened.batch.column("payload"), given)
     fine = opened.refused.is_null()

@@ -32,6 +32,7 @@ def profile_of(source: Source) -> SourceProfile | None:
         definition=_definition(source) if source.envelope_definition else b"",
         definition_message=source.envelope_message,
         fields=tuple(sorted(source.envelope_fields.items())),
+        event_type=source.event_type,
         time_unit=source.envelope_time,
     )
     if found := problems(profile) if profile.definition else []:
