@@ -58,7 +58,7 @@ def quarantine(world: ValueWorld) -> list[tuple[str, bytes]]:
 
 
 def test_documents_are_routed_and_decoded_by_their_event_type(tmp_path: Path) -> None:
-    """Laws L5, L6: a plain topic fills one table with all its types; what nobody declared waits with its bytes."""
+    """Laws L5, L6: a plain topic fills one table with all its types; undeclared documents wait with their bytes."""
     world = plain_world(tmp_path / "env")
     register(world, "Joined", JOINED)
     register(world, "Sold", SOLD, new_type=True)

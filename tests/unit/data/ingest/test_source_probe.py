@@ -186,7 +186,7 @@ def test_a_proposal_names_no_key_that_is_not_usual_and_no_value() -> None:
 
 
 def test_proposed_settings_are_settings(tmp_path: Path) -> None:
-    """What is printed can be pasted as it is."""
+    """The printed lines can be pasted as they are."""
     for records, _, registry in CASES.values():
         if registry is None:
             (tmp_path / "turnout.toml").write_text("\n".join(toml_of(judge("it", records).fit)))

@@ -87,7 +87,7 @@ def test_without_a_path_the_payload_is_the_document() -> None:
         (b'{"game":"a","x":"' + b"y" * MAX_PAYLOAD_BYTES + b'"}', "larger than"),
     ],
 )  # fmt: skip
-def test_what_is_no_such_document_is_refused(value: bytes, words: str) -> None:
+def test_other_bytes_are_refused(value: bytes, words: str) -> None:
     """A record that cannot be opened has its reason, and its neighbours are opened."""
     fine = b'{"game":"a","body":1}'
     found = opened(fine, value, fine)
@@ -113,7 +113,7 @@ def test_a_key_twice_elsewhere_is_not_the_envelopes() -> None:
 
 @pytest.mark.parametrize("name", ["game", "event_id", "producer_id"])
 def test_names_are_texts_or_whole_numbers(name: str) -> None:
-    """Ids that are numbers here and texts there are one; what is neither is absent."""
+    """Ids that are numbers here and texts there are one; other values are absent."""
     texts = ('"a"', '"\\u00e9\\n"', "12", "-9223372036854775809", "1.0", "1e3", "true", "{}", '""', "null", "[1]")
     names = column("event_id", *texts)
     assert names == ["a", "é\n", "12", "-9223372036854775809", *[None] * 7]
