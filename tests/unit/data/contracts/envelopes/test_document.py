@@ -216,7 +216,7 @@ def plain(value: bytes, profile: SourceProfile) -> bool:
 @given(st.lists(documents(), max_size=6), st.sampled_from(["ms", "rfc3339"]), st.booleans())
 @example([b'{"game":"a","x":"\xff"}', b'{"game":"a"}'], "ms", False)
 @example([b'{"meta":{"at":"2026-05-01T12:00:00Z","id":""},"body":null}'], "rfc3339", False)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_opened_is_what_the_plain_parser_says(values: list[bytes], unit: str, whole: bool) -> None:
     """Law L5: a document opens if the standard library reads it, and then ingest, split and verify see one payload."""
     profile = replace(WHOLE if whole else PROFILE, routing="game:Chess", time_unit=unit)
