@@ -56,8 +56,9 @@ class OpenRows:
     def again(self, ids: Mapping[int, int]) -> "OpenRows":
         """Return some rows, each with the id of the schema to try."""
         rows = pa.array(list(ids))
-        held = (each.take(rows) for each in (self.routed, self.payload, self.event_time, self.event_id))
-        return OpenRows(*held, np.array(list(ids.values()), np.int64), further=self.further)
+        times, event_ids = self.event_time.take(rows), self.event_id.take(rows)
+        tried = np.array(list(ids.values()), np.int64)
+        return OpenRows(self.routed.take(rows), self.payload.take(rows), times, event_ids, tried, further=self.further)
 
     def close(self, keys: Collection[str]) -> None:
         """Neither decode nor refuse any row of these games."""
