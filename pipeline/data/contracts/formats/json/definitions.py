@@ -53,8 +53,8 @@ def canonical(message: str, definition: bytes) -> bytes:
     Raises:
         Refused: it is no JSON Schema of objects, has another title, or fits no table; with every reason.
     """
-    rendered = {"title": message, **_rendered(_parsed(message, definition))}
-    return json.dumps(rendered, sort_keys=True, separators=(",", ":")).encode()
+    form = {"title": message, **rendered(_parsed(message, definition))}
+    return json.dumps(form, sort_keys=True, separators=(",", ":")).encode()
 
 
 @lru_cache(maxsize=4096)
@@ -332,7 +332,7 @@ def _is_text(value: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in value)
 
 
-def _rendered(of: Type) -> dict[str, Any]:
+def rendered(of: Type) -> dict[str, Any]:
     """Return a type as JSON Schema."""
     checks = {key: json.loads(text) for key, text in of.checks}
     made: dict[str, Any] = {}
@@ -345,12 +345,12 @@ def _rendered(of: Type) -> dict[str, Any]:
         case JsonEnum():
             kind, made = "string", {"enum": [*of.symbols, *([None] if of.nullable else [])]}
         case JsonArray():
-            kind, made = "array", {"items": _rendered(of.items)}
+            kind, made = "array", {"items": rendered(of.items)}
         case JsonMap():
-            kind, made = "object", {"additionalProperties": _rendered(of.values)}
+            kind, made = "object", {"additionalProperties": rendered(of.values)}
         case Object():
             kind, made = "object", {
-                "properties": {each.key: _rendered(each.type) for each in of.properties},
+                "properties": {each.key: rendered(each.type) for each in of.properties},
                 "additionalProperties": False,
             }  # fmt: skip
             if required := sorted(each.key for each in of.properties if each.required):

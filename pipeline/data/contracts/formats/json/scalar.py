@@ -34,13 +34,13 @@ class Misfit(Exception):
     """A document that is not what its schema says, with a line of explanation."""
 
 
-class _Whole(str):
+class Whole(str):
     """A number without fraction and exponent, as it was written."""
 
     __slots__ = ()
 
 
-class _Fraction(str):
+class Fraction(str):
     """Any other number, as it was written."""
 
     __slots__ = ()
@@ -63,20 +63,25 @@ class DocumentDecoder:
         Raises:
             Misfit: it is not JSON, or not what its schema says.
         """
-        found = _parsed(document)
+        found = parsed(document)
         if found is None:
             raise Misfit("the document is null, not an object")
         row = self._read(found, "")
         return row if isinstance(row, dict) else {}
 
 
-def _parsed(document: bytes) -> Any:
+def parsed(document: bytes) -> Any:
+    """Return a document's values, with its numbers as they are written.
+
+    Raises:
+        Misfit: it is not JSON, nests too deep, or has a key twice.
+    """
     try:
         text = document.decode()
         if text.count("{") + text.count("[") > MAX_DEPTH and json_depth(text) > MAX_DEPTH:
             raise Misfit(f"it nests deeper than {MAX_DEPTH} levels")
         return json.loads(
-            text, parse_int=_Whole, parse_float=_Fraction, parse_constant=_constant, object_pairs_hook=_each_once
+            text, parse_int=Whole, parse_float=Fraction, parse_constant=_constant, object_pairs_hook=_each_once
         )
     except ValueError as error:
         raise Misfit(f"not JSON: {error}") from error
@@ -201,9 +206,9 @@ def _boolean(value: Any, path: str) -> bool:
 
 
 def _integer(value: Any, path: str) -> int:
-    if isinstance(value, _Whole):
+    if isinstance(value, Whole):
         number = int(value) if len(value) <= 20 else WHOLE**2  # longer ones take the square of their length
-    elif isinstance(value, _Fraction):
+    elif isinstance(value, Fraction):
         exact = _decimal(value, path)
         if exact and (exact.adjusted() < 0 or (exact.adjusted() < 20 and exact != exact.to_integral_value())):
             raise Misfit(f"{shown(path)} is a number with a fraction, not an integer")
@@ -216,10 +221,10 @@ def _integer(value: Any, path: str) -> int:
 
 
 def _number(value: Any, path: str) -> float:
-    if not isinstance(value, _Whole | _Fraction):
+    if not isinstance(value, Whole | Fraction):
         raise _mistyped(value, path, "a number")
     number = float(value)
-    if not is_held(value, number, whole=isinstance(value, _Whole)):
+    if not is_held(value, number, whole=isinstance(value, Whole)):
         raise Misfit(f"{shown(path)} is a number of which a double does not hold every digit")
     return number + 0.0  # JSON has one zero
 
@@ -262,12 +267,12 @@ _SCALARS: Final[Mapping[str, Reader]] = {
 
 
 def _is_string(value: Any) -> bool:
-    return isinstance(value, str) and not isinstance(value, _Whole | _Fraction)
+    return isinstance(value, str) and not isinstance(value, Whole | Fraction)
 
 
 def _mistyped(value: Any, path: str, wanted: str) -> Misfit:
     match value:
-        case _Whole() | _Fraction():
+        case Whole() | Fraction():
             kind = "a number"
         case str():
             kind = "text"

@@ -1,0 +1,74 @@
+"""Gathers what is new in a range of documents: the variations, and the next superset. Pure, in bounded memory.
+
+Documents come in bronze's order. The next superset depends on the set of their shapes only, until a cap is reached.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pipeline.data.contracts.formats.json.scalar import Misfit, parsed
+from pipeline.data.contracts.formats.json.shapes import NOTHING, Shape, beyond, count, fingerprint, joined
+from pipeline.data.contracts.formats.json.superset import WHOLE_DOCUMENT, Superset
+
+MOST_VARIATIONS: Final = 1000
+
+
+@dataclass(slots=True)
+class Gathering:
+    """What documents have beyond a superset.
+
+    A document that alone has too many facts lands whole, and closes nothing. One that has too many together with those
+    before closes the superset.
+    """
+
+    known: Superset
+    most_variations: int = MOST_VARIATIONS  # of this range; those before are the store's to subtract
+    new: Shape = NOTHING  # the facts beyond `known`, joined
+    variations: dict[str, Shape] = field(default_factory=dict)  # by fingerprint, in order of first documents
+    other: bool = False  # some document lands whole
+    closed: bool = False  # a cap was reached
+
+    def add(self, document: bytes) -> str | None:
+        """Add a document; return the fingerprint of the variation that it begins, None where it begins none.
+
+        Bytes that are no JSON object add nothing: they are refused in any case.
+        """
+        try:
+            read = parsed(document)
+            if not isinstance(read, dict):
+                return None
+            shape = self.known.beyond(read, len(document))
+        except Misfit:
+            return None
+        if shape is WHOLE_DOCUMENT:
+            self.other = True
+        return None if not shape or shape is WHOLE_DOCUMENT else self._add(shape)
+
+    def _add(self, shape: Shape) -> str | None:
+        more = beyond(shape, self.new)
+        if not more or self.closed:
+            return None
+        both = joined(self.new, more)
+        full = self.known.columns() + count(both) > self.known.most_columns
+        if full or len(self.variations) == self.most_variations:
+            self.closed = True
+            return None
+        self.new = both
+        name = fingerprint(more)
+        self.variations[name] = more
+        return name
+
+    def superset(self) -> Superset:
+        """Return the next superset; the known one where nothing is new."""
+        if not (self.new or self.other or self.closed):
+            return self.known
+        return self.known.grown(self.new, other=self.other, closed=self.closed)
+
+
+def gathered(known: Superset, documents: Mapping[int, bytes] | list[bytes]) -> Superset:
+    """Return the superset after a range of documents."""
+    gathering = Gathering(known)
+    for document in documents if isinstance(documents, list) else documents.values():
+        gathering.add(document)
+    return gathering.superset()

@@ -1,0 +1,152 @@
+"""Writes documents again, each value under the property of the slot that takes it. Pure; one document at a time.
+
+What is written fits the superset's declared schema, by which it is decoded as any other document is. Nothing is left
+out but nothing: null, `{}`, `[]`, and what holds nothing else.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipeline.data.contracts.formats.json.scalar import Fraction, Misfit, Whole, parsed
+from pipeline.data.contracts.formats.json.shapes import LIST, MAP, REST, Shape, kind_of
+from pipeline.data.contracts.formats.json.superset import (
+    OTHER,
+    STRUCT,
+    Level,
+    Slot,
+    Superset,
+    goes_to_map,
+    property_key,
+    shape_of,
+    slot_kind,
+    struct_at,
+)
+
+
+class NotCovered(Exception):
+    """A document with a fact for which the superset has no slot: its row waits for a registration."""
+
+
+def written_again(superset: Superset, document: bytes) -> bytes:
+    """Return a document as the superset's declared schema takes it.
+
+    Raises:
+        Misfit: it is not a JSON object; it nests too deep, or has a key twice.
+        NotCovered: the superset has no slot for a fact of it, and is not closed.
+    """
+    return text_of(split(superset, document)).encode()
+
+
+def split(superset: Superset, document: bytes) -> dict[str, Any]:
+    """Return a document's values by the properties of the declared schema; see `written_again`."""
+    read = parsed(document)
+    if not isinstance(read, dict):
+        raise Misfit("the document is not an object")
+    if superset.must_land_whole(read, len(document)):
+        if not superset.other:
+            raise NotCovered
+        return {OTHER: document.decode()}
+    try:
+        return _members(read, superset.root, None, {})
+    except NotCovered:
+        if not superset.closed:
+            raise
+        return {OTHER: document.decode()}
+
+
+def text_of(value: Any) -> str:
+    """Return a value as compact JSON; numbers are as they were written."""
+    match value:
+        case Whole() | Fraction():
+            return str(value)
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+        case dict():
+            return "{" + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{text_of(v)}" for key, v in value.items()) + "}"
+        case list():
+            return "[" + ",".join(map(text_of, value)) + "]"
+        case _:
+            return json.dumps(value)
+
+
+def _members(
+    value: Mapping[str, Any], level: Level, struct: Slot | None, rest: dict[str, Any]
+) -> dict[str, Any]:
+    """Return an object's values by property; entries of the map beside a struct are added to `rest`."""
+    found: dict[str, Any] = {}
+    for key, each in value.items():
+        slots = level.of(key)
+        if struct is not None and not slots and goes_to_map(key, struct):
+            rest[key] = each
+            continue
+        kinds = {slot.kind: place for place, slot in enumerate(slots)}
+        for kind, part in _parts(each, slots, "").items():
+            found[property_key(key, kinds[kind])] = part
+    return found
+
+
+def _parts(value: Any, slots: Sequence[Slot], outer: str) -> dict[str, Any]:
+    """Return a value's parts by the kinds of the slots that take them; nothing has none."""
+    if value is None:
+        return {}
+    if isinstance(value, dict):
+        return _of_object(value, slots, outer)
+    if isinstance(value, list):
+        return _of_array(value, slots, outer)
+    wanted = _slot(f"{outer}{kind_of(value)}", slots)
+    return {wanted: str(value) if wanted.endswith("digits") else value}
+
+
+def _slot(kind: str, slots: Sequence[Slot]) -> str:
+    found = slot_kind(kind, slots, {each.kind for each in slots})
+    if found is None:
+        raise NotCovered
+    return found
+
+
+def _of_object(value: Mapping[str, Any], slots: Sequence[Slot], outer: str) -> dict[str, Any]:
+    struct = struct_at(slots, outer)
+    made: dict[str, Any] = {}
+    if struct is None or struct.members is None:
+        if not any(each.kind.startswith(outer + MAP) for each in slots) and shape_of(value, ()):
+            raise NotCovered
+        return _entries(value, slots, outer + MAP)
+    rest: dict[str, Any] = {}
+    if members := _members(value, struct.members, struct, rest):
+        made[f"{outer}{STRUCT}"] = members
+    return made | _entries(rest, slots, outer + REST)
+
+
+def _entries(value: Mapping[str, Any], slots: Sequence[Slot], outer: str) -> dict[str, Any]:
+    made: dict[str, dict[str, Any]] = {}
+    for key, each in value.items():
+        for kind, part in _parts(each, slots, outer).items():
+            made.setdefault(kind, {})[key] = part
+    return made
+
+
+def _of_array(value: Sequence[Any], slots: Sequence[Slot], outer: str) -> dict[str, Any]:
+    shape = shape_of(value, slots, outer)
+    if not shape:
+        return {}
+    if "json" in shape.kinds:
+        return {_slot(f"{outer}json", slots): text_of(value)}
+    if (kind := _plain(shape)) is not None:
+        return {_slot(f"{outer}{kind}", slots): _without_nothing(value)}
+    parts = [_parts(each, slots, outer + LIST) for each in value]
+    kinds = {kind for each in parts for kind in each}
+    return {kind: [each.get(kind) for each in parts] for kind in kinds}
+
+
+def _plain(shape: Shape) -> str | None:
+    """Return the kind of an array of values without parts, None of another one."""
+    kind = next(iter(shape.kinds), "{")
+    return None if shape.objects or "{" in kind else kind
+
+
+def _without_nothing(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    inside = [_without_nothing(each) for each in value]
+    return inside if any(each is not None for each in inside) else None

@@ -1,0 +1,200 @@
+"""Supersets: the columns of documents that nobody declared."""
+
+from contextlib import suppress
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.data.contracts.formats.json.gathering import Gathering, gathered
+from pipeline.data.contracts.formats.json.scalar import Misfit, parsed
+from pipeline.data.contracts.formats.json.shapes import facts
+from pipeline.data.contracts.formats.json.splitting import NotCovered, split, written_again
+from pipeline.data.contracts.formats.json.superset import OTHER, Superset, lines
+from tests.unit.data.contracts.formats.json.document_world import DOCUMENTS, decoded, is_whole, leaves
+
+_CUT = st.lists(st.lists(DOCUMENTS, min_size=1, max_size=4), min_size=1, max_size=4)
+
+
+def _columns(superset: Superset) -> list[str]:
+    return [line.rsplit(" ", 2)[0] for line in lines(superset)]
+
+
+def _grown(ranges: list[list[bytes]]) -> list[Superset]:
+    """Return the supersets after each range, the empty one first; a range is gathered until all of it is covered."""
+    found = [Superset()]
+    for each in ranges:
+        for _ in range(4):
+            found.append(gathered(found[-1], each))
+            if found[-1] is found[-2]:
+                break
+        else:
+            raise AssertionError("a range is still not covered")
+    return found
+
+
+def test_a_whole_number_is_nothing_new_in_a_column_of_doubles() -> None:
+    """A double column takes whole numbers, and a fraction among a field's first documents makes it one."""
+    superset = gathered(Superset(), [b'{"a":1}', b'{"a":2.5}'])
+    assert ["'a' double a"] == _columns(superset)
+    assert superset is gathered(superset, [b'{"a":3}'])
+
+
+def test_other_kinds_under_a_name_open_side_columns() -> None:
+    """A column keeps its name and type for good."""
+    found = _grown([[b'{"id":1}'], [b'{"id":"x"}'], [b'{"id":2.5}', b'{"id":9223372036854775808}']])[-1]
+    expected = ["'id' long id", "'id' text id__v2", "'id' double id__v3", "'id' digits id__v4"]
+    assert expected == _columns(found)
+    documents = [b'{"id":1}', b'{"id":"1"}', b'{"id":1.0}', b'{"id":9223372036854775808}', b'{"id":9007199254740993}']
+    batch = decoded(found, [written_again(found, each) for each in documents]).batch
+    values = [[value for value in row.values() if value is not None] for row in batch.to_pylist()]
+    assert [[1], ["1"], [1.0], ["9223372036854775808"], [9007199254740993]] == values
+
+
+def test_a_number_that_a_double_rounds_lands_as_text() -> None:
+    """No digit is lost."""
+    superset = gathered(Superset(), [b'{"a":2.5}', b'{"a":9007199254740993}', b'{"a":0.12345678901234567890}'])
+    assert ["'a' double a", "'a' digits a__v2"] == _columns(superset)
+    assert {"a\x1f2": "9007199254740993"} == split(superset, b'{"a":9007199254740993}')
+    assert {"a\x1f2": "0.12345678901234567890"} == split(superset, b'{"a":0.12345678901234567890}')
+
+
+def test_a_struct_stays_one() -> None:
+    """Ids and keys beyond 300 land in a map beside a struct."""
+    many = ",".join(f'"k{each}":1' for each in range(299))
+    documents = [[b'{"a":{"x":1}}'], [f'{{"a":{{{many}}}}}'.encode()], [b'{"a":{"y":1,"4711":1}}']]
+    found = _grown(documents)[-1]
+    assert {"a": {"x": "1"}, "a\x1f2": {"y": "1", "4711": "1"}} == split(found, b'{"a":{"x":1,"y":1,"4711":1}}')
+    assert 301 == found.columns()
+
+
+def test_maps_of_unlike_values_are_split_by_entries() -> None:
+    """A map has values of one type; the others are in a map beside it."""
+    superset = gathered(Superset(), [b'{"a":{"1":1,"2":"x","3":null}}'])
+    assert ["'a' {}text a", "'a' {}long a__v2"] == _columns(superset)
+    assert {"a": {"2": "x"}, "a\x1f2": {"1": "1"}} == split(superset, b'{"a":{"1":1,"2":"x","3":null}}')
+
+
+def test_names_are_those_of_columns() -> None:
+    """Keys differ by case, look like columns of turnout's own, or like a side column: none takes another one's name."""
+    found = _grown([[b'{"a":1}'], [b'{"A":1,"_seq":1,"a__v2":1,"b.c":1}'], [b'{"a":"x"}']])[-1]
+    names = [line.split(" ")[2].lower() for line in lines(found)]
+    assert len(names) == len(set(names))
+    assert {"a", "a__v2", "a__v3"} < set(names)
+    assert not any(name.startswith("_") for name in names)
+
+
+@given(st.lists(DOCUMENTS, max_size=5).flatmap(lambda each: st.tuples(st.just(each), st.permutations(each))))
+def test_a_range_is_a_set_of_documents(both: tuple[list[bytes], list[bytes]]) -> None:
+    """The next superset does not depend on the order of a range's documents, nor on how often each is read."""
+    one, other = both
+    assert list(lines(gathered(Superset(), one))) == list(lines(gathered(Superset(), [*other, *other])))
+
+
+@given(_CUT)
+def test_columns_never_change(ranges: list[list[bytes]]) -> None:
+    """Whatever comes, a column keeps its path, name, kind and the number of the superset that opened it."""
+    found = _grown(ranges)
+    for before, after in zip(found, found[1:], strict=False):
+        assert {line.rsplit(" ", 1)[0] for line in lines(before)} <= {line.rsplit(" ", 1)[0] for line in lines(after)}
+
+
+@given(_CUT)
+def test_a_value_never_moves(ranges: list[list[bytes]]) -> None:
+    """A document lands alike under every superset that covers it, so the table does not depend on when it was read."""
+    found = _grown(ranges)
+    for document in (each for documents in ranges for each in documents):
+        places = []
+        for superset in found:
+            with suppress(NotCovered):
+                places.append(split(superset, document))
+        assert places
+        assert all(each == places[0] for each in places)
+
+
+@given(_CUT)
+def test_covered_is_what_can_be_split(ranges: list[list[bytes]]) -> None:
+    """What detection calls known is what decoding lands."""
+    found = _grown(ranges)
+    for document in (each for documents in ranges for each in documents):
+        for superset in found:
+            covered = not superset.beyond(parsed(document), len(document))
+            try:
+                split(superset, document)
+            except NotCovered:
+                assert not covered
+            else:
+                assert covered
+
+
+@given(_CUT)
+def test_no_value_is_lost(ranges: list[list[bytes]]) -> None:
+    """Each value of a document lands, as it was written, and the existing decoder takes what is written again."""
+    found = _grown(ranges)[-1]
+    documents = [each for documents in ranges for each in documents]
+    for document in documents:
+        parts = split(found, document)
+        if not is_whole(parts):
+            assert leaves(parsed(document), found) == leaves(parts, found)
+    if not found.columns() and not found.other:
+        return
+    again = [written_again(found, each) for each in documents]
+    batch = decoded(found, again)
+    assert [] == batch.refused
+    single = [decoded(found, [each]).batch.to_pylist()[0] for each in again]
+    assert single == batch.batch.to_pylist()
+
+
+def test_a_full_superset_closes_for_good() -> None:
+    """Beyond the cap documents land whole, and what landed in columns still does."""
+    gathering = Gathering(Superset(most_columns=3))
+    documents = [b'{"a":1}', b'{"b":1,"c":1}', b'{"d":1}', b'{"a":2}']
+    assert [True, True, False, False] == [gathering.add(each) is not None for each in documents]
+    closed = gathering.superset()
+    assert closed.closed
+    assert closed is gathered(closed, [b'{"e":1}'])
+    assert {OTHER: '{"d":1}'} == split(closed, b'{"d":1}')
+    assert {"a": "2"} == split(closed, b'{"a":2}')
+
+
+def test_a_document_that_is_too_wide_alone_closes_nothing() -> None:
+    """One hostile document takes no column from the others."""
+    wide = ("{" + ",".join(f'"k{each}":1' for each in range(1001)) + "}").encode()
+    superset = gathered(Superset(), [wide, b'{"a":1}'])
+    assert not superset.closed
+    assert ["'a' long a"] == _columns(superset)
+    assert is_whole(split(superset, wide))
+    with pytest.raises(NotCovered):
+        split(gathered(Superset(), [b'{"a":1}']), wide)
+
+
+def test_a_flood_of_shapes_is_bounded() -> None:
+    """Random keys cost bounded memory; the columns that were first stay."""
+    gathering = Gathering(Superset())
+    for number in range(3000):
+        gathering.add(f'{{"a":1,"k{number}x":1}}'.encode())
+    assert gathering.closed
+    assert 1000 >= len(gathering.variations) == len(list(facts(gathering.new)))
+    assert {"a": "1"} == split(gathering.superset(), b'{"a":1}')
+
+
+@pytest.mark.parametrize(
+    "document", [b"", b"[]", b"null", b"{", b'{"a":NaN}', b'{"a":1,"a":2}', b'{"a":"\\ud800"}', b'{"\\ud800":1}',
+                 b'{"a":{"7":"\\ud800"}}', b"\xff", b'{"a":' + b"[" * 10_000, b'{"a":' + b"[" * 33 + b"]" * 33 + b"}"]
+)  # fmt: skip
+def test_what_is_refused_adds_nothing(document: bytes) -> None:
+    """A bad document opens no column; its row goes to quarantine."""
+    gathering = Gathering(Superset())
+    assert gathering.add(document) is None
+    assert gathering.known is gathering.superset()
+    with pytest.raises(Misfit):
+        split(gathered(Superset(), [b'{"a":1}']), document)
+
+
+def test_ids_stand_in_no_superset() -> None:
+    """No player's id is a column."""
+    secret = "a81bc81b-dead-4e5d-abff-90865d1e13b1"
+    superset = gathered(Superset(), [f'{{"a":{{"{secret}":{{"{secret}":"s"}}}},"{secret}":1}}'.encode()])
+    assert not any(secret in line for line in lines(superset))
+    assert pa.schema([]) == pa.schema([each for each in decoded(superset, [b"{}"]).batch.schema if secret in each.name])
