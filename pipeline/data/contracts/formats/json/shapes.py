@@ -20,8 +20,10 @@ MOST_MEMBERS: Final = 300
 """Most keys of an object that is not a map."""
 LIST, MAP, REST = "[]", "{}", "{+}"
 """What a kind begins with: an array of it, a map of it, and a map beside a struct."""
-MARK: Final = "\x1f"
-"""Stands in keys of ours; no document can write it unescaped."""
+ROOT: Final = "$"
+"""What is around the members of the document itself, which is never a map."""
+MARK: Final = "\x7f"
+"""Stands in keys of ours; a key with it is never a member."""
 
 _LONGEST_KEY: Final = 255  # of a member; longer ones are keys of a map
 _DIGITS: Final = 15  # any number of as many characters is held by a double
@@ -101,7 +103,7 @@ def _joined_members(one: Mapping[str, Shape], other: Mapping[str, Shape]) -> dic
 def made(kinds: Iterable[str], objects: Mapping[str, Mapping[str, Shape]]) -> Shape:
     """Return a shape in its one form: objects with many keys are maps, and a wider kind of number includes `whole`."""
     held, objects = set(kinds), {around: members for around, members in objects.items() if members}
-    while wide := [each for each in objects if len(objects[each]) > MOST_MEMBERS or _is_map(each, held, objects)]:
+    while wide := [each for each in objects if each != ROOT and _is_wide(each, held, objects)]:
         around = min(wide, key=len)
         for shape in objects.pop(around).values():
             held |= {f"{around}{MAP}{kind}" for kind in shape.kinds}
@@ -113,6 +115,10 @@ def made(kinds: Iterable[str], objects: Mapping[str, Mapping[str, Shape]]) -> Sh
         if f"{around}long" in held or f"{around}fraction" in held:
             held.discard(kind)
     return Shape(frozenset(held), objects)
+
+
+def _is_wide(around: str, kinds: Iterable[str], objects: Mapping[str, Mapping[str, Shape]]) -> bool:
+    return len(objects[around]) > MOST_MEMBERS or _is_map(around, kinds, objects)
 
 
 def _is_map(around: str, kinds: Iterable[str], objects: Iterable[str]) -> bool:
@@ -210,7 +216,7 @@ def fingerprint(shape: Shape) -> str:
 
 
 def _shown_around(outer: str) -> str:
-    return outer.replace(REST, ".+*").replace(MAP, ".*")
+    return "" if outer == ROOT else outer.replace(REST, ".+*").replace(MAP, ".*")
 
 
 def _escaped(key: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline.data.contracts.formats.json.scalar import Fraction, Misfit, Whole, parsed
-from pipeline.data.contracts.formats.json.shapes import LIST, MAP, REST, Shape, kind_of
+from pipeline.data.contracts.formats.json.shapes import LIST, MAP, REST, Shape, kind_of, require_text
 from pipeline.data.contracts.formats.json.superset import (
     OTHER,
     STRUCT,
@@ -63,19 +63,19 @@ def text_of(value: Any) -> str:
         case str():
             return json.dumps(value, ensure_ascii=False)
         case dict():
-            return "{" + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{text_of(v)}" for key, v in value.items()) + "}"
+            members = [f"{json.dumps(key, ensure_ascii=False)}:{text_of(each)}" for key, each in value.items()]
+            return f"{{{','.join(members)}}}"
         case list():
             return "[" + ",".join(map(text_of, value)) + "]"
         case _:
             return json.dumps(value)
 
 
-def _members(
-    value: Mapping[str, Any], level: Level, struct: Slot | None, rest: dict[str, Any]
-) -> dict[str, Any]:
+def _members(value: Mapping[str, Any], level: Level, struct: Slot | None, rest: dict[str, Any]) -> dict[str, Any]:
     """Return an object's values by property; entries of the map beside a struct are added to `rest`."""
     found: dict[str, Any] = {}
     for key, each in value.items():
+        require_text(key)
         slots = level.of(key)
         if struct is not None and not slots and goes_to_map(key, struct):
             rest[key] = each
@@ -121,6 +121,7 @@ def _of_object(value: Mapping[str, Any], slots: Sequence[Slot], outer: str) -> d
 def _entries(value: Mapping[str, Any], slots: Sequence[Slot], outer: str) -> dict[str, Any]:
     made: dict[str, dict[str, Any]] = {}
     for key, each in value.items():
+        require_text(key)
         for kind, part in _parts(each, slots, outer).items():
             made.setdefault(kind, {})[key] = part
     return made
@@ -146,6 +147,8 @@ def _plain(shape: Shape) -> str | None:
 
 
 def _without_nothing(value: Any) -> Any:
+    if isinstance(value, dict):
+        return None
     if not isinstance(value, list):
         return value
     inside = [_without_nothing(each) for each in value]

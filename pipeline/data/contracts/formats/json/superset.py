@@ -18,6 +18,7 @@ from pipeline.data.contracts.formats.json.shapes import (
     MOST_MEMBERS,
     NOTHING,
     REST,
+    ROOT,
     Shape,
     around,
     count,
@@ -102,7 +103,7 @@ class Superset:
                 members[key] = new
         if not members:
             return NOTHING
-        return NOTHING if self.closed else Shape(frozenset(), {"": members})
+        return NOTHING if self.closed else Shape(frozenset(), {ROOT: members})
 
     def must_land_whole(self, document: Mapping[str, Any], size: int) -> bool:
         """Return whether a document lands whole under every superset: it alone has too many columns, or an id as a key.
@@ -129,7 +130,7 @@ class Superset:
             closed: all documents do that this superset does not cover.
         """
         version = self.version + 1
-        root = _grown_level(self.root, new.objects.get("", {}), version, top=True)
+        root = _grown_level(self.root, new.objects.get(ROOT, {}), version, top=True)
         lands = self.other or (version if other or closed else 0)
         ends = self.closed or (version if closed else 0)
         return replace(self, version=version, root=root, other=lands, closed=ends)
@@ -367,6 +368,4 @@ def _lines(level: Level, path: str, columns: str) -> Iterator[str]:
                 yield from _lines(slot.members, f"{path}{key!r}{slot.kind}.", f"{columns}{slot.name}.")
 
 
-_LEAVES: Final = {
-    kind: Shape(frozenset({kind})) for kind in ("boolean", "text", "whole", "long", "fraction", "digits")
-}
+_LEAVES: Final = {kind: Shape(frozenset({kind})) for kind in ("boolean", "text", "whole", "long", "fraction", "digits")}

@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from pipeline.data.contracts.decoded import Decoded
 from pipeline.data.contracts.formats.json.decoder import Decoder
 from pipeline.data.contracts.formats.json.definitions import canonical, rendered
 from pipeline.data.contracts.formats.json.scalar import Fraction, Whole, parsed
@@ -20,7 +19,7 @@ _LEAVES = [
     "0.12345678901234567890", '"x"', '"12"', '"\\u00e9"', "{}", "[]", "[null]", '[1,"a"]', "[1,2.5]", "[[1],[]]",
     "[9007199254740993]", '{"77":1}',
 ]  # fmt: skip
-_KEYS = ["a", "b", "A", "a__v2", "c.d", "_seq", "", "123", "0123456789abcdef", "\x1fother", "k" * 256]
+_KEYS = ["a", "b", "A", "a__v2", "c.d", "_seq", "", "123", "0123456789abcdef", "\x7fother", "k" * 256]
 
 
 def _wide(first: int) -> str:
@@ -47,23 +46,28 @@ def shape(document: bytes) -> Shape:
     return Superset(other=1).beyond(parsed(document), len(document))
 
 
-def leaves(value: Any, superset: Superset) -> Counter[str]:
+def leaves(value: Any) -> Counter[str]:
     """Return the values of a document that are not null, as texts, however they are laid out."""
     if isinstance(value, dict):
-        return sum((leaves(each, superset) for each in value.values()), Counter())
+        return sum((leaves(each) for each in value.values()), Counter())
     if isinstance(value, list):
-        return sum((leaves(each, superset) for each in value), Counter())
+        return sum((leaves(each) for each in value), Counter())
     if isinstance(value, Whole | Fraction) or value is None:
         return Counter() if value is None else Counter([str(value)])
     if isinstance(value, str) and value[:1] == "[":
-        return leaves(parsed(value.encode()), superset)
+        return leaves(parsed(value.encode()))
     return Counter([str(value)])
 
 
-def decoded(superset: Superset, documents: list[bytes]) -> Decoded:
-    """Decode documents by the declared schema of a superset."""
+def decoder_of(superset: Superset) -> Decoder:
+    """Return the decoder of a superset's declared schema."""
     definition = canonical("T", json.dumps(rendered(superset.declared())).encode())
-    return Decoder(Schema(1, "json", "T", definition)).decode(pa.array(documents, pa.binary()))
+    return Decoder(Schema(1, "json", "T", definition))
+
+
+def binary(documents: list[bytes]) -> pa.BinaryArray:
+    """Return documents as a decoder takes them."""
+    return pa.array(documents, pa.binary())
 
 
 def is_whole(split: dict[str, Any]) -> bool:

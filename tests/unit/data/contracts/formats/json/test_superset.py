@@ -1,10 +1,10 @@
 """Supersets: the columns of documents that nobody declared."""
 
+import itertools
 from contextlib import suppress
 
-import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.data.contracts.formats.json.gathering import Gathering, gathered
@@ -12,7 +12,7 @@ from pipeline.data.contracts.formats.json.scalar import Misfit, parsed
 from pipeline.data.contracts.formats.json.shapes import facts
 from pipeline.data.contracts.formats.json.splitting import NotCovered, split, written_again
 from pipeline.data.contracts.formats.json.superset import OTHER, Superset, lines
-from tests.unit.data.contracts.formats.json.document_world import DOCUMENTS, decoded, is_whole, leaves
+from tests.unit.data.contracts.formats.json.document_world import DOCUMENTS, binary, decoder_of, is_whole, leaves
 
 _CUT = st.lists(st.lists(DOCUMENTS, min_size=1, max_size=4), min_size=1, max_size=4)
 
@@ -37,7 +37,7 @@ def _grown(ranges: list[list[bytes]]) -> list[Superset]:
 def test_a_whole_number_is_nothing_new_in_a_column_of_doubles() -> None:
     """A double column takes whole numbers, and a fraction among a field's first documents makes it one."""
     superset = gathered(Superset(), [b'{"a":1}', b'{"a":2.5}'])
-    assert ["'a' double a"] == _columns(superset)
+    assert _columns(superset) == ["'a' double a"]
     assert superset is gathered(superset, [b'{"a":3}'])
 
 
@@ -47,17 +47,17 @@ def test_other_kinds_under_a_name_open_side_columns() -> None:
     expected = ["'id' long id", "'id' text id__v2", "'id' double id__v3", "'id' digits id__v4"]
     assert expected == _columns(found)
     documents = [b'{"id":1}', b'{"id":"1"}', b'{"id":1.0}', b'{"id":9223372036854775808}', b'{"id":9007199254740993}']
-    batch = decoded(found, [written_again(found, each) for each in documents]).batch
+    batch = decoder_of(found).decode(binary([written_again(found, each) for each in documents])).batch
     values = [[value for value in row.values() if value is not None] for row in batch.to_pylist()]
-    assert [[1], ["1"], [1.0], ["9223372036854775808"], [9007199254740993]] == values
+    assert values == [[1], ["1"], [1.0], ["9223372036854775808"], [9007199254740993]]
 
 
 def test_a_number_that_a_double_rounds_lands_as_text() -> None:
     """No digit is lost."""
     superset = gathered(Superset(), [b'{"a":2.5}', b'{"a":9007199254740993}', b'{"a":0.12345678901234567890}'])
-    assert ["'a' double a", "'a' digits a__v2"] == _columns(superset)
-    assert {"a\x1f2": "9007199254740993"} == split(superset, b'{"a":9007199254740993}')
-    assert {"a\x1f2": "0.12345678901234567890"} == split(superset, b'{"a":0.12345678901234567890}')
+    assert _columns(superset) == ["'a' double a", "'a' digits a__v2"]
+    assert split(superset, b'{"a":9007199254740993}') == {"a\x7f2": "9007199254740993"}
+    assert split(superset, b'{"a":0.12345678901234567890}') == {"a\x7f2": "0.12345678901234567890"}
 
 
 def test_a_struct_stays_one() -> None:
@@ -65,15 +65,15 @@ def test_a_struct_stays_one() -> None:
     many = ",".join(f'"k{each}":1' for each in range(299))
     documents = [[b'{"a":{"x":1}}'], [f'{{"a":{{{many}}}}}'.encode()], [b'{"a":{"y":1,"4711":1}}']]
     found = _grown(documents)[-1]
-    assert {"a": {"x": "1"}, "a\x1f2": {"y": "1", "4711": "1"}} == split(found, b'{"a":{"x":1,"y":1,"4711":1}}')
-    assert 301 == found.columns()
+    assert split(found, b'{"a":{"x":1,"y":1,"4711":1}}') == {"a": {"x": "1"}, "a\x7f2": {"y": "1", "4711": "1"}}
+    assert found.columns() == 301
 
 
 def test_maps_of_unlike_values_are_split_by_entries() -> None:
     """A map has values of one type; the others are in a map beside it."""
     superset = gathered(Superset(), [b'{"a":{"1":1,"2":"x","3":null}}'])
-    assert ["'a' {}text a", "'a' {}long a__v2"] == _columns(superset)
-    assert {"a": {"2": "x"}, "a\x1f2": {"1": "1"}} == split(superset, b'{"a":{"1":1,"2":"x","3":null}}')
+    assert _columns(superset) == ["'a' {}text a", "'a' {}long a__v2"]
+    assert split(superset, b'{"a":{"1":1,"2":"x","3":null}}') == {"a": {"2": "x"}, "a\x7f2": {"1": "1"}}
 
 
 def test_names_are_those_of_columns() -> None:
@@ -85,6 +85,7 @@ def test_names_are_those_of_columns() -> None:
     assert not any(name.startswith("_") for name in names)
 
 
+@settings(max_examples=50)
 @given(st.lists(DOCUMENTS, max_size=5).flatmap(lambda each: st.tuples(st.just(each), st.permutations(each))))
 def test_a_range_is_a_set_of_documents(both: tuple[list[bytes], list[bytes]]) -> None:
     """The next superset does not depend on the order of a range's documents, nor on how often each is read."""
@@ -92,14 +93,16 @@ def test_a_range_is_a_set_of_documents(both: tuple[list[bytes], list[bytes]]) ->
     assert list(lines(gathered(Superset(), one))) == list(lines(gathered(Superset(), [*other, *other])))
 
 
+@settings(max_examples=25)
 @given(_CUT)
 def test_columns_never_change(ranges: list[list[bytes]]) -> None:
     """Whatever comes, a column keeps its path, name, kind and the number of the superset that opened it."""
     found = _grown(ranges)
-    for before, after in zip(found, found[1:], strict=False):
+    for before, after in itertools.pairwise(found):
         assert {line.rsplit(" ", 1)[0] for line in lines(before)} <= {line.rsplit(" ", 1)[0] for line in lines(after)}
 
 
+@settings(max_examples=25)
 @given(_CUT)
 def test_a_value_never_moves(ranges: list[list[bytes]]) -> None:
     """A document lands alike under every superset that covers it, so the table does not depend on when it was read."""
@@ -113,6 +116,7 @@ def test_a_value_never_moves(ranges: list[list[bytes]]) -> None:
         assert all(each == places[0] for each in places)
 
 
+@settings(max_examples=25)
 @given(_CUT)
 def test_covered_is_what_can_be_split(ranges: list[list[bytes]]) -> None:
     """What detection calls known is what decoding lands."""
@@ -128,6 +132,7 @@ def test_covered_is_what_can_be_split(ranges: list[list[bytes]]) -> None:
                 assert covered
 
 
+@settings(max_examples=25)
 @given(_CUT)
 def test_no_value_is_lost(ranges: list[list[bytes]]) -> None:
     """Each value of a document lands, as it was written, and the existing decoder takes what is written again."""
@@ -136,13 +141,14 @@ def test_no_value_is_lost(ranges: list[list[bytes]]) -> None:
     for document in documents:
         parts = split(found, document)
         if not is_whole(parts):
-            assert leaves(parsed(document), found) == leaves(parts, found)
+            assert leaves(parsed(document)) == leaves(parts)
     if not found.columns() and not found.other:
         return
     again = [written_again(found, each) for each in documents]
-    batch = decoded(found, again)
-    assert [] == batch.refused
-    single = [decoded(found, [each]).batch.to_pylist()[0] for each in again]
+    decoder = decoder_of(found)
+    batch = decoder.decode(binary(again))
+    assert batch.refused == []
+    single = [decoder.decode(binary([each])).batch.to_pylist()[0] for each in again]
     assert single == batch.batch.to_pylist()
 
 
@@ -150,12 +156,12 @@ def test_a_full_superset_closes_for_good() -> None:
     """Beyond the cap documents land whole, and what landed in columns still does."""
     gathering = Gathering(Superset(most_columns=3))
     documents = [b'{"a":1}', b'{"b":1,"c":1}', b'{"d":1}', b'{"a":2}']
-    assert [True, True, False, False] == [gathering.add(each) is not None for each in documents]
+    assert [gathering.add(each) is not None for each in documents] == [True, True, False, False]
     closed = gathering.superset()
     assert closed.closed
     assert closed is gathered(closed, [b'{"e":1}'])
-    assert {OTHER: '{"d":1}'} == split(closed, b'{"d":1}')
-    assert {"a": "2"} == split(closed, b'{"a":2}')
+    assert split(closed, b'{"d":1}') == {OTHER: '{"d":1}'}
+    assert split(closed, b'{"a":2}') == {"a": "2"}
 
 
 def test_a_document_that_is_too_wide_alone_closes_nothing() -> None:
@@ -163,7 +169,7 @@ def test_a_document_that_is_too_wide_alone_closes_nothing() -> None:
     wide = ("{" + ",".join(f'"k{each}":1' for each in range(1001)) + "}").encode()
     superset = gathered(Superset(), [wide, b'{"a":1}'])
     assert not superset.closed
-    assert ["'a' long a"] == _columns(superset)
+    assert _columns(superset) == ["'a' long a"]
     assert is_whole(split(superset, wide))
     with pytest.raises(NotCovered):
         split(gathered(Superset(), [b'{"a":1}']), wide)
@@ -175,8 +181,8 @@ def test_a_flood_of_shapes_is_bounded() -> None:
     for number in range(3000):
         gathering.add(f'{{"a":1,"k{number}x":1}}'.encode())
     assert gathering.closed
-    assert 1000 >= len(gathering.variations) == len(list(facts(gathering.new)))
-    assert {"a": "1"} == split(gathering.superset(), b'{"a":1}')
+    assert len(list(facts(gathering.new))) == gathering.superset().columns() == 1000
+    assert split(gathering.superset(), b'{"a":1}') == {"a": "1"}
 
 
 @pytest.mark.parametrize(
@@ -197,4 +203,3 @@ def test_ids_stand_in_no_superset() -> None:
     secret = "a81bc81b-dead-4e5d-abff-90865d1e13b1"
     superset = gathered(Superset(), [f'{{"a":{{"{secret}":{{"{secret}":"s"}}}},"{secret}":1}}'.encode()])
     assert not any(secret in line for line in lines(superset))
-    assert pa.schema([]) == pa.schema([each for each in decoded(superset, [b"{}"]).batch.schema if secret in each.name])
