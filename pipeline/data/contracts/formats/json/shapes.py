@@ -26,7 +26,8 @@ MARK: Final = "\x7f"
 """Stands in keys of ours; a key with it is never a member."""
 
 _LONGEST_KEY: Final = 255  # of a member; longer ones are keys of a map
-_DIGITS: Final = 15  # any number of as many characters is held by a double
+SHORT: Final = 15
+"""A double holds any whole number of as many characters, and any fraction without an exponent."""
 _NUMBERS: Final = frozenset({"whole", "long", "fraction", "digits"})
 _ID: Final = re.compile(
     r"-?[0-9]+|[0-9a-fA-F]{16,}|\{?[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\}?"
@@ -65,15 +66,20 @@ def cut(kind: str) -> tuple[str, str]:
     return kind[:end], kind[end:]
 
 
+def is_short(value: Fraction) -> bool:
+    """Return whether a double surely holds a number with a fraction or exponent."""
+    return len(value) <= SHORT and "e" not in value and "E" not in value
+
+
 def number_kind(value: Whole | Fraction) -> str:
     """Return the kind of a number, by its text."""
     if isinstance(value, Whole):
-        if len(value) <= _DIGITS:
+        if len(value) <= SHORT:
             return "whole"
         if len(value) > 20 or not -(2**63) <= int(value) < 2**63:
             return "digits"
         return "whole" if is_held(value, float(value), whole=True) else "long"
-    if len(value) <= _DIGITS and "e" not in value and "E" not in value:
+    if is_short(value):
         return "fraction"
     try:
         return "fraction" if is_held(value, float(value), whole=False) else "digits"

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from pipeline.data.contracts.formats.json.columns import suffix
+from pipeline.data.contracts.formats.json.scalar import Fraction, Whole
 from pipeline.data.contracts.formats.json.shapes import (
     LIST,
     MAP,
@@ -19,11 +20,13 @@ from pipeline.data.contracts.formats.json.shapes import (
     NOTHING,
     REST,
     ROOT,
+    SHORT,
     Shape,
     around,
     count,
     cut,
     is_member,
+    is_short,
     joined,
     kind_of,
     made,
@@ -43,6 +46,7 @@ WHOLE_DOCUMENT: Final = Shape(frozenset({OTHER}))
 """The shape of a document that lands whole, whatever it holds."""
 
 _LEAST_BYTES: Final = 6  # of a fact: `"k":1,`
+_PLAIN: Final = ("boolean", "text", "whole", "fraction")
 _RANK: Final = (STRUCT, "text", "double", "long", "boolean", "digits", "json")
 _TYPES: Final = {
     "text": "string", "digits": "string", "json": "string", "double": "number", "long": "integer", "boolean": "boolean",
@@ -66,10 +70,44 @@ class Level:
     """The slots of each key of an object, in the order of their opening."""
 
     slots: Mapping[str, tuple[Slot, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    _plain: Mapping[str, "_Plain"] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_plain", {key: _plain_of(slots) for key, slots in self.slots.items()})
 
     def of(self, key: str) -> tuple[Slot, ...]:
         """Return the slots of a key; none where it is new."""
         return self.slots.get(key, ())
+
+    def surely_takes(self, key: str, value: Any) -> bool:
+        """Return whether there is a slot for all of a value; False may mean that it takes a longer look."""
+        return value is None or self._plain.get(key, _UNKNOWN).takes(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    """What some slots take, for a quick look: kinds with nothing around them, members, and elements of arrays."""
+
+    kinds: frozenset[str] = frozenset()
+    level: Level | None = None
+    elements: "_Plain | None" = None
+
+    def takes(self, value: Any) -> bool:
+        kind = type(value)
+        if kind is str:
+            return "text" in self.kinds and value.isascii()
+        if kind is Whole:
+            return len(value) <= SHORT and "whole" in self.kinds
+        if kind is Fraction:
+            return is_short(value) and "fraction" in self.kinds
+        if kind is bool:
+            return "boolean" in self.kinds
+        if kind is dict and self.level is not None:
+            takes = self.level.surely_takes
+            return all(takes(key, each) for key, each in value.items())
+        if kind is list and self.elements is not None:
+            return len(set(map(type, value))) <= 1 and all(map(self.elements.takes, value))
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +132,8 @@ class Superset:
             return NOTHING if self.other else WHOLE_DOCUMENT
         members: dict[str, Shape] = {}
         for key, value in document.items():
+            if self.root.surely_takes(key, value):
+                continue
             slots = self.root.of(key)
             shape = shape_of(value, slots)
             if not shape:
@@ -144,6 +184,16 @@ class Superset:
     def columns(self) -> int:
         """Return the number of leaf columns."""
         return _leaves(self.root)
+
+
+_UNKNOWN: Final = _Plain()
+
+
+def _plain_of(slots: Sequence[Slot], outer: str = "") -> _Plain:
+    held, struct = {each.kind for each in slots}, struct_at(slots, outer)
+    kinds = [each for each in _PLAIN if slot_kind(f"{outer}{each}", slots, held) is not None]
+    elements = None if outer else _plain_of(slots, LIST)
+    return _Plain(frozenset(kinds), None if struct is None else struct.members, elements)
 
 
 def property_key(key: str, place: int) -> str:
