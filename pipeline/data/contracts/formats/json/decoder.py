@@ -66,7 +66,7 @@ class Decoder:
 
     def _part(self, documents: pa.BinaryArray) -> tuple[pa.RecordBatch, Rows, list[tuple[int, str]]]:
         """Return the columns and places of the good documents of a part, in order, and why each other one is bad."""
-        batches, places, doubtful = self._together(documents)
+        batches, places, doubtful = self.together(documents)
         late, late_places, bad = self._one_by_one(documents, doubtful)
         both = np.concatenate([*places, late_places])
         batch = joined([*batches, *late] or [self._batch([])], self._schema)
@@ -75,8 +75,11 @@ class Decoder:
             batch, both = one_batch(pa.Table.from_batches([batch]).take(pa.array(order))), both[order]
         return batch, both, bad
 
-    def _together(self, documents: pa.BinaryArray) -> tuple[list[pa.RecordBatch], list[Rows], Rows]:
-        """Return columns and places of documents that were read together, and the places of those that were not."""
+    def together(self, documents: pa.BinaryArray) -> tuple[list[pa.RecordBatch], list[Rows], Rows]:
+        """Return columns and places of documents that were read together, and the places of those that were not.
+
+        Numbers that are read together as integers are written without fraction and exponent.
+        """
         rows, found = np.arange(len(documents), dtype=np.int64), _Found([], [], [])
         if self._parser is None:
             return [], [], rows

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from pipeline.data.contracts.formats.json.growth import grown
 from pipeline.data.contracts.formats.json.scalar import Misfit, parsed
 from pipeline.data.contracts.formats.json.shapes import NOTHING, Shape, beyond, count, fingerprint, joined
 from pipeline.data.contracts.formats.json.superset import WHOLE_DOCUMENT, Superset
@@ -63,7 +64,7 @@ class Gathering:
         """Return the next superset; the known one where nothing is new."""
         if not (self.new or self.other or self.closed):
             return self.known
-        return self.known.grown(self.new, other=self.other, closed=self.closed)
+        return grown(self.known, self.new, other=self.other, closed=self.closed)
 
 
 def gathered(known: Superset, documents: Mapping[int, bytes] | list[bytes]) -> Superset:

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -60,6 +61,7 @@ def is_member(key: str) -> bool:
     return _ID.fullmatch(key) is None and len(key) <= _LONGEST_KEY and MARK not in key
 
 
+@lru_cache(maxsize=4096)
 def cut(kind: str) -> tuple[str, str]:
     """Return what is around a kind, and the kind itself."""
     end = _PREFIX.match(kind).end()  # type: ignore[union-attr] # it matches everything

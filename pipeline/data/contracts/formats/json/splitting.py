@@ -6,7 +6,7 @@ out but nothing: null, `{}`, `[]`, and what holds nothing else.
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from pipeline.data.contracts.formats.json.scalar import Fraction, Misfit, Whole, parsed
 from pipeline.data.contracts.formats.json.shapes import LIST, MAP, REST, Shape, kind_of, require_text
@@ -17,11 +17,14 @@ from pipeline.data.contracts.formats.json.superset import (
     Slot,
     Superset,
     goes_to_map,
-    property_key,
+    properties,
     shape_of,
     slot_kind,
     struct_at,
 )
+
+_quoted: Final = json.encoder.encode_basestring
+_CONSTANTS: Final = {None: "null", True: "true", False: "false"}
 
 
 class NotCovered(Exception):
@@ -57,32 +60,33 @@ def split(superset: Superset, document: bytes) -> dict[str, Any]:
 
 def text_of(value: Any) -> str:
     """Return a value as compact JSON; numbers are as they were written."""
-    match value:
-        case Whole() | Fraction():
-            return str(value)
-        case str():
-            return json.dumps(value, ensure_ascii=False)
-        case dict():
-            members = [f"{json.dumps(key, ensure_ascii=False)}:{text_of(each)}" for key, each in value.items()]
-            return f"{{{','.join(members)}}}"
-        case list():
-            return "[" + ",".join(map(text_of, value)) + "]"
-        case _:
-            return json.dumps(value)
+    if isinstance(value, Whole | Fraction):
+        return str(value)
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, dict):
+        members = [f"{_quoted(key)}:{text_of(each)}" for key, each in value.items()]
+        return f"{{{','.join(members)}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(text_of, value))}]"
+    return _CONSTANTS[value]
 
 
 def _members(value: Mapping[str, Any], level: Level, struct: Slot | None, rest: dict[str, Any]) -> dict[str, Any]:
     """Return an object's values by property; entries of the map beside a struct are added to `rest`."""
     found: dict[str, Any] = {}
     for key, each in value.items():
+        if (place := level.sure_place(key, each)) is not None:
+            found[properties(key, level.of(key))[place]] = each
+            continue
         require_text(key)
         slots = level.of(key)
         if struct is not None and not slots and goes_to_map(key, struct):
             rest[key] = each
             continue
-        kinds = {slot.kind: place for place, slot in enumerate(slots)}
+        own = {slot.kind: name for name, slot in zip(properties(key, slots), slots, strict=True)}
         for kind, part in _parts(each, slots, "").items():
-            found[property_key(key, kinds[kind])] = part
+            found[own[kind]] = part
     return found
 
 

@@ -5,18 +5,17 @@ where a document's values land is the same for every superset that covers it.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from pipeline.data.contracts.formats.json.columns import suffix
+from pipeline.data.contracts.formats.json.columns import names_of
 from pipeline.data.contracts.formats.json.scalar import Fraction, Whole
 from pipeline.data.contracts.formats.json.shapes import (
     LIST,
     MAP,
     MARK,
-    MOST_MEMBERS,
     NOTHING,
     REST,
     ROOT,
@@ -34,7 +33,6 @@ from pipeline.data.contracts.formats.json.shapes import (
     require_text,
 )
 from pipeline.data.contracts.formats.json.types import JsonArray, JsonMap, Object, Property, Scalar, Type
-from pipeline.data.contracts.known import LONGEST_BASE
 
 STRUCT: Final = "struct"
 MOST_COLUMNS: Final = 1000
@@ -46,12 +44,11 @@ WHOLE_DOCUMENT: Final = Shape(frozenset({OTHER}))
 """The shape of a document that lands whole, whatever it holds."""
 
 _LEAST_BYTES: Final = 6  # of a fact: `"k":1,`
+_WRITTEN: Final = ("digits", "json")
 _PLAIN: Final = ("boolean", "text", "whole", "fraction")
-_RANK: Final = (STRUCT, "text", "double", "long", "boolean", "digits", "json")
 _TYPES: Final = {
     "text": "string", "digits": "string", "json": "string", "double": "number", "long": "integer", "boolean": "boolean",
 }  # fmt: skip
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,31 +80,44 @@ class Level:
         """Return whether there is a slot for all of a value; False may mean that it takes a longer look."""
         return value is None or self._plain.get(key, _UNKNOWN).takes(value)
 
+    def sure_place(self, key: str, value: Any) -> int | None:
+        """Return the place of the slot that takes a value, or an array, as it is; None may need a longer look."""
+        return self._plain.get(key, _UNKNOWN).place(value)
+
 
 @dataclass(frozen=True, slots=True)
 class _Plain:
     """What some slots take, for a quick look: kinds with nothing around them, members, and elements of arrays."""
 
-    kinds: frozenset[str] = frozenset()
+    kinds: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))  # with the place of the slot
     level: Level | None = None
     elements: "_Plain | None" = None
 
     def takes(self, value: Any) -> bool:
         kind = type(value)
-        if kind is str:
-            return "text" in self.kinds and value.isascii()
-        if kind is Whole:
-            return len(value) <= SHORT and "whole" in self.kinds
-        if kind is Fraction:
-            return is_short(value) and "fraction" in self.kinds
-        if kind is bool:
-            return "boolean" in self.kinds
-        if kind is dict and self.level is not None:
+        if kind is dict:
+            if self.level is None:
+                return False
             takes = self.level.surely_takes
             return all(takes(key, each) for key, each in value.items())
-        if kind is list and self.elements is not None:
-            return len(set(map(type, value))) <= 1 and all(map(self.elements.takes, value))
-        return False
+        if kind is list and self.elements is not None and self.elements.level is not None:
+            return set(map(type, value)) == {dict} and all(map(self.elements.takes, value))
+        return self.place(value) is not None
+
+    def place(self, value: Any) -> int | None:
+        kind = type(value)
+        if kind is str:
+            return self.kinds.get("text") if value.isascii() else None
+        if kind is Whole:
+            return self.kinds.get("whole") if len(value) <= SHORT else None
+        if kind is Fraction:
+            return self.kinds.get("fraction") if is_short(value) else None
+        if kind is bool:
+            return self.kinds.get("boolean")
+        if kind is list and self.elements is not None and len(set(map(type, value))) == 1:
+            places = set(map(self.elements.place, value))
+            return places.pop() if len(places) == 1 else None
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,29 +167,27 @@ class Superset:
             not is_member(key) and shape_of(value, ()) for key, value in document.items()
         ):
             return True
-        if size < self.most_columns * _LEAST_BYTES:
+        if size < self.least_bytes_of_whole:
             return False
         return sum(count(shape_of(value, ())) for value in document.values()) > self.most_columns
 
-    def grown(self, new: Shape, *, other: bool = False, closed: bool = False) -> "Superset":
-        """Return the next superset, which covers these facts too.
-
-        Args:
-            new: facts beyond this superset, joined.
-            other: documents land whole from now on where they must.
-            closed: all documents do that this superset does not cover.
-        """
-        version = self.version + 1
-        root = _grown_level(self.root, new.objects.get(ROOT, {}), version, top=True)
-        lands = self.other or (version if other or closed else 0)
-        ends = self.closed or (version if closed else 0)
-        return replace(self, version=version, root=root, other=lands, closed=ends)
+    @property
+    def least_bytes_of_whole(self) -> int:
+        """A document of fewer bytes does not have too many columns."""
+        return self.most_columns * _LEAST_BYTES
 
     def declared(self) -> Object:
         """Return a declared schema with a property for each slot, by which documents are decoded."""
         whole = [Property(OTHER, Scalar("string", nullable=True), required=False)] if self.other else []
         made_of = _declared(self.root)
         return replace(made_of, nullable=False, properties=(*whole, *made_of.properties))
+
+    def column_names(self) -> tuple[tuple[str, str], ...]:
+        """Return the columns of properties that are decoded under another name: path and name, as a placement has them.
+
+        See `FieldPlacement.names`.
+        """
+        return tuple(sorted(_names(self.root, self.declared(), "")))
 
     def columns(self) -> int:
         """Return the number of leaf columns."""
@@ -190,15 +198,21 @@ _UNKNOWN: Final = _Plain()
 
 
 def _plain_of(slots: Sequence[Slot], outer: str = "") -> _Plain:
-    held, struct = {each.kind for each in slots}, struct_at(slots, outer)
-    kinds = [each for each in _PLAIN if slot_kind(f"{outer}{each}", slots, held) is not None]
+    held, struct = [each.kind for each in slots], struct_at(slots, outer)
+    kinds = {each: taker for each in _PLAIN if (taker := slot_kind(f"{outer}{each}", slots, set(held))) is not None}
     elements = None if outer else _plain_of(slots, LIST)
-    return _Plain(frozenset(kinds), None if struct is None else struct.members, elements)
+    places = {kind: held.index(taker) for kind, taker in kinds.items()}
+    return _Plain(places, None if struct is None else struct.members, elements)
 
 
-def property_key(key: str, place: int) -> str:
-    """Return the property of a key's slot: the key itself for its first one."""
-    return key if place == 0 else f"{key}{MARK}{place + 1}"
+def properties(key: str, slots: Sequence[Slot]) -> tuple[str, ...]:
+    """Return the property of each of a key's slots in the declared schema.
+
+    The first one has the key itself, so that most documents fit as they are. A slot of texts that are no texts in
+    documents never has it.
+    """
+    first = next((place for place, slot in enumerate(slots) if cut(slot.kind)[1] not in _WRITTEN), None)
+    return tuple(key if place == first else f"{key}{MARK}{place + 1}" for place in range(len(slots)))
 
 
 def struct_at(slots: Sequence[Slot], outer: str) -> Slot | None:
@@ -289,99 +303,6 @@ def slot_kind(kind: str, slots: Sequence[Slot], held: set[str]) -> str | None:
     return wanted if wanted in held else None
 
 
-def _grown_level(level: Level, new: Mapping[str, Shape], version: int, *, top: bool = False) -> Level:
-    taken = {slot.name.lower() for slots in level.slots.values() for slot in slots}
-    grown = dict(level.slots)
-    for key, shape in sorted(new.items()):
-        slots = list(grown.get(key, ()))
-        base = slots[0].name if slots else _free_name(key, taken, top=top)
-        grown[key] = _grown(slots, shape, base, taken, version)
-    return Level(dict(sorted(grown.items())))
-
-
-def _grown(slots: list[Slot], shape: Shape, base: str, taken: set[str], version: int) -> tuple[Slot, ...]:
-    """Return a key's slots after new facts; names of new ones are added to `taken`."""
-    kinds, objects = set(shape.kinds), {outer: dict(members) for outer, members in shape.objects.items()}
-    for place, slot in enumerate(slots):
-        if slot.members is not None:
-            outer = slot.kind[: -len(STRUCT)]
-            slots[place] = _grown_struct(slot, slot.members, outer, kinds, objects, version)
-    wanted = {f"{outer}{STRUCT}" for outer in objects} | _columns_for(kinds, slots)
-    for kind in sorted(wanted - {each.kind for each in slots}, key=_rank):
-        name = base if not slots else _side_name(base, len(slots) + 1, taken)
-        taken.add(name.lower())
-        inside = _grown_level(Level(), objects[kind[: -len(STRUCT)]], version) if kind.endswith(STRUCT) else None
-        slots.append(Slot(kind, name, version, inside))
-    return tuple(slots)
-
-
-def _grown_struct(
-    slot: Slot, level: Level, outer: str, kinds: set[str], objects: dict[str, dict[str, Shape]], version: int
-) -> Slot:
-    """Return a struct with new members; those for which it has no room become facts of the map beside it."""
-    new, full = objects.pop(outer, {}), slot.full
-    keys = sorted(new.keys() - level.slots.keys())
-    room = set(keys if full == 0 else ()) & set(keys[: MOST_MEMBERS - len(level.slots)])
-    if not full and len(room) < len(keys):
-        full = version
-    beside = NOTHING
-    for key in keys:
-        beside = beside if key in room else joined(beside, new[key])
-    # So many keys were new that their facts came as those of a map.
-    begin = outer + MAP
-    came = {each for each in [*kinds, *objects] if each.startswith(begin)}
-    if came:
-        full = full or version
-        wide = Shape(
-            frozenset(each.removeprefix(begin) for each in came & kinds),
-            {each.removeprefix(begin): objects.pop(each) for each in came & objects.keys()},
-        )
-        kinds -= came
-        beside = joined(beside, wide)
-    moved = around(outer + REST, beside)
-    kinds |= moved.kinds
-    objects |= {each: dict(members) for each, members in moved.objects.items()}
-    inside = {key: each for key, each in new.items() if key in level.slots or key in room}
-    return replace(slot, members=_grown_level(level, inside, version), full=full)
-
-
-def _columns_for(kinds: Iterable[str], slots: Sequence[Slot]) -> set[str]:
-    held = {each.kind for each in slots}
-    found = set[str]()
-    for kind in set(kinds):
-        if slot_kind(kind, slots, held) is not None:
-            continue
-        outer, leaf = cut(kind)
-        doubles = f"{outer}double" in held or f"{outer}fraction" in kinds
-        if leaf == "long" and f"{outer}long" not in held and doubles and not outer.endswith(LIST):
-            found.add(f"{outer}digits")
-        else:
-            found.add(outer + {"whole": "long", "fraction": "double"}.get(leaf, leaf))
-    return found
-
-
-def _rank(kind: str) -> tuple[int, int, str]:
-    outer, leaf = cut(kind)
-    return len(outer), _RANK.index(leaf), kind
-
-
-def _free_name(key: str, taken: set[str], *, top: bool) -> str:
-    name = key
-    if not _NAME.fullmatch(key) or key.lower() in taken or (top and key.startswith("_")):
-        base = re.sub(r"[^A-Za-z0-9_]", "_", key)[:LONGEST_BASE]
-        if not base[:1].isalpha() and (top or not base.startswith("_")):
-            base = f"field{base}"
-        name = f"{base}__{suffix(key)}"
-    return name if name.lower() not in taken else _side_name(name, 2, taken)
-
-
-def _side_name(base: str, number: int, taken: set[str]) -> str:
-    base = base[:LONGEST_BASE]
-    while f"{base}__v{number}".lower() in taken:
-        number += 1
-    return f"{base}__v{number}"
-
-
 def _leaves(level: Level) -> int:
     return sum(
         1 if each.members is None else max(1, _leaves(each.members)) for slots in level.slots.values() for each in slots
@@ -390,11 +311,23 @@ def _leaves(level: Level) -> int:
 
 def _declared(level: Level) -> Object:
     listed = [
-        Property(property_key(key, place), _type(slot), required=False)
+        Property(own, _type(slot), required=False)
         for key, slots in level.slots.items()
-        for place, slot in enumerate(slots)
+        for own, slot in zip(properties(key, slots), slots, strict=True)
     ]
     return Object(tuple(sorted(listed, key=lambda each: each.key)), nullable=True)
+
+
+def _names(level: Level, declared: Object, path: str) -> Iterator[tuple[str, str]]:
+    slots_of = {
+        own: slot for key, slots in level.slots.items() for own, slot in zip(properties(key, slots), slots, strict=True)
+    }
+    for name, each in zip(names_of(declared), declared.properties, strict=True):
+        slot = slots_of.get(each.key)
+        if (column := OTHER_COLUMN if slot is None else slot.name) != name:
+            yield f"{path}{name}", column
+        if slot is not None and slot.members is not None:
+            yield from _names(slot.members, _declared(slot.members), f"{path}{name}.")
 
 
 def _type(slot: Slot) -> Type:

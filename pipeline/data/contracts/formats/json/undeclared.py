@@ -1,0 +1,105 @@
+"""Decodes documents that nobody declared into the columns of a superset.
+
+Most documents fit its declared schema as they are, and are read together. The others are written again one by one.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.data.contracts.decoded import Decoded, Refusal, Rows, malformed, one_line
+from pipeline.data.contracts.formats.batches import held, joined, one_batch, parts, sized
+from pipeline.data.contracts.formats.json.decoder import Decoder
+from pipeline.data.contracts.formats.json.definitions import rendered
+from pipeline.data.contracts.formats.json.nothing import without_nothing
+from pipeline.data.contracts.formats.json.scalar import Misfit
+from pipeline.data.contracts.formats.json.shapes import MARK
+from pipeline.data.contracts.formats.json.splitting import NotCovered, written_again
+from pipeline.data.contracts.formats.json.superset import Superset
+from pipeline.data.contracts.schemas import Schema
+
+_MARKED: Final = rf"{MARK}|\\u007[fF]"
+"""What a document has whose key may be a property of ours: the character itself, or as an escape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Documents, decoded as far as a superset covers them."""
+
+    decoded: Decoded
+    uncovered: Rows  # rows that wait for a registration, in order
+
+
+def declared_schema(message: str, superset: Superset, schema_id: int = 0) -> Schema:
+    """Return the declared schema by which a superset's documents are decoded."""
+    definition = json.dumps({"title": message, **rendered(superset.declared())}, sort_keys=True, separators=(",", ":"))
+    return Schema(schema_id, "json", message, definition.encode())
+
+
+class UndeclaredDecoder:
+    """Decodes documents by one superset. Whether a document lands, waits or is refused depends on it alone."""
+
+    def __init__(self, superset: Superset) -> None:
+        """Prepare for a superset."""
+        self._superset = superset
+        self._decoder = Decoder(declared_schema("", superset))
+        self.arrow_schema = self._decoder.arrow_schema
+
+    def decode(self, payloads: pa.BinaryArray) -> Read:
+        """Decode documents; null is a row without one."""
+        sizes, rows, refused = sized(payloads)
+        batches, good, uncovered = list[pa.RecordBatch](), [np.empty(0, np.int64)], list[int]()
+        for part in parts(rows, sizes):
+            documents = held(payloads, part)
+            usual = self._usual(documents)
+            made, places, _ = self._decoder.together(held(documents, usual)) if len(usual) else ([], [], usual)
+            batches += [_emptied(each) for each in made]
+            read = [usual[each] for each in places]
+            good += [part[each] for each in read]
+            odd = np.setdiff1d(np.arange(len(documents)), np.concatenate([usual[:0], *read]))
+            late, kept = self._again(documents, odd, part, refused, uncovered)
+            batches.append(late)
+            good.append(kept)
+        decoded = self._in_order(batches, np.concatenate(good), sorted(refused))
+        return Read(decoded, np.array(sorted(uncovered), np.int64))
+
+    def _again(
+        self, documents: pa.BinaryArray, odd: Rows, part: Rows, refused: list[Refusal], uncovered: list[int]
+    ) -> tuple[pa.RecordBatch, Rows]:
+        """Decode documents that are written again; return their columns and rows, and note those that do not land."""
+        again: list[bytes] = []
+        kept: list[int] = []
+        for place in odd.tolist():
+            row = int(part[place])
+            try:
+                again.append(written_again(self._superset, documents[place].as_py()))
+                kept.append(row)
+            except NotCovered:
+                uncovered.append(row)
+            except Misfit as error:
+                refused.append(malformed(row, one_line(str(error))))
+        late = self._decoder.decode(pa.array(again, pa.binary()))
+        refused += [Refusal(kept[each.row], each.reason, each.detail) for each in late.refused]
+        return late.batch, np.array(kept, np.int64)[late.rows]
+
+    def _usual(self, documents: pa.BinaryArray) -> Rows:
+        """Return the places of documents that may be read together."""
+        small = pc.less(pc.binary_length(documents), self._superset.least_bytes_of_whole)
+        marked = pc.match_substring_regex(documents, _MARKED)
+        return np.flatnonzero(pc.and_not(small, marked).to_numpy(zero_copy_only=False))
+
+    def _in_order(self, batches: list[pa.RecordBatch], rows: Rows, refused: list[Refusal]) -> Decoded:
+        if not len(self.arrow_schema):
+            empty = self._decoder.decode(pa.array([b"{}"] * len(rows), pa.binary())).batch
+            return Decoded(empty, np.sort(rows), refused)
+        order = np.argsort(rows, kind="stable")
+        batch = joined(batches, self.arrow_schema) if batches else self._decoder.decode(pa.array([], pa.binary())).batch
+        return Decoded(one_batch(pa.Table.from_batches([batch]).take(pa.array(order))), rows[order], refused)
+
+
+def _emptied(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([without_nothing(each) for each in batch.columns], schema=batch.schema)
