@@ -9,7 +9,16 @@ from typing import Final
 
 from pipeline.data.contracts.formats.json.growth import grown
 from pipeline.data.contracts.formats.json.scalar import Misfit, parsed
-from pipeline.data.contracts.formats.json.shapes import NOTHING, Shape, beyond, count, fingerprint, joined
+from pipeline.data.contracts.formats.json.shapes import (
+    MOST_WEIGHT,
+    NOTHING,
+    Shape,
+    beyond,
+    count,
+    fingerprint,
+    joined,
+    weight,
+)
 from pipeline.data.contracts.formats.json.superset import WHOLE_DOCUMENT, Superset
 
 MOST_VARIATIONS: Final = 1000
@@ -52,7 +61,8 @@ class Gathering:
             return None
         both = joined(self.new, more)
         full = self.known.columns() + count(both) > self.known.most_columns
-        if full or len(self.variations) == self.most_variations:
+        heavy = self.known.weight() + weight(both) > MOST_WEIGHT
+        if full or heavy or len(self.variations) == self.most_variations:
             self.closed = True
             return None
         self.new = both

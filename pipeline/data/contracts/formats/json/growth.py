@@ -44,6 +44,25 @@ def grown(superset: Superset, new: Shape, *, other: bool = False, closed: bool =
     return replace(superset, version=version, root=root, other=lands, closed=ends)
 
 
+def as_of(superset: Superset, version: int) -> Superset:
+    """Return the superset that a later one grew from: each holds its history."""
+
+    def then(since: int) -> int:
+        return since if since <= version else 0
+
+    def level(now: Level) -> Level:
+        kept = {
+            key: tuple(map(slot, filter(lambda each: each.since <= version, each))) for key, each in now.slots.items()
+        }
+        return Level({key: slots for key, slots in kept.items() if slots})
+
+    def slot(now: Slot) -> Slot:
+        return now if now.members is None else replace(now, members=level(now.members), full=then(now.full))
+
+    root = level(superset.root)
+    return replace(superset, version=version, root=root, other=then(superset.other), closed=then(superset.closed))
+
+
 def _grown_level(level: Level, new: Mapping[str, Shape], version: int, *, top: bool = False) -> Level:
     taken = {slot.name.lower() for slots in level.slots.values() for slot in slots}
     grown = dict(level.slots)

@@ -26,13 +26,18 @@ ROOT: Final = "$"
 MARK: Final = "\x7f"
 """Stands in keys of ours; a key with it is never a member."""
 
-_LONGEST_KEY: Final = 255  # of a member; longer ones are keys of a map
+MOST_WEIGHT: Final = 512 * 1024
+"""Most weight of a superset's shape: its declared schema has at most twice as many bytes."""
+
+_LONGEST_KEY: Final = 255  # bytes of a member's; longer ones are keys of a map
+_OF_KEY: Final = 80  # bytes of a declared schema for each key, beside its letters
 SHORT: Final = 15
 """A double holds any whole number of as many characters, and any fraction without an exponent."""
 _NUMBERS: Final = frozenset({"whole", "long", "fraction", "digits"})
 _ID: Final = re.compile(
     r"-?[0-9]+|[0-9a-fA-F]{16,}|\{?[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\}?"
 )
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _PREFIX: Final = re.compile(r"(?:\[\]|\{\}|\{\+\})*")
 _SPECIAL: Final = re.compile(r"[\\.:\[\]{}*+]")
 
@@ -57,8 +62,23 @@ NOTHING: Final = Shape()
 
 
 def is_member(key: str) -> bool:
-    """Return whether a key may be a column: it looks like no id, and is not too long."""
-    return _ID.fullmatch(key) is None and len(key) <= _LONGEST_KEY and MARK not in key
+    """Return whether a key may be a column: it looks like no id, is not too long, and has no control character."""
+    return _ID.fullmatch(key) is None and _CONTROL.search(key) is None and _bytes(key) <= _LONGEST_KEY
+
+
+def _bytes(key: str) -> int:
+    return len(key) if key.isascii() else len(key.encode(errors="surrogatepass"))
+
+
+def weight_of_key(key: str) -> int:
+    """Return what a key weighs; see MOST_WEIGHT."""
+    return _bytes(key) + _OF_KEY
+
+
+def weight(shape: Shape) -> int:
+    """Return what the keys of a shape weigh, so that what holds few facts in many objects is bounded too."""
+    every = (each for members in shape.objects.values() for each in members.items())
+    return sum(weight_of_key(key) + weight(each) for key, each in every)
 
 
 @lru_cache(maxsize=4096)

@@ -16,6 +16,7 @@ from pipeline.data.contracts.formats.json.shapes import (
     LIST,
     MAP,
     MARK,
+    MOST_WEIGHT,
     NOTHING,
     REST,
     ROOT,
@@ -31,6 +32,8 @@ from pipeline.data.contracts.formats.json.shapes import (
     made,
     of_elements,
     require_text,
+    weight,
+    weight_of_key,
 )
 from pipeline.data.contracts.formats.json.types import JsonArray, JsonMap, Object, Property, Scalar, Type
 
@@ -169,7 +172,8 @@ class Superset:
             return True
         if size < self.least_bytes_of_whole:
             return False
-        return sum(count(shape_of(value, ())) for value in document.values()) > self.most_columns
+        shapes = [shape_of(value, ()) for value in document.values()]
+        return sum(map(count, shapes)) > self.most_columns or sum(map(weight, shapes)) > MOST_WEIGHT // 2
 
     @property
     def least_bytes_of_whole(self) -> int:
@@ -192,6 +196,10 @@ class Superset:
     def columns(self) -> int:
         """Return the number of leaf columns."""
         return _leaves(self.root)
+
+    def weight(self) -> int:
+        """Return what its keys weigh; see MOST_WEIGHT."""
+        return _weight(self.root)
 
 
 _UNKNOWN: Final = _Plain()
@@ -301,6 +309,13 @@ def slot_kind(kind: str, slots: Sequence[Slot], held: set[str]) -> str | None:
         case _:
             wanted = kind
     return wanted if wanted in held else None
+
+
+def _weight(level: Level) -> int:
+    return sum(
+        weight_of_key(key) * len(slots) + sum(_weight(each.members) for each in slots if each.members is not None)
+        for key, slots in level.slots.items()
+    )
 
 
 def _leaves(level: Level) -> int:

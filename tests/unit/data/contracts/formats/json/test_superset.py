@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.data.contracts.formats.json.definitions import MAX_DEFINITION_BYTES
 from pipeline.data.contracts.formats.json.gathering import Gathering, gathered
+from pipeline.data.contracts.formats.json.growth import as_of
 from pipeline.data.contracts.formats.json.scalar import Misfit, parsed
 from pipeline.data.contracts.formats.json.shapes import facts
 from pipeline.data.contracts.formats.json.splitting import NotCovered, split, written_again
 from pipeline.data.contracts.formats.json.superset import OTHER, Superset, lines
+from pipeline.data.contracts.formats.json.undeclared import declared_schema
 from tests.unit.data.contracts.formats.json.document_world import DOCUMENTS, binary, decoder_of, is_whole, leaves
 
 _CUT = st.lists(st.lists(DOCUMENTS, min_size=1, max_size=4), min_size=1, max_size=4)
@@ -104,6 +107,14 @@ def test_columns_never_change(ranges: list[list[bytes]]) -> None:
 
 @settings(max_examples=25)
 @given(_CUT)
+def test_a_superset_holds_its_history(ranges: list[list[bytes]]) -> None:
+    """Which superset covered a row first is known from the newest one."""
+    found = _grown(ranges)
+    assert [as_of(found[-1], each.version) for each in found] == found
+
+
+@settings(max_examples=25)
+@given(_CUT)
 def test_a_value_never_moves(ranges: list[list[bytes]]) -> None:
     """A document lands alike under every superset that covers it, so the table does not depend on when it was read."""
     found = _grown(ranges)
@@ -173,6 +184,20 @@ def test_a_document_that_is_too_wide_alone_closes_nothing() -> None:
     assert is_whole(split(superset, wide))
     with pytest.raises(NotCovered):
         split(gathered(Superset(), [b'{"a":1}']), wide)
+
+
+def test_few_values_in_many_objects_are_bounded() -> None:
+    """A superset's declared schema stays small, also where each column lies in objects of its own."""
+    gathering = Gathering(Superset())
+    for number in range(400):
+        path = [f"{number}{'x' * 99}{level}" for level in range(25)]
+        gathering.add("".join([*(f'{{"{key}":' for key in path), "1", "}" * 25]).encode())
+    assert gathering.closed
+    assert len(declared_schema("T", gathering.superset()).definition) < MAX_DEFINITION_BYTES
+    many = ",".join(f'"{number}k":{{"{"x" * 200}":{{"{"y" * 200}":1}}}}' for number in range(900))
+    alone = f"{{{many}}}".encode()
+    assert not gathered(Superset(), [alone]).closed
+    assert is_whole(split(gathered(Superset(), [alone]), alone))
 
 
 def test_a_flood_of_shapes_is_bounded() -> None:
