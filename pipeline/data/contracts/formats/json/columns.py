@@ -79,15 +79,16 @@ def defects(root: Object) -> tuple[str, ...]:
     """Return why an object fits no table, whatever the policies: columns, and names that collide."""
     if (leaves := _leaves(root)) > MAX_COLUMNS:
         return (f"it spreads into {leaves} columns, at most {MAX_COLUMNS} are supported",)
-    return tuple(_collisions(root))
+    return tuple(collisions(root))
 
 
 def _leaves(of: Type) -> int:
     return max(1, sum(map(_leaves, inside(of))))
 
 
-def _collisions(of: Type) -> list[str]:
-    found = [reason for each in inside(of) for reason in _collisions(each)]
+def collisions(of: Type) -> list[str]:
+    """Return a sentence for each object with two properties that would be decoded under one name."""
+    found = [reason for each in inside(of) for reason in collisions(each)]
     if isinstance(of, Object):
         names = [name.lower() for name in names_of(of)]
         if len(set(names)) != len(names):

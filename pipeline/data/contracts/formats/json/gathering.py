@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from pipeline.data.contracts.formats.json.columns import collisions
 from pipeline.data.contracts.formats.json.growth import grown
 from pipeline.data.contracts.formats.json.scalar import Misfit, parsed
 from pipeline.data.contracts.formats.json.shapes import (
@@ -74,7 +75,10 @@ class Gathering:
         """Return the next superset; the known one where nothing is new."""
         if not (self.new or self.other or self.closed):
             return self.known
-        return grown(self.known, self.new, other=self.other, closed=self.closed)
+        found = grown(self.known, self.new, other=self.other, closed=self.closed)
+        if collisions(found.declared()):  # of hashes, so a producer looked for them
+            return grown(self.known, NOTHING, closed=True)
+        return found
 
 
 def gathered(known: Superset, documents: Mapping[int, bytes] | list[bytes]) -> Superset:

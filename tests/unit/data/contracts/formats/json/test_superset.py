@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.data.contracts.formats.json.columns import suffix
 from pipeline.data.contracts.formats.json.definitions import MAX_DEFINITION_BYTES
 from pipeline.data.contracts.formats.json.gathering import Gathering, gathered
 from pipeline.data.contracts.formats.json.growth import as_of
@@ -184,6 +185,19 @@ def test_a_document_that_is_too_wide_alone_closes_nothing() -> None:
     assert is_whole(split(superset, wide))
     with pytest.raises(NotCovered):
         split(gathered(Superset(), [b'{"a":1}']), wide)
+
+
+def test_keys_whose_names_collide_close_the_superset() -> None:
+    """Two keys that were chosen for one hash make no table with two columns of one name."""
+    seen: dict[str, str] = {}
+    for number in range(20_000):
+        key = "".join(chr(0x4E00 + part) for part in divmod(number, 150))
+        if (twin := seen.setdefault(suffix(key), key)) != key:
+            break
+    superset = gathered(Superset(), [f'{{"a":1,"{key}":1}}'.encode(), f'{{"{twin}":1}}'.encode()])
+    assert superset.closed
+    assert superset.columns() == 0
+    assert is_whole(split(superset, f'{{"{key}":1}}'.encode()))
 
 
 def test_few_values_in_many_objects_are_bounded() -> None:
