@@ -39,6 +39,11 @@ class Gathering:
     variations: dict[str, Shape] = field(default_factory=dict)  # by fingerprint, in order of first documents
     other: bool = False  # some document lands whole
     closed: bool = False  # a cap was reached
+    _columns: int = field(init=False)  # at most; counted as documents come
+    _weight: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._columns, self._weight = self.known.columns(), self.known.weight()
 
     def add(self, document: bytes) -> str | None:
         """Add a document; return the fingerprint of the variation that it begins, None where it begins none.
@@ -60,13 +65,14 @@ class Gathering:
         more = beyond(shape, self.new)
         if not more or self.closed:
             return None
-        both = joined(self.new, more)
-        full = self.known.columns() + count(both) > self.known.most_columns
-        heavy = self.known.weight() + weight(both) > MOST_WEIGHT
+        full = self._columns + count(more) > self.known.most_columns
+        heavy = self._weight + weight(more) > MOST_WEIGHT
         if full or heavy or len(self.variations) == self.most_variations:
             self.closed = True
             return None
-        self.new = both
+        self.new = joined(self.new, more)
+        self._columns += count(more)
+        self._weight += weight(more)
         name = fingerprint(more)
         self.variations[name] = more
         return name
