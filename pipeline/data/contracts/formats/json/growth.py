@@ -101,7 +101,7 @@ def _grown_struct(
     beside = NOTHING
     for key in keys:
         beside = beside if key in room else joined(beside, new[key])
-    # So many keys were new that their facts came as those of a map.
+    # More than 300 keys were new at once: their facts came as those of a map.
     begin = outer + MAP
     came = {each for each in [*kinds, *objects] if each.startswith(begin)}
     if came:

@@ -9,7 +9,7 @@ from tests.unit.data.contracts.formats.json.document_world import DOCUMENTS, sha
 
 
 def test_null_and_empty_are_nothing() -> None:
-    """No column opens for a value that is none."""
+    """Null, `{}` and `[]` open no column."""
     assert shape(b'{"a":null,"b":{},"c":[],"d":[null,{"e":[]}],"f":{"77":null}}') == NOTHING
 
 
@@ -43,7 +43,7 @@ def test_an_object_of_many_keys_is_a_map() -> None:
 
 
 def test_numbers_are_told_apart_by_their_text() -> None:
-    """What no double holds is known before a number is rounded."""
+    """Detection finds a number that no double holds before it is rounded."""
     kinds = {
         "5": "whole", "-0": "whole", "9007199254740992": "whole", "9007199254740993": "long",
         "9223372036854775807": "long", "9223372036854775808": "digits", "5.0": "fraction", "1e3": "fraction",
@@ -73,7 +73,7 @@ def test_the_join_is_a_union(first: bytes, second: bytes, third: bytes) -> None:
 
 @settings(max_examples=50)
 @given(DOCUMENTS, DOCUMENTS)
-def test_what_is_beyond_completes_the_join(first: bytes, second: bytes) -> None:
+def test_the_rest_completes_the_join(first: bytes, second: bytes) -> None:
     """Nothing is beyond what a shape has, and what is beyond is all that a join adds."""
     known, other = shape(first), shape(second)
     more = beyond(other, known)

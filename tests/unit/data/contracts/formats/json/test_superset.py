@@ -131,7 +131,7 @@ def test_a_value_never_moves(ranges: list[list[bytes]]) -> None:
 @settings(max_examples=25)
 @given(_CUT)
 def test_covered_is_what_can_be_split(ranges: list[list[bytes]]) -> None:
-    """What detection calls known is what decoding lands."""
+    """Decoding lands exactly the documents that detection calls known."""
     found = _grown(ranges)
     for document in (each for documents in ranges for each in documents):
         for superset in found:
@@ -228,7 +228,7 @@ def test_a_flood_of_shapes_is_bounded() -> None:
     "document", [b"", b"[]", b"null", b"{", b'{"a":NaN}', b'{"a":1,"a":2}', b'{"a":"\\ud800"}', b'{"\\ud800":1}',
                  b'{"a":{"7":"\\ud800"}}', b"\xff", b'{"a":' + b"[" * 10_000, b'{"a":' + b"[" * 33 + b"]" * 33 + b"}"]
 )  # fmt: skip
-def test_what_is_refused_adds_nothing(document: bytes) -> None:
+def test_a_bad_document_adds_nothing(document: bytes) -> None:
     """A bad document opens no column; its row goes to quarantine."""
     gathering = Gathering(Superset())
     assert gathering.add(document) is None

@@ -48,7 +48,7 @@ def test_a_document_takes_no_property_of_ours() -> None:
 
 
 def test_nothing_lands_as_null() -> None:
-    """What opened no column before lands as null after one was opened."""
+    """A value that opens no column lands as null once its column exists."""
     superset = gathered(Superset(), [b'{"a":{"b":1,"c":[1]},"l":[{"x":1}],"m":{"1":1},"n":[[1]]}'])
     nothing = [
         b"{}",
