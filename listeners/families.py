@@ -58,6 +58,17 @@ def _streams(known: MetricsSnapshot) -> Iterator[Metric]:
         (*labels, "reason"),
         (((game, group, reason), amount) for game, group, totals in games for reason, amount in totals.rejects.items()),
     )
+    yield _counter(
+        "stream_type_rows",
+        "Rows handled by event type: landed (ok) or refused (rejected); types beyond the first 20 as `other`.",
+        (*labels, "event_type", "result"),
+        (
+            ((game, group, name, result), amount)
+            for game, group, totals in games
+            for name, rows in totals.types.items()
+            for result, amount in (("ok", rows.landed), ("rejected", rows.refused))
+        ),
+    )
     yield _counter("stream_commits", "Commits to the game's table.", labels, (((g, c), t.commits) for g, c, t in games))
     yield _counter(
         "stream_errors",

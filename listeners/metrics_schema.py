@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 
 from listeners.join import Pass
-from listeners.sample import GameResult, GroupSample, IngestMinute, StatusEvent, StreamMinute
+from listeners.sample import GameResult, GroupSample, IngestMinute, StatusEvent, StreamMinute, largest_types
 from listeners.totals import ProcessSample
 
 Row = Mapping[str, Any]
@@ -24,6 +24,10 @@ QUERY: Final = pa.struct(
     [("query", pa.string()), ("input_rows", pa.int64()), ("durations", pa.map_(pa.string(), pa.int64()))]
 )
 """One query of a process: milliseconds of its last micro-batch, and its rows so far as Spark reported them."""
+
+
+TYPE: Final = pa.struct([("event_type", pa.string()), ("rows", pa.int64()), ("refused", pa.int64())])
+"""The rows of one event type in a pass: landed, and refused by it."""
 
 
 class MetricsFolder(Protocol):
@@ -82,6 +86,7 @@ STREAM_BATCH: Final = MetricsTable(  # one row per pass and game
             ("queue_seconds", pa.float64()),  # sample.Segments of the rows in latency_counts; null when unknown
             ("process_seconds", pa.float64()),
             ("upstream_seconds", pa.float64()),
+            ("types", pa.list_(TYPE)),  # at most sample.MOST_TYPES, and the others together
         ]
     ),
 )
@@ -277,6 +282,10 @@ def _pass_rows(item: Pass) -> Sequence[Row]:
             "durations": None if progress is None else list(progress.durations_ms.items()),
             "error": game.error,
             "caught_up_rows": game.caught_up_rows,
+            "types": [
+                {"event_type": name, "rows": rows.landed, "refused": rows.refused}
+                for name, rows in largest_types(game.types).items()
+            ],
             **_segments(game),
         }
         for game in result.games

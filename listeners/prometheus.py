@@ -18,12 +18,11 @@ from listeners.families import families
 from listeners.join import Pass
 from listeners.periodic import PeriodicSender
 from listeners.process_kinds import GROUP
-from listeners.sample import Progress, StreamState
+from listeners.sample import OTHER, Progress, StreamState
 from listeners.status import STATUSES
 from listeners.totals import (
     BUCKETS,
     MAX_QUERIES,
-    OTHER,
     ControllerMetrics,
     FleetProblems,
     GameTotals,

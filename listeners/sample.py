@@ -12,6 +12,12 @@ from typing import Final, NamedTuple
 LATENCY_EDGES_SECONDS: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 """Upper edges of the latency histogram's buckets; a last bucket without edge follows."""
 
+OTHER: Final = "other"
+"""Label value that sums all values beyond a label's bound."""
+
+MOST_TYPES: Final = 20
+"""Event types of a game that metrics and states tell apart."""
+
 CHUNK: Final = -1
 """The batch id of a catch-up chunk, which is not a micro-batch."""
 
@@ -47,6 +53,13 @@ class Segments(NamedTuple):
     upstream: float | None = None  # before all of them, from event time to source time; None where nobody knows
 
 
+class TypeRows(NamedTuple):
+    """Rows of one event type."""
+
+    landed: int
+    refused: int
+
+
 @dataclass(frozen=True, slots=True)
 class GameResult:
     """The result of one pass (or one catch-up chunk) for one game."""
@@ -65,6 +78,8 @@ class GameResult:
     error: str | None = None  # why there was no commit, one line
     caught_up_rows: int = 0  # of `rows`, those that waited for a start or an outage: not in latency_counts
     segments_seconds: Segments | None = None  # of the rows in latency_counts; None: nobody knows, or none
+    # By event type, without refused rows whose schema is not known.
+    types: Mapping[str, TypeRows] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +127,8 @@ class StreamState:
     waits_for: str | None = None  # "waits for schema …": what its next rows lack; None: nothing
     refused: Mapping[str, int] = field(default_factory=dict)  # rows of the last five minutes by reason
     landed: int | None = None  # rows of the last five minutes in its table
+    # Of the same five minutes by event type, at most MOST_TYPES and the others together.
+    types: Mapping[str, TypeRows] = field(default_factory=dict)
     commit_mean_seconds: float | None = None  # the mean of its commits in the last minute; None: it made none
     latency_p50_seconds: float | None = None
     latency_p99_seconds: float | None = None
@@ -171,6 +188,20 @@ class IngestMinute:
     refused: int
     commits: int
     backlog_age_seconds: float | None = None  # the largest age of the oldest row waiting in the source; None: unknown
+
+
+def largest_types(types: Mapping[str, TypeRows]) -> dict[str, TypeRows]:
+    """Return the event types with the most rows, at most MOST_TYPES, and the others together as OTHER."""
+    ordered = sorted(types.items(), key=lambda each: (-sum(each[1]), each[0]))
+    if len(ordered) <= MOST_TYPES:
+        return dict(ordered)
+    rest = [rows for _, rows in ordered[MOST_TYPES:]]
+    found = dict(ordered[:MOST_TYPES])
+    more = found.get(OTHER, TypeRows(0, 0))  # a type may have this very name
+    found[OTHER] = TypeRows(
+        more.landed + sum(each.landed for each in rest), more.refused + sum(each.refused for each in rest)
+    )
+    return found
 
 
 def progress_from_json(text: str) -> Progress:

@@ -7,12 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
-from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, PassResult, Progress, StreamState
+from listeners.sample import (
+    LATENCY_EDGES_SECONDS,
+    MOST_TYPES,
+    OTHER,
+    GameResult,
+    PassResult,
+    Progress,
+    StreamState,
+    TypeRows,
+)
 
 _N = TypeVar("_N", int, float)
-
-OTHER: Final = "other"
-"""Label value that sums all values beyond a label's bound."""
 
 MAX_REASONS: Final = 32  # reject reasons and pass phases are constants of our code, so more is a mistake
 MAX_QUERIES: Final = 2_000  # the most games one group may carry, each with a query of its own
@@ -32,6 +38,7 @@ class GameTotals:
     cursor_seq: int | None = None
     last_commit_at: float | None = None
     caught_up_rows: int = 0
+    types: Mapping[str, TypeRows] = field(default_factory=dict)  # at most MOST_TYPES, and the others together
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +160,7 @@ def after_result(before: GameTotals, game: GameResult) -> GameTotals:
         cursor_seq=game.seq_to if committed else before.cursor_seq,
         last_commit_at=game.committed_at if committed else before.last_commit_at,
         caught_up_rows=before.caught_up_rows + game.caught_up_rows,
+        types=_types_added(before.types, game.types),
     )
 
 
@@ -175,6 +183,18 @@ def after_progress(before: QueryTotals | None, progress: Progress) -> QueryTotal
     if progress.input_rows is not None:
         rows = (rows or 0) + progress.input_rows
     return QueryTotals(_added({}, progress.durations_ms), rows)
+
+
+def _types_added(totals: Mapping[str, TypeRows], more: Mapping[str, TypeRows]) -> Mapping[str, TypeRows]:
+    """Return the sums by event type. A type keeps its label, as a counter never decreases; the largest come first."""
+    if not more:
+        return totals
+    sums = dict(totals)
+    for name, rows in sorted(more.items(), key=lambda each: (-sum(each[1]), each[0])):
+        label = name if name in sums or len(sums.keys() - {OTHER}) < MOST_TYPES else OTHER
+        before = sums.get(label, TypeRows(0, 0))
+        sums[label] = TypeRows(before.landed + rows.landed, before.refused + rows.refused)
+    return sums
 
 
 def _added(totals: Mapping[str, _N], more: Mapping[str, _N]) -> dict[str, _N]:

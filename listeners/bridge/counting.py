@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from listeners.sample import GameResult, Lane
+from listeners.sample import GameResult, Lane, TypeRows
 from listeners.totals import BUCKETS, GameTotals, after_result
 
 LATE_SECONDS: Final = 900.0
@@ -19,7 +19,7 @@ LATE_SECONDS: Final = 900.0
 _SLICE_SECONDS: Final = 60
 _COLUMNS: Final = [
     "run_id", "batch_id", "cluster_group", "game_key", "seq_from", "seq_to", "rows", "reject_reasons", "finished_at",
-    "committed_at", "latency_counts", "error", "caught_up_rows",
+    "committed_at", "latency_counts", "error", "caught_up_rows", "types",
 ]  # fmt: skip
 
 
@@ -77,4 +77,5 @@ def _result(row: Mapping[str, Any]) -> GameResult:
         counts if len(counts) == BUCKETS else (0,) * BUCKETS,
         row["error"],
         row["caught_up_rows"] or 0,
+        types={each["event_type"]: TypeRows(each["rows"], each["refused"]) for each in row["types"] or ()},
     )

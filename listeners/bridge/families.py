@@ -12,7 +12,8 @@ from listeners.totals import MetricsSnapshot, SelfCounts
 
 _SERVE: Final = f"{PREFIX}metrics_serve_"
 _OF_PASSES: Final = frozenset(
-    f"{PREFIX}stream_{name}" for name in ("rows", "rejects", "commits", "errors", "caught_up_rows", "latency_seconds")
+    f"{PREFIX}stream_{name}"
+    for name in ("rows", "rejects", "type_rows", "commits", "errors", "caught_up_rows", "latency_seconds")
 )
 
 

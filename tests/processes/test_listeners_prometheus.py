@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from listeners.join import Pass
 from listeners.prometheus import Exposition, push, serve
-from listeners.sample import CHUNK, LATENCY_EDGES_SECONDS, GameResult, Lane, PassResult, Progress, StreamState
+from listeners.sample import CHUNK, LATENCY_EDGES_SECONDS, GameResult, Lane, PassResult, Progress, StreamState, TypeRows
 from listeners.status import STATUSES
 from listeners.totals import MAX_QUERIES, MAX_REASONS
 
@@ -110,6 +110,21 @@ def test_rows_that_were_caught_up_are_counted_beside_the_latencies(metrics: Metr
     metrics.exposition.add_pass(reported(caught_up))
     assert metrics.value("stream_caught_up_rows_total", **labels) == 90
     assert metrics.value("stream_latency_seconds_count", **labels) == sum(COUNTS)
+
+
+def test_event_types_beyond_the_bound_are_one_label_and_counters_never_fall(metrics: Metrics) -> None:
+    """A game has at most 20 labelled types; each keeps its label, and no row of the others is lost."""
+    labels = {"game": "chess_a", "cluster_group": "eu-1"}
+    metrics.exposition.add_pass(reported(game(types={f"t.T{each:02}": TypeRows(each, 1) for each in range(30)})))
+    metrics.exposition.add_pass(reported(game(types={"t.T00": TypeRows(1_000, 0), "t.T29": TypeRows(1, 2)})))
+    named = {
+        labels["event_type"]: amount for (name, labels), amount in
+        (((name, dict(pairs)), amount) for (name, pairs), amount in metrics.scrape().items())
+        if name == "turnout_stream_type_rows_total" and labels["result"] == "ok"
+    }  # fmt: skip
+    assert set(named) == {*(f"t.T{each}" for each in range(10, 30)), "other"}
+    assert (named["t.T29"], named["other"]) == (30, sum(range(10)) + 1_000)
+    assert metrics.value("stream_type_rows_total", event_type="t.T29", result="rejected", **labels) == 3
 
 
 def test_a_catch_up_chunk_is_no_pass(metrics: Metrics) -> None:

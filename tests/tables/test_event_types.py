@@ -1,5 +1,6 @@
 """A game with several event types: one table, a struct column for each further type, and rows that wait until then."""
 
+import json
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -16,6 +17,7 @@ from pipeline.data.contracts.registrations import Registration
 from pipeline.data.contracts.schemas import Schema
 from pipeline.data.maintenance.rewrite import columns_of, packed
 from pipeline.data.repair.rebuild import rebuild
+from pipeline.data.streams.writing.split import READ, SplitJob, split
 from pipeline.data.verify.balance import verify
 from pipeline.data.verify.values import Wanted
 from pipeline.lake.delta.opening import open_table
@@ -46,6 +48,24 @@ def require_right(world: World, *, refused: int = 0) -> None:
     assert balance.problems == ()
     assert balance.values is not None
     assert (balance.values.mismatches, len(waiting)) == (0, refused)
+
+
+def test_a_pass_reports_rows_by_event_type(world: World) -> None:
+    """A report tells what landed and what was refused of each type; rows without a known schema are of none."""
+    (sold,) = come(world, SOLD)
+    world.ingest(
+        good(1), event(sold, item="sword"), event(sold, price=2), Event(CHESS, 77, b""), Event(CHESS, 1, b"\xff")
+    )
+
+    def reported() -> dict[str, list[int]]:
+        rows = open_table(world.paths.bronze).to_pyarrow_table(columns=list(READ)).combine_chunks()
+        job = SplitJob({CHESS.key: 0}, world.registry.snapshot(), world.paths.tables)
+        (done,) = split(iter(rows.to_batches()), job)
+        return json.loads(done.column("report")[0].as_py())["games"][CHESS.key]["types"]  # type: ignore[no-any-return]
+
+    assert reported() == {"t.M": [1, 1], "acme.Sold": [0, 2]}
+    accept(world, "Sold")
+    assert reported() == {"t.M": [1, 1], "acme.Sold": [2, 0]}
 
 
 @pytest.mark.proves("G240")

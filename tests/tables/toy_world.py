@@ -62,7 +62,7 @@ def count(batches: Iterator[pa.RecordBatch], job: SplitJob) -> Iterator[pa.Recor
             links = own.group_by(["seq", "prev_seq"]).aggregate([]).to_pylist()
             games[key] = {
                 "links": [[link["seq"], link["prev_seq"]] for link in links], "arrivals": [],
-                "files": [file.as_dict()], "rejects": {}, "error": None, "needs": [],
+                "files": [file.as_dict()], "rejects": {}, "types": {}, "error": None, "needs": [],
             }  # fmt: skip
     if rows.num_rows:
         report = {"seq_to": pc.max(rows["seq"]).as_py(), "games": games, "refused": None, "seconds": {}}

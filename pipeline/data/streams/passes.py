@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane
+from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, TypeRows
 from pipeline.base.failpoints import hit
 from pipeline.base.names import GameKey
 from pipeline.data.contracts.schemas import SchemaSet
@@ -46,6 +46,7 @@ class GameReport:
     arrivals: list[Arrival] = field(default_factory=list)
     files: list[DataFile] = field(default_factory=list)
     rejects: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    types: dict[str, TypeRows] = field(default_factory=dict)
     failure: Failure | None = None
     needs: list[Need] = field(default_factory=list)  # what the schema set lacks for its rows
 
@@ -296,6 +297,9 @@ def _add(report: GameReport, game: Mapping[str, Any]) -> None:
     report.needs += [Need.of_json(need) for need in game["needs"]]
     for reason, count in game["rejects"].items():
         report.rejects[reason] += count
+    for name, (landed, refused) in game["types"].items():
+        before = report.types.get(name, TypeRows(0, 0))
+        report.types[name] = TypeRows(before.landed + landed, before.refused + refused)
     if game["error"] is not None:
         report.failure = Failure(game["error"]["kind"], game["error"]["evidence"], may_quote=True)
 
@@ -324,6 +328,7 @@ def _result(
         latency_counts=measured.counts,
         caught_up_rows=measured.caught_up,
         segments_seconds=measured.segments,
+        types=report.types,
     )
 
 

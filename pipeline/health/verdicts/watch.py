@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from listeners.sample import GameResult, Lane, StreamState
+from listeners.sample import GameResult, Lane, StreamState, TypeRows, largest_types
 from pipeline.health.verdicts.latency_windows import LatencyWindow, SegmentWindow
 from pipeline.health.verdicts.status import Observation, Settled, StreamFacts, judge_stream, patience_seconds, settle
 
@@ -62,6 +62,9 @@ class _Memory:
     segments: SegmentWindow = field(default_factory=lambda: SegmentWindow(LATENCY_SECONDS))
     refused: deque[tuple[float, Mapping[str, int]]] = field(default_factory=deque)
     refused_rows: Counter[str] = field(default_factory=Counter)  # sums are kept: adding 60 results up costs too much
+    types: deque[tuple[float, Mapping[str, TypeRows]]] = field(default_factory=deque)
+    landed_types: Counter[str] = field(default_factory=Counter)
+    refused_types: Counter[str] = field(default_factory=Counter)
     recent: deque[tuple[float, int]] = field(default_factory=deque)  # at, rows
     recent_rows: int = 0
     commits: deque[tuple[float, float]] = field(default_factory=deque)  # at, seconds
@@ -141,6 +144,7 @@ class Watch:
             waits_for=facts.waits_for,
             refused=dict(+memory.refused_rows) if memory.refused else {},
             landed=memory.recent_rows,
+            types=_types(memory),
             commit_mean_seconds=max(0.0, memory.commit_seconds / len(memory.commits)) if memory.commits else None,
             latency_p50_seconds=p50,
             latency_p99_seconds=p99,
@@ -150,6 +154,20 @@ class Watch:
             commit_seconds=segments[2],
             upstream_seconds=segments[3],
         )
+
+
+def _types(memory: _Memory) -> dict[str, TypeRows]:
+    """Return the rows of the window by event type."""
+    landed, refused = +memory.landed_types, +memory.refused_types
+    return largest_types({name: TypeRows(landed[name], refused[name]) for name in landed.keys() | refused.keys()})
+
+
+def _count_types(memory: _Memory, types: Mapping[str, TypeRows], sign: int) -> None:
+    for name, rows in types.items():
+        memory.landed_types[name] += sign * rows.landed
+        memory.refused_types[name] += sign * rows.refused
+        if not (memory.landed_types[name] or memory.refused_types[name]):  # types may come and go without end
+            del memory.landed_types[name], memory.refused_types[name]
 
 
 def _remember(memory: _Memory, result: GameResult, now: float) -> None:
@@ -178,6 +196,9 @@ def _remember(memory: _Memory, result: GameResult, now: float) -> None:
     if any(result.rejects.values()):
         memory.refused.append((at, result.rejects))
         memory.refused_rows.update(result.rejects)
+    if result.types:
+        memory.types.append((at, result.types))
+        _count_types(memory, result.types, 1)
     if result.committed_at is not None:
         memory.commits.append((at, result.commit_seconds))
         memory.commit_seconds += result.commit_seconds
@@ -197,6 +218,8 @@ def _forget_old(memory: _Memory, now: float) -> None:
     memory.segments.forget_old(now)
     while memory.refused and memory.refused[0][0] <= now - REFUSED_SECONDS:
         memory.refused_rows.subtract(memory.refused.popleft()[1])
+    while memory.types and memory.types[0][0] <= now - REFUSED_SECONDS:
+        _count_types(memory, memory.types.popleft()[1], -1)
     while memory.recent and memory.recent[0][0] <= now - REFUSED_SECONDS:
         memory.recent_rows -= memory.recent.popleft()[1]
     while memory.commits and memory.commits[0][0] <= now - RATE_SECONDS:

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Engine, RowMapping, case, delete, exists, 
 from sqlalchemy.exc import IntegrityError
 
 from listeners.process_kinds import GROUP
-from listeners.sample import StreamState
+from listeners.sample import StreamState, TypeRows
 from pipeline.store.database.engine import writing
 from pipeline.store.database.states import ProcessState
 from pipeline.store.database.tables import bronze_commits, drivers, leases, streams
@@ -140,7 +140,8 @@ def write_streams(engine: Engine, states: Sequence[StreamState]) -> None:
     # Not asdict, which copies as deeply as it can: thirteen times the cost, at 1,000 streams and every heartbeat.
     rows = [{name: getattr(state, field) for name, field in _STATE.items()} for state in states]
     for row in rows:
-        row["refused"] = json.dumps(dict(row["refused"])) if row["refused"] else None
+        for name in ("refused", "types"):
+            row[name] = json.dumps(dict(row[name])) if row[name] else None
     try:
         _replace(engine, states[0].group, rows)
     except IntegrityError:  # two groups reported one stream at the same moment, as after a move: write again
@@ -153,6 +154,8 @@ def reported_in(row: RowMapping) -> StreamState | None:
         return None
     said = {field: row[label] for field, label in _LABELS.items()}
     said["refused"] = json.loads(said["refused"]) if said["refused"] else {}
+    types = json.loads(said["types"]) if said["types"] else {}
+    said["types"] = {name: TypeRows(*rows) for name, rows in types.items()}
     return StreamState(**said)
 
 

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 from listeners.bridge.families import Known, Readings, bridge_families
 from listeners.join import Pass
 from listeners.prometheus import Exposition
-from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, PassResult, Progress, StreamState
+from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, PassResult, Progress, StreamState, TypeRows
 from tests.unit.listeners.controller_metrics import CONTROLLER_METRICS
 
 
@@ -16,7 +16,9 @@ def listed_metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Return name → (type, labels) of every metric family, from an exposition that knows something of everything."""
     exposition = Exposition(CollectorRegistry())
     counts = (1, *[0] * len(LATENCY_EDGES_SECONDS))
-    game = GameResult("g", Lane.RUN, 1, 1, 1, {"unknown_schema": 1}, 1, 1, 1.0, 1.0, counts)
+    game = GameResult(
+        "g", Lane.RUN, 1, 1, 1, {"unknown_schema": 1}, 1, 1, 1.0, 1.0, counts, types={"t.M": TypeRows(1, 1)}
+    )
     exposition.add_pass(Pass(PassResult("a", "run", 0, 0.0, 1.0, 1, (game,), {"commit": 1.0}), None))
     exposition.set_states([StreamState("g", "a", Lane.RUN, "RUNNING", 0.0, 1, 1.0, 0.0, 1.0, 1.0, 1, 1, None, 1.0)])
     exposition.set_heartbeat("a", 1.0)

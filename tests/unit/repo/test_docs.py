@@ -140,6 +140,7 @@ _TYPES = {
     pa.list_(metrics_schema.QUERY): (
         "list of struct of query: string, input_rows: long, durations: map of string to long"
     ),
+    pa.list_(metrics_schema.TYPE): "list of struct of event_type: string, rows: long, refused: long",
     pa.list_(pa.int32()): "list of int",
     BRONZE.field("headers").type: "list of struct of key: string, value: binary",
 }

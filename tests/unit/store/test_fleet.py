@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import Engine, create_engine, delete, insert, select, text, update
 
-from listeners.sample import Lane, StreamState
+from listeners.sample import Lane, StreamState, TypeRows
 from listeners.status import Status
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
@@ -190,7 +190,12 @@ def state_of(key: str, status: str = "RUNNING") -> StreamState:
 
 def full_state() -> StreamState:
     """Return a state in which each field has a value of its own, whichever fields there are."""
-    said: dict[str, Any] = {"lane": Lane.RUN, "status": Status.LAGGING, "refused": {"bad": 3}}
+    said: dict[str, Any] = {
+        "lane": Lane.RUN,
+        "status": Status.LAGGING,
+        "refused": {"bad": 3},
+        "types": {"t.M": TypeRows(2, 1)},
+    }
     for number, (name, hint) in enumerate(get_type_hints(StreamState).items(), start=1):
         (kind,) = {*(get_args(hint) if isinstance(hint, UnionType) else [hint])} - {NoneType}
         said[name] = said.get(name) or (f"{name} {number}" if kind is str else kind(number))

@@ -12,7 +12,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import insert, update
 
 from listeners.events import Progressed
-from listeners.sample import CHUNK, LATENCY_EDGES_SECONDS, GameResult, GroupSample, Lane, PassResult, StreamState
+from listeners.sample import (
+    CHUNK,
+    LATENCY_EDGES_SECONDS,
+    GameResult,
+    GroupSample,
+    Lane,
+    PassResult,
+    StreamState,
+    TypeRows,
+)
 from pipeline.settings.tree import Metrics, Paths, Settings
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
@@ -115,7 +124,8 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 def _result(game: str, seq: int, committed_at: float | None, **changes: object) -> GameResult:
     values: dict[str, object] = {
-        "rows": 7, "rejects": {"malformed_payload": 2, HOSTILE: 1}, "error": None, "caught_up_rows": 0, **changes,
+        "rows": 7, "rejects": {"malformed_payload": 2, HOSTILE: 1}, "error": None, "caught_up_rows": 0,
+        "types": {"t.M": TypeRows(7, 1)}, **changes,
     }  # fmt: skip
     return GameResult(
         game, Lane.RUN, seq, seq, files=1, bytes=10, committed_at=committed_at, commit_seconds=0.1,

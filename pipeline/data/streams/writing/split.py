@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from pipeline.base.failpoints import hit
 from pipeline.base.names import GameKey, shown
+from pipeline.data.contracts.decoded import Rows
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.supported import decoder, prepare
 from pipeline.data.contracts.placing import pad, placed
@@ -195,7 +196,8 @@ class _Split:
         links = self.rows.group_by(["game_key", "seq", "prev_seq"]).aggregate([])
         for row in links.to_pylist():
             game = self.games.setdefault(
-                row["game_key"], {"links": [], "arrivals": [], "files": [], "rejects": {}, "error": None, "needs": []}
+                row["game_key"],
+                {"links": [], "arrivals": [], "files": [], "rejects": {}, "types": {}, "error": None, "needs": []},
             )
             game["links"].append([row["seq"], row["prev_seq"]])
 
@@ -220,7 +222,7 @@ class _Split:
             decoded[target] = [each.without(waiting) for each in parts]
         for key, needs in self.needs.items():
             game = self.games[key]
-            game.update(rejects={}, needs=[need.as_json() for need in lowest(needs)])
+            game.update(rejects={}, types={}, needs=[need.as_json() for need in lowest(needs)])
             try:
                 discard(self.job.tables / key, [DataFile(**file) for file in game["files"]])
             except OSError as error:  # law L6: they stay as orphans
@@ -278,7 +280,7 @@ class _Split:
             except Exception as error:  # noqa: BLE001 - law L6: games without this schema go on
                 for game in np.unique(games[chosen]):
                     self.games[names[game]]["error"] = _fault(error)
-        self._refuse(routed, refusals)
+        self._refuse(routed, refusals, ids)
         return part.again(again) if again else None
 
     def _own_columns(self, part: OpenRows) -> pa.Table:
@@ -335,6 +337,7 @@ class _Split:
         table = table.take(pa.array(order)).combine_chunks()
         for game, arrival in arrivals(games[order], table):
             self.games[keys.dictionary[game].as_py()]["arrivals"].append(arrival)
+        self._count_landed(keys.dictionary, games[order], table.column("_type"))
         ends = np.flatnonzero(np.diff(games[order], append=-1)) + 1
 
         def write(start: int, end: int) -> None:
@@ -347,6 +350,13 @@ class _Split:
             return
         with ThreadPoolExecutor(_WRITES) as pool:  # each waits for its store: 300 games one after another are seconds
             list(pool.map(write, starts, starts[1:]))
+
+    def _count_landed(self, keys: pa.Array, games: np.ndarray, types: pa.ChunkedArray) -> None:
+        named = whole(types).dictionary_encode()
+        many = len(named.dictionary)
+        counts = np.bincount(games * many + named.indices.to_numpy())
+        for place in np.flatnonzero(counts).tolist():
+            self._count_type(keys[place // many].as_py(), named.dictionary[place % many].as_py(), 0, int(counts[place]))
 
     def _write_game(self, key: str, rows: pa.Table) -> None:
         try:
@@ -385,7 +395,8 @@ class _Split:
                 self.games[key]["error"] = _fault(error)
             return None
 
-    def _refuse(self, routed: pa.Table, refusals: list[tuple[int, str, str]]) -> None:
+    def _refuse(self, routed: pa.Table, refusals: list[tuple[int, str, str]], ids: Rows | None = None) -> None:
+        """Keep rows for quarantine; `ids` are those of the schemas by which rows were opened, where they were."""
         if not refusals:
             return
         refused = routed.take(pa.array([row for row, _, _ in refusals], pa.int64()))
@@ -397,9 +408,18 @@ class _Split:
         }
         columns = [given[name] if name in given else refused.column(name) for name in QUARANTINE.names]
         self.rejects.append(pa.table(columns, names=QUARANTINE.names).cast(QUARANTINE))
-        for key, (_, reason, _) in zip(refused.column("game_key").to_pylist(), refusals, strict=True):
+        keys = refused.column("game_key").to_pylist()
+        for key, (_, reason, _) in zip(keys, refusals, strict=True):
             reasons = self.games[key]["rejects"]
             reasons[reason] = reasons.get(reason, 0) + 1
+        known = self.job.schema_set.schemas
+        for key, (row, _, _) in zip(keys, refusals, strict=True):
+            if ids is not None and (schema := known.get(int(ids[row]))) is not None:
+                self._count_type(key, event_type(schema.message), 1, 1)
+
+    def _count_type(self, key: str, name: str, place: int, rows: int) -> None:
+        """Add rows of an event type to those that landed (place 0) or were refused (1)."""
+        self.games[key]["types"].setdefault(name, [0, 0])[place] += rows
 
 
 def _fault(error: Exception) -> dict[str, str]:

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, Segments, StreamState
+from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, Segments, StreamState, TypeRows
 from pipeline.health.verdicts.status import StreamFacts
 from pipeline.health.verdicts.watch import WINDOW_OBSERVATIONS, StreamReading, Transition, Watch
 
@@ -55,6 +55,19 @@ def test_rates_and_latency_are_those_of_their_windows() -> None:
     assert quiet.rows_per_second == 0.0
     assert quiet.latency_p95_seconds is None
     assert quiet.rows_total == 660
+
+
+def test_rows_by_event_type_are_those_of_five_minutes() -> None:
+    """A state tells what each event type did in the last five minutes; a failed result's rows come again."""
+    watch = Watch("a")
+    watch.observe(START, {"g": reading()}, [])
+    both = replace(result(START + 10, 5), types={"t.A": TypeRows(3, 1), "t.B": TypeRows(2, 0)})
+    failed = replace(result(None, 5, error="away"), types={"t.A": TypeRows(9, 9)})
+    again = replace(result(START + 200, 4), types={"t.A": TypeRows(4, 0)})
+    state = one(watch.observe(START + 205, {"g": reading()}, [both, failed, again]))
+    assert state.types == {"t.A": TypeRows(7, 1), "t.B": TypeRows(2, 0)}
+    assert one(watch.observe(START + 315, {"g": reading()}, [])).types == {"t.A": TypeRows(4, 0)}
+    assert one(watch.observe(START + 600, {"g": reading()}, [])).types == {}
 
 
 def test_latencies_have_windows_of_five_minutes_and_of_one() -> None:
