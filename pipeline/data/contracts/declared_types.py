@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.schemas import FieldPlacement, Schema
+from pipeline.data.contracts.shape_needs import UNNAMED
 
 FORMAT = "json"
 """Only documents are tried by several schemas: bytes of protobuf or Avro may fit a wrong one."""
@@ -29,6 +30,16 @@ def candidates(placed: Iterable[tuple[Schema, FieldPlacement]], name: str) -> tu
     ]
     landing = [schema_id for schema_id, at in of_type if at.quarantined is None]
     return (*landing, *(schema_id for schema_id, at in of_type if at.quarantined is not None))
+
+
+def type_named(placed: Iterable[tuple[Schema, FieldPlacement]], name: str) -> str:
+    """Return the event type of documents that give a name.
+
+    Documents that name none are of the game's first type, the one whose fields are columns of the table.
+    """
+    if name:
+        return event_type(name)
+    return next((event_type(schema.message) for schema, at in placed if _is_first(at)), UNNAMED)
 
 
 def _is_first(at: FieldPlacement) -> bool:

@@ -35,6 +35,7 @@ class Gathering:
 
     known: Superset
     most_variations: int = MOST_VARIATIONS  # of this range; those before are the store's to subtract
+    taken: frozenset[str] = frozenset()  # see `grown`
     new: Shape = NOTHING  # the facts beyond `known`, joined
     variations: dict[str, Shape] = field(default_factory=dict)  # by fingerprint, in order of first documents
     other: bool = False  # some document lands whole
@@ -81,7 +82,7 @@ class Gathering:
         """Return the next superset; the known one where nothing is new."""
         if not (self.new or self.other or self.closed):
             return self.known
-        found = grown(self.known, self.new, other=self.other, closed=self.closed)
+        found = grown(self.known, self.new, other=self.other, closed=self.closed, taken=self.taken)
         if collisions(found.declared()):  # of hashes, so a producer looked for them
             return grown(self.known, NOTHING, closed=True)
         return found

@@ -28,7 +28,14 @@ _RANK: Final = (STRUCT, "text", "double", "long", "boolean", "digits", "json")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 
 
-def grown(superset: Superset, new: Shape, *, other: bool = False, closed: bool = False) -> Superset:
+def grown(
+    superset: Superset,
+    new: Shape,
+    *,
+    other: bool = False,
+    closed: bool = False,
+    taken: frozenset[str] = frozenset(),
+) -> Superset:
     """Return the next superset, which covers these facts too.
 
     Args:
@@ -36,9 +43,10 @@ def grown(superset: Superset, new: Shape, *, other: bool = False, closed: bool =
         new: facts beyond that one, joined.
         other: documents land whole from now on where they must.
         closed: all documents do that this superset does not cover.
+        taken: names, in lower case, of the table's columns that are not this event type's; no new column has one.
     """
     version = superset.version + 1
-    root = _grown_level(superset.root, new.objects.get(ROOT, {}), version, top=True)
+    root = _grown_level(superset.root, new.objects.get(ROOT, {}), version, top=True, others=taken)
     lands = superset.other or (version if other or closed else 0)
     ends = superset.closed or (version if closed else 0)
     return replace(superset, version=version, root=root, other=lands, closed=ends)
@@ -63,8 +71,10 @@ def as_of(superset: Superset, version: int) -> Superset:
     return replace(superset, version=version, root=root, other=then(superset.other), closed=then(superset.closed))
 
 
-def _grown_level(level: Level, new: Mapping[str, Shape], version: int, *, top: bool = False) -> Level:
-    taken = {slot.name.lower() for slots in level.slots.values() for slot in slots}
+def _grown_level(
+    level: Level, new: Mapping[str, Shape], version: int, *, top: bool = False, others: frozenset[str] = frozenset()
+) -> Level:
+    taken = {slot.name.lower() for slots in level.slots.values() for slot in slots} | others
     grown = dict(level.slots)
     for key, shape in sorted(new.items()):
         slots = list(grown.get(key, ()))

@@ -242,3 +242,11 @@ def test_ids_stand_in_no_superset() -> None:
     secret = "a81bc81b-dead-4e5d-abff-90865d1e13b1"
     superset = gathered(Superset(), [f'{{"a":{{"{secret}":{{"{secret}":"s"}}}},"{secret}":1}}'.encode()])
     assert not any(secret in line for line in lines(superset))
+
+
+def test_a_new_column_takes_no_name_of_another_event_type() -> None:
+    """A column of the table belongs to one event type; a column's name is free inside of a struct."""
+    gathering = Gathering(Superset(), taken=frozenset({"sold", "a"}))
+    gathering.add(b'{"Sold":1,"in":{"sold":2},"A":3}')
+    names = [line.split()[-3] for line in lines(gathering.superset())]
+    assert names == [f"A__{suffix('A')}", f"Sold__{suffix('Sold')}", "in", "in.sold"]
