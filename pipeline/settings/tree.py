@@ -35,6 +35,7 @@ from pipeline.settings.parsing import (
 from pipeline.settings.registries import RegistrySettings, registry_problems
 from pipeline.settings.source import Source, sources_problems
 from pipeline.settings.storage import Storage, read_link, read_settings, require_place, storage_problems
+from pipeline.settings.undeclared import Undeclared
 
 _T = typing.TypeVar("_T")
 _ADDRESS: typing.Final = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?")
@@ -326,6 +327,7 @@ class Settings:
     source: Source = field(default_factory=Source)
     ingest: Ingest = field(default_factory=Ingest)
     onboarding: Onboarding = field(default_factory=Onboarding)
+    undeclared: Undeclared = field(default_factory=Undeclared)
     demux: Demux = field(default_factory=Demux)
     spark: Spark = field(default_factory=Spark)
     store: Store = field(default_factory=Store)

@@ -13,15 +13,17 @@ _PART_ROWS: Final = 32_768  # decoded at once; more would leave the processor's 
 _PART_BYTES: Final = 64 * 1024 * 1024  # of payloads decoded at once
 
 
-def sized(payloads: pa.BinaryArray) -> tuple[Rows, Rows, list[Refusal]]:
-    """Return the bytes of each payload, -1 for null; the rows that can be decoded; and the refusals of the others."""
+def sized(payloads: pa.BinaryArray, most: int = MAX_PAYLOAD_BYTES) -> tuple[Rows, Rows, list[Refusal]]:
+    """Return the bytes of each payload, -1 for null; the rows that can be decoded; and the refusals of the others.
+
+    `most` is the number of bytes of the largest that can be.
+    """
     sizes = pc.fill_null(pc.binary_length(payloads), -1).to_numpy(zero_copy_only=False)
     refused = [Refusal(row, "empty_payload", "the payload is empty") for row in np.flatnonzero(sizes < 0).tolist()]
     refused += [
-        malformed(row, f"larger than {MAX_PAYLOAD_BYTES} bytes: {sizes[row]}")
-        for row in np.flatnonzero(sizes > MAX_PAYLOAD_BYTES).tolist()
+        malformed(row, f"larger than {most} bytes: {sizes[row]}") for row in np.flatnonzero(sizes > most).tolist()
     ]
-    return sizes, np.flatnonzero((sizes >= 0) & (sizes <= MAX_PAYLOAD_BYTES)).astype(np.int64), refused
+    return sizes, np.flatnonzero((sizes >= 0) & (sizes <= most)).astype(np.int64), refused
 
 
 def parts(rows: Rows, sizes: Rows) -> Iterator[Rows]:

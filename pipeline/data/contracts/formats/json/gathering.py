@@ -4,12 +4,11 @@ Documents come in bronze's order. The next superset depends on the set of their 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
 
 from pipeline.data.contracts.formats.json.columns import collisions
 from pipeline.data.contracts.formats.json.growth import grown
-from pipeline.data.contracts.formats.json.scalar import Misfit, parsed
+from pipeline.data.contracts.formats.json.scalar import Misfit
 from pipeline.data.contracts.formats.json.shapes import (
     MOST_WEIGHT,
     NOTHING,
@@ -22,8 +21,6 @@ from pipeline.data.contracts.formats.json.shapes import (
 )
 from pipeline.data.contracts.formats.json.superset import WHOLE_DOCUMENT, Superset
 
-MOST_VARIATIONS: Final = 1000
-
 
 @dataclass(slots=True)
 class Gathering:
@@ -34,7 +31,6 @@ class Gathering:
     """
 
     known: Superset
-    most_variations: int = MOST_VARIATIONS  # of this range; those before are the store's to subtract
     taken: frozenset[str] = frozenset()  # see `grown`
     new: Shape = NOTHING  # the facts beyond `known`, joined
     variations: dict[str, Shape] = field(default_factory=dict)  # by fingerprint, in order of first documents
@@ -49,13 +45,10 @@ class Gathering:
     def add(self, document: bytes) -> str | None:
         """Add a document; return the fingerprint of the variation that it begins, None where it begins none.
 
-        Bytes that are no JSON object add nothing: they are refused in any case.
+        Bytes that are no JSON object, or are beyond the caps, add nothing: they are refused in any case.
         """
         try:
-            read = parsed(document)
-            if not isinstance(read, dict):
-                return None
-            shape = self.known.beyond(read, len(document))
+            shape = self.known.beyond(self.known.read(document), len(document))
         except Misfit:
             return None
         if shape is WHOLE_DOCUMENT:
@@ -66,9 +59,9 @@ class Gathering:
         more = beyond(shape, self.new)
         if not more or self.closed:
             return None
-        full = self._columns + count(more) > self.known.most_columns
+        full = self._columns + count(more) > self.known.caps.columns
         heavy = self._weight + weight(more) > MOST_WEIGHT
-        if full or heavy or len(self.variations) == self.most_variations:
+        if full or heavy or self.known.variations + len(self.variations) >= self.known.caps.variations:
             self.closed = True
             return None
         self.new = joined(self.new, more)
@@ -84,8 +77,8 @@ class Gathering:
             return self.known
         found = grown(self.known, self.new, other=self.other, closed=self.closed, taken=self.taken)
         if collisions(found.declared()):  # of hashes, so a producer looked for them
-            return grown(self.known, NOTHING, closed=True)
-        return found
+            found = grown(self.known, NOTHING, closed=True)
+        return replace(found, variations=self.known.variations + len(self.variations))
 
 
 def gathered(known: Superset, documents: Mapping[int, bytes] | list[bytes]) -> Superset:

@@ -70,16 +70,16 @@ class DocumentDecoder:
         return row if isinstance(row, dict) else {}
 
 
-def parsed(document: bytes) -> Any:
-    """Return a document's values, with its numbers as they are written.
+def parsed(document: bytes, depth: int = MAX_DEPTH) -> Any:
+    """Return a document's values, with its numbers as they are written; `depth` is that of its most levels.
 
     Raises:
         Misfit: it is not JSON, nests too deep, or has a key twice.
     """
     try:
         text = document.decode()
-        if text.count("{") + text.count("[") > MAX_DEPTH and json_depth(text) > MAX_DEPTH:
-            raise Misfit(f"it nests deeper than {MAX_DEPTH} levels")
+        if text.count("{") + text.count("[") > depth and json_depth(text) > depth:
+            raise Misfit(f"it nests deeper than {depth} levels")
         return json.loads(
             text, parse_int=Whole, parse_float=Fraction, parse_constant=_constant, object_pairs_hook=_each_once
         )

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pipeline.data.contracts.formats.json.scalar import Fraction, Misfit, Whole, parsed
+from pipeline.data.contracts.formats.json.scalar import Fraction, Whole
 from pipeline.data.contracts.formats.json.shapes import LIST, MAP, REST, Shape, kind_of, require_text
 from pipeline.data.contracts.formats.json.superset import (
     OTHER,
@@ -35,7 +35,7 @@ def written_again(superset: Superset, document: bytes) -> bytes:
     """Return a document as the superset's declared schema takes it.
 
     Raises:
-        Misfit: it is not a JSON object; it nests too deep, or has a key twice.
+        Misfit: it is not a JSON object, is too large, nests too deep, or has a key twice.
         NotCovered: the superset has no slot for a fact of it, and is not closed.
     """
     return text_of(split(superset, document)).encode()
@@ -43,9 +43,7 @@ def written_again(superset: Superset, document: bytes) -> bytes:
 
 def split(superset: Superset, document: bytes) -> dict[str, Any]:
     """Return a document's values by the properties of the declared schema; see `written_again`."""
-    read = parsed(document)
-    if not isinstance(read, dict):
-        raise Misfit("the document is not an object")
+    read = superset.read(document)
     if superset.must_land_whole(read, len(document)):
         if not superset.other:
             raise NotCovered

@@ -2,19 +2,22 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, Final
 
 from pipeline.base.errors import Refused
+from pipeline.data.contracts.formats.json.caps import Caps
 from pipeline.data.contracts.formats.json.shapes import ALGORITHM
 from pipeline.data.contracts.formats.json.superset import Level, Slot, Superset
 
-_OWN: Final = ("version", "other", "closed", "most_columns")
+_OWN: Final = ("version", "other", "closed", "variations")
 
 
 def dumps(superset: Superset) -> bytes:
     """Return the text of a superset."""
     own = {name: getattr(superset, name) for name in _OWN}
-    return json.dumps({"algorithm": ALGORITHM, **own, "keys": _written(superset.root)}, separators=(",", ":")).encode()
+    made = {"algorithm": ALGORITHM, **own, "caps": asdict(superset.caps), "keys": _written(superset.root)}
+    return json.dumps(made, separators=(",", ":")).encode()
 
 
 def loads(text: bytes) -> Superset:
@@ -27,7 +30,8 @@ def loads(text: bytes) -> Superset:
         given = json.loads(text)
         if given["algorithm"] != ALGORITHM:
             raise ValueError("of another algorithm")
-        return Superset(root=_read(given["keys"]), **{name: int(given[name]) for name in _OWN})
+        caps = Caps(**{name: int(most) for name, most in given["caps"].items()})
+        return Superset(root=_read(given["keys"]), caps=caps, **{name: int(given[name]) for name in _OWN})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Refused(
             "A superset of JSON documents cannot be read: another version of turnout wrote it, or it is damaged. Start "

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from pipeline.data.contracts.formats.json.caps import USUAL, Caps
 from pipeline.data.contracts.formats.json.columns import names_of
-from pipeline.data.contracts.formats.json.scalar import Fraction, Whole
+from pipeline.data.contracts.formats.json.scalar import Fraction, Misfit, Whole, parsed
 from pipeline.data.contracts.formats.json.shapes import (
     LIST,
     MAP,
@@ -38,8 +39,6 @@ from pipeline.data.contracts.formats.json.shapes import (
 from pipeline.data.contracts.formats.json.types import JsonArray, JsonMap, Object, Property, Scalar, Type
 
 STRUCT: Final = "struct"
-MOST_COLUMNS: Final = 1000
-"""Most leaf columns of one event type."""
 OTHER: Final = f"{MARK}other"
 """The property of a document that lands whole, as text."""
 OTHER_COLUMN: Final = "__other__"
@@ -131,7 +130,21 @@ class Superset:
     root: Level = Level()
     other: int = 0  # the superset since which documents may land whole; 0: none has to yet
     closed: int = 0  # the superset since which all that is not covered does; 0: it may grow
-    most_columns: int = MOST_COLUMNS  # the same for all supersets of a type, as it decides where rows land
+    variations: int = field(default=0, compare=False)  # registered so far: the cap is for all of a type
+    caps: Caps = USUAL  # the same for all supersets of a type, as they decide where rows land
+
+    def read(self, document: bytes) -> dict[str, Any]:
+        """Return a document's values, with numbers as they are written.
+
+        Raises:
+            Misfit: it is not a JSON object, is too large, nests too deep, or has a key twice.
+        """
+        if len(document) > self.caps.bytes:
+            raise Misfit(f"larger than {self.caps.bytes} bytes: {len(document)}")
+        found = parsed(document, self.caps.depth)
+        if not isinstance(found, dict):
+            raise Misfit("the document is not an object")
+        return found
 
     def beyond(self, document: Mapping[str, Any], size: int) -> Shape:
         """Return the facts of a parsed document for which there is no slot; WHOLE_DOCUMENT if it never gets any.
@@ -173,12 +186,12 @@ class Superset:
         if size < self.least_bytes_of_whole:
             return False
         shapes = [shape_of(value, ()) for value in document.values()]
-        return sum(map(count, shapes)) > self.most_columns or sum(map(weight, shapes)) > MOST_WEIGHT // 2
+        return sum(map(count, shapes)) > self.caps.columns or sum(map(weight, shapes)) > MOST_WEIGHT // 2
 
     @property
     def least_bytes_of_whole(self) -> int:
         """A document of fewer bytes does not have too many columns."""
-        return self.most_columns * _LEAST_BYTES
+        return self.caps.columns * _LEAST_BYTES
 
     def declared(self) -> Object:
         """Return a declared schema with a property for each slot, by which documents are decoded."""

@@ -51,7 +51,7 @@ class UndeclaredDecoder:
 
     def decode(self, payloads: pa.BinaryArray) -> Read:
         """Decode documents; null is a row without one."""
-        sizes, rows, refused = sized(payloads)
+        sizes, rows, refused = sized(payloads, self._superset.caps.bytes)
         batches, good, uncovered = list[pa.RecordBatch](), [np.empty(0, np.int64)], list[int]()
         for part in parts(rows, sizes):
             documents = held(payloads, part)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.data.contracts.formats.json.caps import Caps, caps_of
 from pipeline.data.contracts.formats.json.columns import suffix
 from pipeline.data.contracts.formats.json.definitions import MAX_DEFINITION_BYTES
 from pipeline.data.contracts.formats.json.gathering import Gathering, gathered
@@ -14,8 +15,10 @@ from pipeline.data.contracts.formats.json.growth import as_of
 from pipeline.data.contracts.formats.json.scalar import Misfit, parsed
 from pipeline.data.contracts.formats.json.shapes import facts
 from pipeline.data.contracts.formats.json.splitting import NotCovered, split, written_again
+from pipeline.data.contracts.formats.json.stored_supersets import dumps, loads
 from pipeline.data.contracts.formats.json.superset import OTHER, Superset, lines
-from pipeline.data.contracts.formats.json.undeclared import declared_schema
+from pipeline.data.contracts.formats.json.undeclared import UndeclaredDecoder, declared_schema
+from pipeline.settings.undeclared import Undeclared
 from tests.unit.data.contracts.formats.json.document_world import DOCUMENTS, binary, decoder_of, is_whole, leaves
 
 _CUT = st.lists(st.lists(DOCUMENTS, min_size=1, max_size=4), min_size=1, max_size=4)
@@ -166,7 +169,7 @@ def test_no_value_is_lost(ranges: list[list[bytes]]) -> None:
 
 def test_a_full_superset_closes_for_good() -> None:
     """Beyond the cap documents land whole, and what landed in columns still does."""
-    gathering = Gathering(Superset(most_columns=3))
+    gathering = Gathering(Superset(caps=Caps(columns=3)))
     documents = [b'{"a":1}', b'{"b":1,"c":1}', b'{"d":1}', b'{"a":2}']
     assert [gathering.add(each) is not None for each in documents] == [True, True, False, False]
     closed = gathering.superset()
@@ -174,6 +177,30 @@ def test_a_full_superset_closes_for_good() -> None:
     assert closed is gathered(closed, [b'{"e":1}'])
     assert split(closed, b'{"d":1}') == {OTHER: '{"d":1}'}
     assert split(closed, b'{"a":2}') == {"a": "2"}
+
+
+def test_a_superset_ends_at_its_type_s_variations() -> None:
+    """The cap counts the variations of all registrations of a type, not of one range."""
+    begun = gathered(Superset(caps=Caps(variations=2)), [b'{"a":1}'])
+    assert not begun.closed
+    full = gathered(loads(dumps(begun)), [b'{"b":1}', b'{"c":1}'])
+    assert full.closed
+    assert [column.split()[0] for column in _columns(full)] == ["'a'", "'b'"]
+
+
+def test_a_superset_keeps_its_caps() -> None:
+    """Size and depth of a document decide whether it lands, so they are kept with the superset."""
+    assert caps_of(Undeclared()) == Caps()
+    small = Superset(caps=caps_of(Undeclared(most_bytes=20, most_levels=2)))
+    documents = [b'{"a":[1]}', b'{"b":[[1]]}', b'{"c":"01234567890123"}']
+    superset = loads(dumps(gathered(small, documents)))
+    assert superset.caps == small.caps
+    assert _columns(superset) == ["'a' []long a"]
+    for refused in documents[1:]:
+        with pytest.raises(Misfit):
+            split(superset, refused)
+    decoded = UndeclaredDecoder(superset).decode(binary(documents))
+    assert [each.reason for each in decoded.decoded.refused] == ["malformed_payload"] * 2
 
 
 def test_a_document_that_is_too_wide_alone_closes_nothing() -> None:
