@@ -270,7 +270,8 @@ class Group:
 
     def _stop_games_ahead(self) -> None:
         """Fail the streams whose tables hold rows that bronze lacks, even if no pass reports it."""
-        failures = self._source.failures({key: stream.cursor for key, stream in list(self.streams.items())})
+        source = self._definition.open()  # anew: it refuses a bronze that was replaced since
+        failures = source.failures({key: stream.cursor for key, stream in list(self.streams.items())})
         for key, failure in failures.items():
             _log.warning("stopping %s: %s", key, failure.evidence)
         with tolerate_store_outage("failures are not recorded"):
