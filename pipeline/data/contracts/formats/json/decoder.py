@@ -53,13 +53,13 @@ class Decoder:
     def decode(self, payloads: pa.BinaryArray) -> Decoded:
         """Decode documents; null is a row without one."""
         sizes, rows, refused = sized(payloads)
-        batches, good = [self._batch([])], [np.empty(0, dtype=np.int64)]
+        batches, good = list[pa.RecordBatch](), [np.empty(0, dtype=np.int64)]
         for part in parts(rows, sizes):
             batch, places, bad = self._part(held(payloads, part))
             batches.append(batch)
             good.append(part[places])
             refused += [malformed(int(part[place]), detail) for place, detail in bad]
-        batch = joined(batches[1:] or batches, self._schema)
+        batch = joined(batches or [self._batch([])], self._schema)
         if not len(self.arrow_schema):
             batch = batch.select([])  # which still knows its number of rows
         return Decoded(batch, np.concatenate(good), sorted(refused))

@@ -5,7 +5,7 @@ cast first, doubles looked at, and each document is wrapped with its number, und
 """
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from itertools import count
 from typing import Final, TypeAlias
@@ -16,10 +16,11 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from pipeline.data.contracts.decoded import Rows
-from pipeline.data.contracts.formats.json.columns import TIME, arrow_type, columns_of
+from pipeline.data.contracts.formats.json.columns import TIME, arrow_type
+from pipeline.data.contracts.formats.json.long_numbers import with_long_numbers
 from pipeline.data.contracts.formats.json.pockets import Entries, Path, Pockets
-from pipeline.data.contracts.formats.json.scalar import MOST_DIGITS, WHOLE
 from pipeline.data.contracts.formats.json.scalar import TIME as RFC_3339
+from pipeline.data.contracts.formats.json.scalar import WHOLE
 from pipeline.data.contracts.formats.json.types import (
     JsonArray,
     JsonEnum,
@@ -36,7 +37,8 @@ from pipeline.data.contracts.nested import parent_of_each, union_rows
 _ROW, _DOCUMENT = secrets.token_urlsafe(6), secrets.token_urlsafe(6)  # no producer can guess 48 bits
 _EARLIEST, _LATEST = (np.datetime64(day, "us").astype(np.int64) for day in ("0001-01-01", "9999-12-31T23:59:59.999999"))
 
-_USUAL: Final = r"^[-0-9]+T[:0-9]+(\.[0-9]{1,6})?[Z+-]"  # a time that Arrow reads as it is
+_USUAL: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?(?:Z|[+-][0-9]{2}:[0-9]{2})$"
+"""A time of RFC 3339 that Arrow reads as it is."""
 
 _Up: TypeAlias = Callable[[Rows], Rows]
 """From the places of values to the rows of the documents that hold them."""
@@ -52,7 +54,7 @@ class DocumentParser:
         held = pa.schema([(_ROW, pa.int64()), (_DOCUMENT, _parsed_type(root))])
         unknown = "ignore" if pockets else "error"
         self._options = arrow_json.ParseOptions(explicit_schema=held, unexpected_field_behavior=unknown)
-        self._long = "|".join(_LONG) if _has(root, "number") else None
+        self._has_numbers = _has(root, "number")
 
     def parse(self, documents: pa.BinaryArray) -> tuple[pa.RecordBatch, Rows] | None:
         """Return columns, and the rows that the scalar decoder must decide; None where the documents do not parse."""
@@ -73,10 +75,9 @@ class DocumentParser:
                 return None
             shaping.entries, doubtful = entries
             shaping.doubt(union_rows([doubtful, self._pockets.twice(texts)]))
-        columns = shaping.members(self._root, found, lambda places: places, ())
-        if self._long is not None:
-            matching = pc.match_substring_regex(texts, self._long)
-            shaping.doubt(np.flatnonzero(matching.to_numpy(zero_copy_only=False)))
+        columns = shaping.members(self._root, list(self._columns), found, lambda places: places, ())
+        if self._has_numbers:
+            shaping.doubt(with_long_numbers(texts))
         return pa.RecordBatch.from_arrays(columns, schema=self._columns), union_rows(shaping.doubts)
 
     def _table(self, texts: pa.StringArray) -> pa.Table:
@@ -87,28 +88,13 @@ class DocumentParser:
         first, last = np.frombuffer(offsets, dtype=np.int32)[[lines.offset, lines.offset + len(lines)]].tolist()
         content = data.slice(first, last - first)
         reading = arrow_json.ReadOptions(use_threads=False, block_size=content.size + 1)
-        return arrow_json.read_json(pa.BufferReader(content), reading, self._options)
+        with arrow_json.open_json(pa.BufferReader(content), reading, self._options) as reader:
+            return reader.read_all()  # one block; `read_json` starts a thread, which costs more than few documents do
 
 
 @lru_cache
 def _numbers(bits: int) -> pa.StringArray:
     return pa.array([str(number) for number in range(2**bits)])
-
-
-_LONG: Final = (
-    *(
-        rf"[:,\[\s-][1-9][0-9]{{{before - 1}}}\.[0-9]{{{MOST_DIGITS + 1 - before}}}"
-        for before in range(1, MOST_DIGITS + 1)
-    ),
-    rf"[:,\[\s-]0\.0*[1-9][0-9]{{{MOST_DIGITS}}}",
-    rf"[:,\[\s-][1-9][0-9]{{{MOST_DIGITS}}}[0-9]*[.eE]",
-    r"[:,\[\s-]0\.0{200}",
-    r"[0-9][eE]-0*[1-9][0-9]{2,}[,\]}\s]",
-)
-"""What a number with a fraction has, of which a double may not hold every digit: too many, or a tiny exponent.
-
-Each begins before the number, without which the expression would be forty times as slow.
-"""
 
 
 def _has(of: Type, name: str) -> bool:
@@ -151,38 +137,42 @@ class _Shaping:
         if len(rows):
             self.doubts.append(rows.astype(np.int64))
 
-    def members(self, of: Object, parsed: pa.StructArray, up: _Up, path: Path) -> list[pa.Array]:
-        """Return the columns of an object's properties; `path` leads to it where it may hold maps."""
-        made, plain = [], count()
+    def members(
+        self, of: Object, columns: Iterable[pa.Field], parsed: pa.StructArray, up: _Up, path: Path
+    ) -> list[pa.Array]:
+        """Return the values of an object's columns; `path` leads to it where it may hold maps."""
+        made, plain, column = list[pa.Array](), count(), iter(columns)
         for place, each in enumerate(of.properties):
             here = (*path, place)
-            values = self._map(each.type, here) if isinstance(each.type, JsonMap) else parsed.field(next(plain))
+            kind = None if isinstance(each.type, Nothing) else next(column).type
+            values = self._map(each.type, kind, here) if isinstance(each.type, JsonMap) else parsed.field(next(plain))
             if each.required and not each.type.nullable and values.null_count > parsed.null_count:
                 self._doubt_where(pc.and_(values.is_null(), parsed.is_valid()), up)
-            if arrow_type(each.type) is not None:
-                made.append(self._column(each.type, values, up, here))
+            if kind is not None:
+                made.append(self._column(each.type, kind, values, up, here))
         return made
 
-    def _map(self, of: JsonMap, path: Path) -> pa.Array:
+    def _map(self, of: JsonMap, kind: pa.MapType, path: Path) -> pa.Array:
         entries = self.entries[path]
         ends = np.array(entries.ends, dtype=np.int32)
 
         def rows(places: Rows) -> Rows:
             return np.unique(np.searchsorted(ends, places, side="right") - 1).astype(np.int64)
 
-        items = self._column(of.values, pa.array(entries.items, _parsed_type(of.values)), rows, ())
+        items = self._column(of.values, kind.item_type, pa.array(entries.items, _parsed_type(of.values)), rows, ())
         keys, nulls = pa.array(entries.keys, pa.string()), pa.array(entries.nulls, pa.bool_())
-        return pa.MapArray.from_arrays(pa.array(ends), keys, items, type=arrow_type(of), mask=nulls)
+        return pa.MapArray.from_arrays(pa.array(ends), keys, items, type=kind, mask=nulls)
 
-    def _column(self, of: Type, values: pa.Array, up: _Up, path: Path) -> pa.Array:
+    def _column(self, of: Type, kind: pa.DataType, values: pa.Array, up: _Up, path: Path) -> pa.Array:
         match of:
             case Object():
-                members, nulls = self.members(of, values, up, path), values.is_null()
+                fields = list(kind) if pa.types.is_struct(kind) else []  # else it is only present or not
+                members, nulls = self.members(of, fields, values, up, path), values.is_null()
                 if not members:
                     return pc.if_else(nulls, pa.scalar(None, pa.bool_()), pa.scalar(value=True))
-                return pa.StructArray.from_arrays(members, fields=columns_of(of), mask=nulls)
+                return pa.StructArray.from_arrays(members, fields=fields, mask=nulls)
             case JsonArray():
-                return self._list(of, values, up)
+                return self._list(of, kind, values, up)
             case JsonEnum():
                 known = pc.is_in(values, value_set=pa.array(of.symbols, pa.string()))
                 self._doubt_unless(known, values, up)
@@ -193,7 +183,7 @@ class _Shaping:
                 return self._times(values, up)
         return values
 
-    def _list(self, of: JsonArray, values: pa.ListArray, up: _Up) -> pa.Array:
+    def _list(self, of: JsonArray, kind: pa.ListType, values: pa.ListArray, up: _Up) -> pa.Array:
         inner = values.values
 
         def rows(places: Rows) -> Rows:
@@ -201,14 +191,15 @@ class _Shaping:
 
         if inner.null_count and not of.items.nullable:
             self._doubt_where(inner.is_null(), rows)
-        made = self._column(of.items, inner, rows, ())
-        return pa.ListArray.from_arrays(values.offsets, made, type=arrow_type(of), mask=values.is_null())
+        made = self._column(of.items, kind.value_type, inner, rows, ())
+        return pa.ListArray.from_arrays(values.offsets, made, type=kind, mask=values.is_null())
 
     def _times(self, texts: pa.Array, up: _Up) -> pa.Array:
-        written = pc.match_substring_regex(texts, f"^(?:{RFC_3339.pattern})$")
-        self._doubt_unless(written, texts, up)
-        usual = pc.if_else(written, texts, pa.scalar(None, pa.string()))
-        if not pc.all(pc.match_substring_regex(usual, _USUAL)).as_py():
+        usual = texts
+        if not pc.all(pc.match_substring_regex(texts, _USUAL)).as_py():
+            written = pc.match_substring_regex(texts, f"^(?:{RFC_3339.pattern})$")
+            self._doubt_unless(written, texts, up)
+            usual = pc.if_else(written, texts, pa.scalar(None, pa.string()))
             usual = pc.replace_substring_regex(pc.ascii_upper(usual), r"(\.[0-9]{6})[0-9]+", r"\1")
         try:
             times = pc.cast(usual, TIME)
