@@ -326,6 +326,23 @@ placements = store_table(  # what a registration chose; no row means that each f
     allowed={"other_type": "= 0 OR other_type = 1 AND quarantined IS NOT NULL"},
 )
 
+variations = store_table(  # what documents that nobody declared had beyond those before them: paths and kinds, no value
+    "variations",
+    Column("game_key", String(64), primary_key=True),
+    Column("type", String(256), primary_key=True),  # the event type; empty: its profile has no path for one
+    Column("fingerprint", String(16), primary_key=True),  # of all its facts, also of those that `form` leaves out
+    Column("form", Text, nullable=False),  # a line for each fact, at most 4 KiB, see `pipeline/store/variations.py`
+    Column("facts", Integer, nullable=False),  # how many it has
+    Column("first_seq", BigInteger, nullable=False),  # with first_pos, the place in bronze of its first document
+    Column("first_pos", Integer, nullable=False),
+    Column("first_seen", Float, nullable=False),  # when bronze had that document
+    Column("last_seen", Float, nullable=False),  # this and the next are statistics
+    Column("count", BigInteger, nullable=False),
+    Column("schema_id", Integer, ForeignKey("schemas.schema_id"), nullable=False),  # that of the columns it opened
+    Column("producer", String(255)),  # of its first document; null: not known
+    allowed={"facts": "> 0", "first_seq": ">= 0", "first_pos": ">= 0", "count": "> 0"},
+)
+
 writers = store_table(  # what registries answered; append-only, the newest row of a writer counts
     "writers",
     Column("number", Integer, primary_key=True, autoincrement=False),  # of one sequence with registrations and profiles

@@ -31,7 +31,7 @@ from pipeline.store.games import register_group
 from tests.postgres import Postgres
 
 Upgrade = Callable[[Connection], None]
-FIRST_TABLES = ("r0006", "2cf269d18f03b2b7")
+FIRST_TABLES = ("r0007", "3614f95f343dc224")
 FOLDER = Path(migrate.__file__).with_name("migrations")
 
 
