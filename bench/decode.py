@@ -7,6 +7,7 @@ its CPU time with all threads counts, that of the JVM with `--spark`. See docs/p
 
 import argparse
 import json
+import operator
 import random
 import time
 from collections.abc import Callable
@@ -28,6 +29,9 @@ from bench import machine
 from bench.command import keep
 from bench.spark_decoding import SparkDecoding, from_avro_of, from_json_of, session
 from bench.text import number, table
+from pipeline.data.contracts.formats.json.gathering import gathered
+from pipeline.data.contracts.formats.json.superset import Superset
+from pipeline.data.contracts.formats.json.undeclared import UndeclaredDecoder, declared_schema
 from pipeline.data.contracts.formats.protobuf.messages import describe
 from pipeline.data.contracts.formats.supported import columns, decoder, format_of
 from pipeline.data.contracts.schemas import Schema
@@ -36,6 +40,8 @@ _GOALS: Final = {"avro": 500_000, "json": 250_000}  # payloads a second on one c
 _BY_SPARK: Final = 4  # times as many JSON documents as Spark's from_json
 _FEW: Final = 20  # rows of a game in a pass of many games
 _NAME: Final = "bench.Lap"
+_DECLARED, _UNDECLARED = "json by the schema of a superset", "json that nobody declared"
+_ON_TOP: Final = 1.05  # times as much CPU as by the declared schema, while all shapes are known
 _FROM_JSON: Final = "json by Spark's from_json"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _OPTIONAL: Final = frozenset({"boost", "note", "gap"})
@@ -238,6 +244,9 @@ def contenders(rows: int, spark: SparkSession | None = None) -> dict[str, Conten
     bad = [payload[:-1] if index % 100 == 0 else payload for index, payload in enumerate(in_avro)]
     cut = [payload[:-1] if index % 100 == 0 else payload for index, payload in enumerate(in_json)]
     twice = [b'{"lap":0,' + payload[1:] if index % 100 == 0 else payload for index, payload in enumerate(in_json)]
+    superset = gathered(Superset(), json_payloads(values(1000), maps=False))
+    undeclared, undecoded = UndeclaredDecoder(superset), pa.array(in_json, pa.binary())
+    few = [undecoded.slice(first, _FEW) for first in range(0, rows, _FEW)]
     tall = drawn[0] | {"sectors": list(range(50_000))}
     found = {
         "avro": by_turnout(avro, in_avro),
@@ -251,6 +260,12 @@ def contenders(rows: int, spark: SparkSession | None = None) -> dict[str, Conten
         f"json, {_FEW} at a time": by_turnout(flat, in_json, _FEW),
         "json, one in a hundred malformed": by_turnout(flat, cut),
         "json, one in a hundred malformed by a key twice": by_turnout(flat, twice),
+        _DECLARED: by_turnout(declared_schema("", superset), in_json),
+        _UNDECLARED: Contender(lambda: undeclared.decode(undecoded).decoded.batch.num_rows),
+        f"{_DECLARED}, {_FEW} at a time": by_turnout(declared_schema("", superset), in_json, _FEW),
+        f"{_UNDECLARED}, {_FEW} at a time": Contender(
+            lambda: sum(undeclared.decode(each).decoded.batch.num_rows for each in few)
+        ),
         "json with a map": by_turnout(json_schema(), json_payloads(drawn)),
     }
     if spark is not None:
@@ -285,6 +300,11 @@ def report(rates: dict[str, list[float]]) -> str:
         f"{_verdict(median(rates[name]) >= goal)}: at least {goal // 1_000:,} thousand payloads of {name} a second"
         for name, goal in _GOALS.items()
     ]
+    if _UNDECLARED in rates:
+        on_top = median(map(operator.truediv, rates[_DECLARED], rates[_UNDECLARED]))
+        goals.append(
+            f"{_verdict(on_top <= _ON_TOP)}: what nobody declared takes {on_top:.3f} times the CPU, at most 1.05"
+        )
     if _FROM_JSON in rates:
         held = median(rates["json"]) >= _BY_SPARK * median(rates[_FROM_JSON])
         goals.append(f"{_verdict(held)}: at least {_BY_SPARK} times as many JSON documents as Spark's from_json")

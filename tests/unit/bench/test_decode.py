@@ -29,3 +29,4 @@ def test_each_contender_decodes_all_but_the_malformed() -> None:
     report = decode.report({name: [1.0, 2.0] for name in counts})
     assert "at least 500 thousand payloads of avro" in report
     assert "at least 250 thousand payloads of json" in report
+    assert "HELD: what nobody declared takes 1.000 times the CPU" in report

@@ -7,11 +7,11 @@ documents together finds the few that it has to read.
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.data.contracts.decoded import Rows
+from pipeline.data.contracts.formats.json.glance import Bytes, Places, rows_with, where
 from pipeline.data.contracts.formats.json.scalar import MOST_DIGITS
 
 EXPRESSION: Final = "|".join(
@@ -31,17 +31,13 @@ EXPRESSION: Final = "|".join(
 Each begins before the number, without which the expression would be forty times as slow.
 """
 
-_PIECE: Final = 512 * 1024  # bytes looked at together; more would leave the processor's caches
 _RUN: Final = MOST_DIGITS + 1
 _VERY_LONG: Final = 2 * _RUN - 2
-_REACH: Final = 64  # bytes of the next piece that are looked at too
-
-Places = npt.NDArray[np.intp]
 
 
 def with_long_numbers(texts: pa.StringArray) -> Rows:
     """Return the rows of the documents, in order."""
-    rows = suspects(texts)
+    rows = rows_with(texts, suspects)
     if not len(rows):
         return rows
     matching = pc.match_substring_regex(texts.take(pa.array(rows)), EXPRESSION)
@@ -49,18 +45,7 @@ def with_long_numbers(texts: pa.StringArray) -> Rows:
     return result
 
 
-def suspects(texts: pa.StringArray, piece: int = _PIECE) -> Rows:
-    """Return the rows of all documents that the expression matches, and of few others."""
-    _, held, data = texts.buffers()
-    offsets = np.frombuffer(held, np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    content = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
-    starts = range(0, len(content), piece)
-    places = [_places(content[start : start + piece + _REACH]) + start for start in starts]
-    found = np.concatenate([*places, np.empty(0, np.intp)]) + offsets[0]
-    return np.unique(np.searchsorted(offsets, found, side="right") - 1).astype(np.int64)
-
-
-def _places(content: npt.NDArray[np.uint8]) -> Places:
+def suspects(content: Bytes) -> Places:
     """Return where a number may begin that is too long, or has a negative exponent.
 
     In a long number a digit other than 0 begins 18 digits, or 19 with the point among them. One that begins with 0 is
@@ -75,5 +60,4 @@ def _places(content: npt.NDArray[np.uint8]) -> Places:
     one_more = in_number[np.minimum(begins + _RUN, len(content) - 1)]
     very_long = run[_VERY_LONG - _RUN :] & run[: _RUN - _VERY_LONG]
     exponent = ((content[:-1] | np.uint8(ord("e") ^ ord("E"))) == ord("e")) & (content[1:] == ord("-"))
-    places = [np.flatnonzero(each) for each in (very_long, exponent) if each.any()]
-    return np.concatenate([begins[all_digits | one_more], *places])
+    return np.concatenate([begins[all_digits | one_more], where(very_long), where(exponent)])

@@ -4,6 +4,7 @@ What is decoded as it is written, and what was written again, is the same after 
 """
 
 import itertools
+import operator
 
 import numpy as np
 import pyarrow as pa
@@ -11,18 +12,28 @@ import pyarrow.compute as pc
 
 
 def without_nothing(values: pa.Array) -> pa.Array:
-    """Return an array with null for each value that holds nothing; entries of a map without a value are left out."""
+    """Return an array with null for each value that holds nothing; entries of a map without a value are left out.
+
+    It is the array itself where nothing changes, which is seen quickly.
+    """
     if pa.types.is_struct(values.type):
-        members = [without_nothing(values.field(place)) for place in range(values.type.num_fields)]
+        given = [values.field(place) for place in range(values.type.num_fields)]
+        members = [without_nothing(each) for each in given]
+        if any(each.null_count == 0 for each in members) and all(map(operator.is_, members, given)):
+            return values
         nulls = values.is_null()
         empty = nulls if not members else _all([each.is_null() for each in members])
         return pa.StructArray.from_arrays(members, fields=list(values.type), mask=pc.or_(nulls, empty))
     if pa.types.is_map(values.type):
         return _map(values)
     if pa.types.is_list(values.type):
-        inner = without_nothing(values.values)
-        counts = _held(inner, values.offsets)
-        mask = pc.or_(values.is_null(), pa.array(counts == 0))
+        given = values.values
+        inner = without_nothing(given)
+        nulls = values.is_null().to_numpy(zero_copy_only=False)
+        empty = _held(inner, values.offsets) == 0
+        if inner is given and not (empty & ~nulls).any():
+            return values
+        mask = pa.array(nulls | empty)
         return pa.ListArray.from_arrays(_plain(values.offsets), inner, type=values.type, mask=mask)
     return values
 
@@ -41,6 +52,8 @@ def _plain(offsets: pa.Array) -> pa.Array:
 
 def _held(inner: pa.Array, offsets: pa.Array) -> np.ndarray:
     """Return for each list how many of its values are not null."""
+    if inner.null_count == 0:
+        return np.diff(offsets.to_numpy())
     before = np.concatenate([[0], np.cumsum(inner.is_valid().to_numpy(zero_copy_only=False))])
     result: np.ndarray = np.diff(before[offsets.to_numpy()])
     return result

@@ -15,6 +15,7 @@ from pipeline.data.contracts.decoded import Decoded, Refusal, Rows, malformed, o
 from pipeline.data.contracts.formats.batches import held, joined, one_batch, parts, sized
 from pipeline.data.contracts.formats.json.decoder import Decoder
 from pipeline.data.contracts.formats.json.definitions import rendered
+from pipeline.data.contracts.formats.json.glance import Bytes, Places, rows_with, where
 from pipeline.data.contracts.formats.json.nothing import without_nothing
 from pipeline.data.contracts.formats.json.scalar import Misfit
 from pipeline.data.contracts.formats.json.shapes import MARK
@@ -22,8 +23,8 @@ from pipeline.data.contracts.formats.json.splitting import NotCovered, written_a
 from pipeline.data.contracts.formats.json.superset import Superset
 from pipeline.data.contracts.schemas import Schema
 
-_MARKED: Final = rf"{MARK}|\\u007[fF]"
-"""What a document has whose key may be a property of ours: the character itself, or as an escape."""
+_ESCAPED: Final = np.frombuffer(b"\\u007f", np.uint8)
+assert chr(0x7F) == MARK
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +61,11 @@ class UndeclaredDecoder:
             batches += [_emptied(each) for each in made]
             read = [usual[each] for each in places]
             good += [part[each] for each in read]
-            odd = np.setdiff1d(np.arange(len(documents)), np.concatenate([usual[:0], *read]))
-            late, kept = self._again(documents, odd, part, refused, uncovered)
-            batches.append(late)
-            good.append(kept)
+            odd = np.delete(np.arange(len(documents)), np.concatenate([usual[:0], *read]))
+            if len(odd):
+                late, kept = self._again(documents, odd, part, refused, uncovered)
+                batches.append(late)
+                good.append(kept)
         decoded = self._in_order(batches, np.concatenate(good), sorted(refused))
         return Read(decoded, np.array(sorted(uncovered), np.int64))
 
@@ -89,17 +91,30 @@ class UndeclaredDecoder:
     def _usual(self, documents: pa.BinaryArray) -> Rows:
         """Return the places of documents that may be read together."""
         small = pc.less(pc.binary_length(documents), self._superset.least_bytes_of_whole)
-        marked = pc.match_substring_regex(documents, _MARKED)
-        return np.flatnonzero(pc.and_not(small, marked).to_numpy(zero_copy_only=False))
+        usual = small.to_numpy(zero_copy_only=False)
+        usual[rows_with(documents, _marks)] = False
+        return np.flatnonzero(usual)
 
     def _in_order(self, batches: list[pa.RecordBatch], rows: Rows, refused: list[Refusal]) -> Decoded:
         if not len(self.arrow_schema):
             empty = self._decoder.decode(pa.array([b"{}"] * len(rows), pa.binary())).batch
             return Decoded(empty, np.sort(rows), refused)
-        order = np.argsort(rows, kind="stable")
         batch = joined(batches, self.arrow_schema) if batches else self._decoder.decode(pa.array([], pa.binary())).batch
+        if np.all(rows[1:] > rows[:-1]):
+            return Decoded(batch, rows, refused)
+        order = np.argsort(rows, kind="stable")
         return Decoded(one_batch(pa.Table.from_batches([batch]).take(pa.array(order))), rows[order], refused)
 
 
 def _emptied(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([without_nothing(each) for each in batch.columns], schema=batch.schema)
+    columns = [without_nothing(each) if pa.types.is_nested(each.type) else each for each in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _marks(content: Bytes) -> Places:
+    """Return where a key that may be a property of ours has its mark: the character itself, or an escape of it."""
+    escapes = where(content == _ESCAPED[0])
+    for away, wanted in enumerate(_ESCAPED[1:], 1):
+        letters = content[np.minimum(escapes + away, len(content) - 1)]
+        escapes = escapes[(letters | 0x20 if away == 5 else letters) == wanted]
+    return np.concatenate([escapes, where(content == ord(MARK))])

@@ -6,6 +6,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pipeline.data.contracts.formats.json import long_numbers
+from pipeline.data.contracts.formats.json.glance import rows_with
 
 LONG = (
     "0.123456789012345678", "-0.000123456789012345678", "1.00000000000000000", "12345678901234567.0", "9.9e-100",
@@ -39,7 +40,7 @@ def test_the_quick_look_misses_no_document(seed: int) -> None:
     matching = pc.match_substring_regex(texts, long_numbers.EXPRESSION).to_numpy(zero_copy_only=False)
     expected = np.flatnonzero(matching).tolist()
     assert long_numbers.with_long_numbers(texts).tolist() == expected
-    suspects = long_numbers.suspects(texts, chance.choice((1, 7, 64, 1000)))
+    suspects = rows_with(texts, long_numbers.suspects, chance.choice((1, 7, 64, 1000)))
     assert set(expected) <= set(suspects.tolist())
 
 
@@ -47,4 +48,4 @@ def test_the_expression_reads_few_documents() -> None:
     """The look at bytes is worth its time, as numbers of usual length do not make a document suspect."""
     chance = Random(1)
     texts = pa.array([f'{{"x":{chance.random()},"y":{chance.random() * 300}}}' for _ in range(2000)])
-    assert len(long_numbers.suspects(texts)) < 20
+    assert len(rows_with(texts, long_numbers.suspects)) < 20

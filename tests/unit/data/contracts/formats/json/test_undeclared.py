@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.data.contracts.formats.json.gathering import gathered
+from pipeline.data.contracts.formats.json.nothing import without_nothing
 from pipeline.data.contracts.formats.json.scalar import parsed
 from pipeline.data.contracts.formats.json.splitting import written_again
 from pipeline.data.contracts.formats.json.stored_supersets import dumps, loads
@@ -45,6 +46,16 @@ def test_a_document_takes_no_property_of_ours() -> None:
     for key in (b"a\x7f2", b"a\\u007f2", b"a\\u007F2"):
         ((_, whole),) = _decoded(superset, b'{"' + key + b'":"y"}')[0].items()
         assert whole == (b'{"' + key + b'":"y"}').decode()
+
+
+def test_what_is_hidden_under_a_null_is_nothing() -> None:
+    """A null list may have values beneath; it hides no empty list beside it, which lands as null."""
+    lists = pa.ListArray.from_arrays(
+        pa.array([0, 2, 2, 3], pa.int32()), pa.array([1, 2, 3]), mask=pa.array([True, False, False])
+    )
+    assert without_nothing(lists).to_pylist() == [None, None, [3]]
+    same = pa.array([{"a": 1, "b": [1]}, {"a": 2, "b": None}])
+    assert without_nothing(same) is same
 
 
 def test_nothing_lands_as_null() -> None:
