@@ -13,7 +13,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 Places: TypeAlias = npt.NDArray[np.intp]
 
 REACH: Final = 64
-"""Most bytes from a place that is looked for to the last one that says whether it is one."""
+"""Bytes behind a place that are looked at too."""
 _PIECE: Final = 512 * 1024  # bytes looked at together; more would leave the processor's caches
 
 

@@ -48,7 +48,7 @@ def test_a_document_takes_no_property_of_ours() -> None:
         assert whole == (b'{"' + key + b'":"y"}').decode()
 
 
-def test_what_is_hidden_under_a_null_is_nothing() -> None:
+def test_a_null_list_hides_no_empty_one() -> None:
     """A null list may have values beneath; it hides no empty list beside it, which lands as null."""
     lists = pa.ListArray.from_arrays(
         pa.array([0, 2, 2, 3], pa.int32()), pa.array([1, 2, 3]), mask=pa.array([True, False, False])
