@@ -30,7 +30,7 @@ _HEAD = "# Written by `./turnout test-faults PART`: when each part of the long t
 
 
 def parts(root: Path = ROOT) -> dict[str, dict[str, Any]]:
-    """Return the parts by name, each with `tests`, `subject` and the `minutes` it takes."""
+    """Return the parts by name, each with `tests`, `subject` and its `minutes`, and with `marks` where not `long`."""
     tool = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]
     found: dict[str, dict[str, Any]] = tool["turnout"]["long-parts"]
     return found
@@ -72,8 +72,9 @@ def _run_one(name: str, part: Mapping[str, Any], options: Sequence[str], root: P
     before, began = _state(part, root), time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-m", "long", f"--junit-xml={report}", *_workers(part, options)]
-        is_green = subprocess.run([*command, *options, *part["tests"]], cwd=root, check=False).returncode == 0
+        command = [sys.executable, "-m", "pytest", "-m", part.get("marks", "long"), f"--junit-xml={report}"]
+        command += [*_workers(part, options), *options, *part["tests"]]
+        is_green = subprocess.run(command, cwd=root, check=False).returncode == 0
         passed = report.read_text("utf-8").count("<testcase ") if report.exists() else 0
     minutes = (time.monotonic() - began) / 60
     why = _not_whole(options, before, _state(part, root))

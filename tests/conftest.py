@@ -20,6 +20,7 @@ from pipeline.base.failpoints import ENVIRON
 from pipeline.settings.tree import load
 from pipeline.store.database import engine, migrate
 from tests.dead_workers import pytest_testnodedown  # noqa: F401 - a hook
+from tests.examples import ORDINARY, fewer_examples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,9 +56,12 @@ def _share_of(nodeid: str) -> str:
     return "session" if file.startswith(_SPARK) and not file.endswith(_ALONE) else file
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the longest begin first."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let the longest begin first, and try fewer random examples in the ordinary run."""
     items.sort(key=lambda item: not item.nodeid.startswith(_SPARK))
+    if config.option.markexpr == ORDINARY:
+        for function in {item.obj for item in items if isinstance(item, pytest.Function)}:
+            fewer_examples(function)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from tests.checkout import ROOT
+from tests.examples import ORDINARY, fewer_examples
 
 ALL_LONG = ("faults", "soak", "cluster")  # folders whose tests are all long, by their conftest
 LIMIT_MINUTES = 25
@@ -87,8 +90,36 @@ def test_each_file_with_long_tests_is_in_one_part(tool: ModuleType) -> None:
         for file in (ROOT / "tests").rglob("test_*.py")
         if file.relative_to(ROOT).parts[1] in ALL_LONG or re.search(r"\bmark\.long\b", file.read_text("utf-8"))
     }
-    listed = [test for part in tool.parts().values() for test in part["tests"]]
+    listed = [test for part in tool.parts().values() if "marks" not in part for test in part["tests"]]
     assert sorted(listed) == sorted(marked)
+
+
+@pytest.mark.parametrize(("most", "ordinary"), [(100, 25), (12, 5), (3, 3)])
+def test_the_ordinary_run_tries_a_quarter_of_the_examples(most: int, ordinary: int) -> None:
+    """A quarter is tried in each run, and all of them by the part `examples`, which has all folders with such tests."""
+    tried = []
+
+    @hypothesis.settings(max_examples=most, database=None)
+    @hypothesis.given(st.integers())
+    def tries(number: int) -> None:
+        tried.append(number)
+
+    fewer_examples(tries)
+    tries()
+    assert len(tried) == ordinary
+    assert f"-m '{ORDINARY}'" in (ROOT / "turnout").read_text("utf-8")
+
+
+def test_the_part_examples_has_all_tests_with_random_ones(tool: ModuleType) -> None:
+    """Law of the tiers: what no part has is tried in part only; a long test is in a part of its own."""
+    part = tool.parts()["examples"]
+    assert part["marks"] == f"hypothesis and {ORDINARY}"
+    found = {
+        f"tests/{file.relative_to(ROOT).parts[1]}"
+        for file in (ROOT / "tests").rglob("test_*.py")
+        if re.search(r"^@given\(", file.read_text("utf-8"), re.MULTILINE)
+    }
+    assert found <= {*part["tests"], *(f"tests/{each}" for each in ALL_LONG)}
 
 
 def test_each_part_has_a_subject_and_an_end(tool: ModuleType) -> None:
