@@ -128,6 +128,7 @@ def test_a_grant_is_seen_when_it_was_observed_and_so_is_its_end(page: Page, worl
     expect(page.get_by_text(f"· no: {ANN} does not read")).to_be_visible(timeout=SOON)
 
 
+@pytest.mark.long
 def test_what_is_given_for_a_while_ends_by_itself(page: Page, world: Catalogued) -> None:
     """When its time has come the controller takes it, and the cell that read does not any more."""
     intent = AccessIntent(BOB, game_key("Go"), True, time.time() + 3600, "for an hour", "DATA-7")
@@ -145,6 +146,7 @@ def test_what_is_given_for_a_while_ends_by_itself(page: Page, world: Catalogued)
     assert {each.actor for each in ended(world, BOB, 2)} == {"eve", "(controller)"}
 
 
+@pytest.mark.long
 def test_a_stale_preview_is_refused(page: Page, world: Catalogued) -> None:
     """The controller finds another person's change after the preview, does nothing, and says so."""
     open_change(page, "give", ["Ludo"], [CLEO])
@@ -156,6 +158,7 @@ def test_a_stale_preview_is_refused(page: Page, world: Catalogued) -> None:
     assert not world.has_select(CLEO, "Ludo")
 
 
+@pytest.mark.long
 def test_nobody_gives_to_themselves(page: Page, world: Catalogued) -> None:
     """The preview of a grant to oneself is a refusal with its reason, and there is nothing to confirm."""
     open_change(page, "give", ["Risk"], [ROOT])
@@ -194,6 +197,7 @@ def _until_some_are_applied(world: Catalogued) -> None:
     raise AssertionError("nothing is applied")
 
 
+@pytest.mark.long
 @pytest.mark.proves("H7")
 def test_a_double_click_is_one_change(page: Page, world: Catalogued) -> None:
     """H7: two fast clicks are one operation, one begun and one ended entry of the audit log."""

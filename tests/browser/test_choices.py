@@ -58,7 +58,7 @@ def test_an_exact_name_and_enter_choose_that_game(page: Page, place: str, name: 
 @pytest.mark.parametrize(
     ("typed", "principal"),
     [
-        ("ANN", "ann"),
+        pytest.param("ANN", "ann", marks=pytest.mark.long),
         pytest.param("etl", "etl", marks=pytest.mark.long),
         pytest.param(*("bob@example.com",) * 2, marks=pytest.mark.long),
     ],

@@ -41,6 +41,7 @@ def _settled(page: Page) -> None:
     )
 
 
+@pytest.mark.long
 def test_a_row_opens_its_game_in_place(page: Page) -> None:
     """The key in a row of neighbours opens that game's page in the same tab."""
     page.goto(f"/game?game={game_key('Harbor quest')}")
@@ -64,7 +65,8 @@ def test_hostile_names_do_nothing(page: Page) -> None:
     assert page.locator('a[href^="javascript"]').count() == 0
 
 
-@pytest.mark.parametrize("scheme", ["dark", pytest.param("light", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("scheme", ["dark", "light"])
 def test_screenshots(browser: Browser, address: str, scheme: str) -> None:
     """The page draws to the end in both themes; the screenshots are kept for people."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ pytestmark = [
     pytest.mark.skipif(not CHROMIUM.exists(), reason=f"no browser at {CHROMIUM}: install chromium"),
 ]
 _MAX_BYTES = 300_000
-_REFRESHES = 3
+_REFRESHES = 2
 
 
 def test_a_refresh_of_a_thousand_games_is_small(browser: Browser, tmp_path: Path) -> None:

@@ -133,6 +133,7 @@ def _ended(store: Engine, name: str) -> list[str]:
     return [each.state for each in found if not each.is_open]
 
 
+@pytest.mark.long
 def test_a_repair_is_refused_with_its_reason_or_done(page: Page, store: Engine) -> None:
     """A stream that waits for nothing is not retried, and the page says why; the parked one is tried again."""
     page.goto("/repairs")
@@ -149,6 +150,7 @@ def test_a_repair_is_refused_with_its_reason_or_done(page: Page, store: Engine) 
     assert operations_of(store, "Fjord arena") == ["retry"]
 
 
+@pytest.mark.long
 def test_a_group_is_drained_and_takes_no_more(page: Page, store: Engine) -> None:
     """A group chosen by its name is drained with its words typed: its games run elsewhere, and it gets no more."""
     page.goto("/groups")
@@ -183,6 +185,7 @@ def test_a_reload_keeps_what_is_chosen(page: Page) -> None:
     expect(page.get_by_text("The link names unknown values")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_a_group_is_made_and_stopped_started_and_restarted(page: Page, store: Engine) -> None:
     """A group made on the page gets a driver from the controller, and obeys from then on; a reload keeps it chosen."""
     page.goto("/groups")

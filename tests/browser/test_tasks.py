@@ -14,7 +14,7 @@ pytestmark = [
 ]
 
 
-ALWAYS = ("late", "move", "why")
+ALWAYS = ("move",)
 """Tasks that the ordinary suite does; it has few seconds for all of them."""
 
 

@@ -36,7 +36,7 @@ class Mutant:
     changes: Callable[[], list[Change]]
     signs: Sequence[str]  # words of the problems that it makes
     focus: Sequence[str] = ()  # what somebody does in each schedule, so that it comes to the place
-    is_rare: bool = False  # found after a hundred schedules or so
+    is_rare: bool = False  # found after fifteen schedules or more: a long test
 
     def is_seen(self, problems: Sequence[str]) -> bool:
         """Return whether it is among these problems, and not only something else."""
@@ -352,16 +352,18 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
     "compare-and-set removed": Mutant(_no_compare_and_set, _TWICE, ("rival",)),
     "chain check removed": Mutant(_anything_connects, _GONE, ("pause",)),
     "reach off by one": Mutant(_reaches_too_far, _GONE, ("pause",)),
-    "every stream is whole": Mutant(_all_are_whole, ("stuck", "charged"), ("crash",)),
-    "generation not followed": Mutant(_generation_is_not_followed, ("stuck", "charged", *_GONE), ("rebuild",)),
+    "every stream is whole": Mutant(_all_are_whole, ("stuck", "charged"), ("crash",), is_rare=True),
+    "generation not followed": Mutant(
+        _generation_is_not_followed, ("stuck", "charged", *_GONE), ("rebuild",), is_rare=True
+    ),
     "a rebuild has the schemas of its beginning": Mutant(
         _rebuild_has_the_schemas_of_its_beginning, _DEPARTED, ("schema in held rebuild",)
     ),
-    "quarantine after the commit": Mutant(_quarantine_comes_last, _GONE, ("crash",)),
-    "pins ignored": Mutant(_pins_are_ignored, ("was judged",), ("crash", "schema")),
+    "quarantine after the commit": Mutant(_quarantine_comes_last, _GONE, ("crash",), is_rare=True),
+    "pins ignored": Mutant(_pins_are_ignored, ("was judged",), ("crash", "schema"), is_rare=True),
     "let go before the pass ends": Mutant(_let_go_at_once, _AT_ONCE, ("leases", "two groups", "move", "move", "move")),
     "replay does not look at the table": Mutant(_replay_does_not_look, _TWICE, ("replays",)),
-    "replays are not counted": Mutant(_replays_are_not_counted, _TWICE, ("replays",)),
+    "replays are not counted": Mutant(_replays_are_not_counted, _TWICE, ("replays",), is_rare=True),
     "compaction does not look who was first": Mutant(
         _compaction_does_not_look, (*_TWICE, *_GONE), (*["compaction"] * 4, "rebuild", "twins"), is_rare=True
     ),

@@ -23,7 +23,7 @@ from tests.model.schedule_mutants import MUTANTS
 from tests.model.schedule_patch import Splits
 from tests.model.schedule_world import FIRST, KNOWN, PROFILE, REGISTRY, SECOND, WORLDS, world
 
-SCHEDULES: Final = int(os.environ.get("SCHEDULES", "300"))
+SCHEDULES: Final = int(os.environ.get("SCHEDULES", "100"))
 LONG_SCHEDULES: Final = 5_000
 FOREIGN_SCHEDULES: Final = 1_500  # all with rows of a foreign registry, which few of the others have
 _SECONDS: Final = 60 + max(SCHEDULES, LONG_SCHEDULES) / 5  # on a busy machine; a quiet one takes a fifth of it

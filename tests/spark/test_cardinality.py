@@ -35,7 +35,7 @@ def _rows(table: Path) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.long), 3])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.long), 6])
 @pytest.mark.proves("G84")
 def test_hostile_names_become_ordinary_tables_under_the_base(world: Any, tmp_path: Path, every: int) -> None:
     """C1 to C6: whatever a game is called, it gets one ordinary table of its own, and nothing lies anywhere else."""
@@ -72,6 +72,7 @@ def test_a_flood_of_names_costs_nothing_that_grows(world: Any) -> None:
     require_a_flood_costs_nothing(world, 20_000)
 
 
+@pytest.mark.long
 @pytest.mark.proves("G87")
 def test_a_game_that_is_onboarded_later_starts_with_a_whole_chain(world: Any) -> None:
     """L4, L5: earlier rows stay in quarantine with name and bytes, in no game's chain; later ones connect from 0."""

@@ -18,7 +18,8 @@ def test_a_fault_at_each_point_loses_and_doubles_nothing(world: Any, faults: Fau
     assert all(fired[point] for point in WAYS), fired
 
 
-@pytest.mark.parametrize("name", ["constant version", pytest.param("chain check removed", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["constant version", "chain check removed"])
 def test_the_oracle_sees(world: Any, faults: Faults, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Two planted bugs must be seen here, too: a doubled batch and a skipped one."""
     require_a_planted_bug_is_seen(world, faults, monkeypatch, name)

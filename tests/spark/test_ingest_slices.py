@@ -106,6 +106,7 @@ def test_a_cut_batch_that_is_killed_lands_once(world: World, step: str) -> None:
     require_complete(world, 2 * EVENTS)
 
 
+@pytest.mark.long
 def test_adoption_closes_above_a_cut_batch_that_was_killed(world: World) -> None:
     """Law L5: what a cut batch left in quarantine is gone after adoption, and its seqs are given to no other rows."""
     world.simulate(EVENTS, games=6, bad_share=0.2)

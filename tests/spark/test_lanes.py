@@ -49,6 +49,7 @@ def test_a_paused_stream_gets_nothing_and_lacks_nothing_afterwards(world: Any) -
     assert world.verify().complete
 
 
+@pytest.mark.long
 @pytest.mark.proves("G62")
 def test_a_game_changes_between_the_pass_and_its_own_query_and_lacks_nothing(world: Any) -> None:
     """Law L11: the cursor is the table's, so which query reads a game is only a setting, changed while it runs."""

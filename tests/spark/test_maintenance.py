@@ -64,6 +64,7 @@ def test_a_group_that_comes_late_catches_up_from_sorted_bronze(world: Any) -> No
     group.stop()
 
 
+@pytest.mark.long
 @pytest.mark.proves("G138")
 def test_verify_and_spark_say_the_same_before_and_after_a_round(world: Any) -> None:
     """Law L10: maintenance changes files, not rows: ingest's chain, cursors and all values are as they were."""

@@ -37,11 +37,12 @@ def _go_on(world: Any, group: Any) -> None:
     world.split(group)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "crash",
     [
-        pytest.param(None, id="done", marks=pytest.mark.long),
-        pytest.param(1, id="killed before the switch", marks=pytest.mark.long),
+        pytest.param(None, id="done"),
+        pytest.param(1, id="killed before the switch"),
         pytest.param(2, id="killed after the switch"),
     ],
 )

@@ -78,6 +78,7 @@ def recover(world: World) -> None:
     again.stop()
 
 
+@pytest.mark.long
 @pytest.mark.proves("G26")
 def test_an_older_bronze_is_refused_and_comes_back_complete(world: World) -> None:
     """Law L1: neither ingest nor a group goes on with it in silence; adopted and rebuilt, each row is there once."""

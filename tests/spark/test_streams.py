@@ -54,6 +54,7 @@ def test_everything_lands_once_in_two_groups_and_a_second_run_adds_only_the_new(
     assert {key: commits[key] for key in idle} == {key: DeltaTable(world.paths.table(key)).version() for key in idle}
 
 
+@pytest.mark.long
 @pytest.mark.proves("G67")
 def test_a_group_that_comes_late_catches_up(world: Any) -> None:
     """Law L7: what lies before the first micro-batch is read by catch-up, in bounded chunks, without a gap."""
@@ -96,6 +97,7 @@ def test_a_schema_that_grows_needs_no_restart(world: Any) -> None:
     assert after.num_rows == by_name.count()
 
 
+@pytest.mark.long
 @pytest.mark.proves("D11", "G31")
 def test_two_owners_of_one_game_neither_lose_nor_double_a_row(world: Any) -> None:
     """Law L4, D11: a driver that writes on after a move cannot put a row in twice, nor make the other skip one."""
