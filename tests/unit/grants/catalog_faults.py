@@ -9,6 +9,7 @@ import sqlite3
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -183,6 +184,12 @@ def _cased(privilege: Any) -> Any:
 def run(folder: Path, port: int, troubles: Mapping[str, Any]) -> None:
     """Serve the catalog with these troubles until SIGTERM."""
     serve(folder, port, lambda state: Gate(Faults(state, Troubles(**troubles)), state))
+
+
+def run_forked(printed: Connection, folder: Path, port: int, troubles: Mapping[str, Any]) -> None:
+    """Serve as `run` does, in a process that was forked; what it prints goes to a pipe."""
+    sys.stdout = open(printed.fileno(), "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115 - to its end
+    run(folder, port, troubles)
 
 
 if __name__ == "__main__":

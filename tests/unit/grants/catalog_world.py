@@ -3,6 +3,7 @@
 import http.server
 import itertools
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from pipeline.lake.delta.log import exists
 from pipeline.lake.delta.opening import create
 from pipeline.settings.tree import Paths
 from tests.checkout import ROOT
+from tests.unit.grants.catalog_faults import run_forked
 
 SCIM = "/api/2.0/preview/scim/v2"
 UC = "/api/2.1/unity-catalog"
@@ -59,13 +61,10 @@ class FakeClock:
 class Server:
     """A process that serves the embedded catalog."""
 
-    def __init__(self, folder: Path, port: int = 0, **troubles: Any) -> None:
+    def __init__(self, folder: Path, port: int = 0, *, is_forked: bool = False, **troubles: Any) -> None:
         self.folder = folder
-        self.process = start(folder, port, **troubles)
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line.startswith("Catalog: "), self.process.communicate()[1]
-        self.url = line.removeprefix("Catalog: ").strip()
+        self.process = _Forked(folder, port, troubles) if is_forked else _Program(folder, port, troubles)
+        self.url = self.process.first_line.removeprefix("Catalog: ").strip()
         self.token = (folder / "token").read_text("utf-8")
         self._session = requests.Session()
 
@@ -99,13 +98,60 @@ class Server:
     def kill(self) -> None:
         self._session.close()
         self.process.kill()
-        self.process.communicate()
 
     def stop(self) -> int:
         """End it as a supervisor does; return its exit code."""
-        self.process.terminate()
-        self.process.communicate(timeout=10)
-        return self.process.returncode
+        return self.process.stop()
+
+
+class _Program:
+    """The server as a program of its own."""
+
+    def __init__(self, folder: Path, port: int, troubles: Mapping[str, Any]) -> None:
+        self._process = start(folder, port, **troubles)
+        assert self._process.stdout is not None
+        self.first_line = self._process.stdout.readline()
+        assert self.first_line.startswith("Catalog: "), self._process.communicate()[1]
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def stop(self) -> int:
+        self._process.terminate()
+        self._process.communicate(timeout=10)
+        return self._process.returncode
+
+
+class _Forked:
+    """The server as a copy of a process that has imported it: a program imports for a quarter of a second each time."""
+
+    def __init__(self, folder: Path, port: int, troubles: Mapping[str, Any]) -> None:
+        reader, writer = _FORKING.Pipe(duplex=False)
+        self._process = _FORKING.Process(target=run_forked, args=(writer, folder, port, troubles), daemon=True)
+        self._process.start()
+        writer.close()
+        with reader, open(reader.fileno(), encoding="utf-8", closefd=False) as lines:
+            self.first_line = lines.readline()
+        assert self.first_line.startswith("Catalog: "), "the catalog ended"
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._ended()
+
+    def stop(self) -> int:
+        self._process.terminate()
+        return self._ended()
+
+    def _ended(self) -> int:
+        self._process.join(10)
+        code = self._process.exitcode
+        assert code is not None
+        return code
+
+
+_FORKING = multiprocessing.get_context("forkserver")
+_FORKING.set_forkserver_preload([run_forked.__module__])
 
 
 def start(folder: Path, port: int, **troubles: Any) -> subprocess.Popen[str]:
@@ -116,7 +162,7 @@ def start(folder: Path, port: int, **troubles: Any) -> subprocess.Popen[str]:
 
 @contextmanager
 def served(folder: Path, port: int = 0, **troubles: Any) -> Iterator[Server]:
-    server = Server(folder, port, **troubles)
+    server = Server(folder, port, is_forked=True, **troubles)
     try:
         yield server
     finally:
