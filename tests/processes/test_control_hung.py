@@ -103,6 +103,13 @@ class World:
         found = active_drivers(self.engine, kind).get(name)
         return found is not None and found.state == "running"
 
+    def freeze(self, *pids: int) -> None:
+        """Stop processes outside of their transactions: one that is stopped in the store would lock all others out."""
+        with self.engine.begin() as connection:
+            connection.execute(update(drivers).values(heartbeat_at=drivers.c.heartbeat_at))
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+
     def pid(self, kind: str = "group", name: str = "a") -> int:
         run = open_runs(self.engine, kind).get(name)
         process = None if run is None else process_of(run.reference or "")
@@ -117,7 +124,7 @@ def test_a_driver_that_hangs_is_killed_and_started_again(world: World, how: str)
     world.tick_until(lambda: world.heartbeats("group", "a"))
     first = world.pid()
     if how == "stopped":
-        os.kill(first, signal.SIGSTOP)
+        world.freeze(first)
     else:
         (world.env / "stuck").touch()
         world.tick_until((world.env / "hangs").exists)
@@ -139,7 +146,7 @@ def test_ingest_that_hangs_is_killed_for_what_started_it(world: World) -> None:
     """A service manager and the demo see only whether a process lives: it ends, and how is told until the next one."""
     ingest = world.start("ingest", "main")
     world.tick_until(lambda: world.heartbeats("ingest", "main"))
-    os.kill(ingest.pid, signal.SIGSTOP)
+    world.freeze(ingest.pid)
     world.tick_until(lambda: ingest.poll() is not None)
     assert ingest.returncode == -signal.SIGKILL
     judged = read_drivers(world.engine).judge("ingest", "main")
@@ -155,8 +162,7 @@ def test_a_driver_that_was_silent_while_nobody_watched_has_its_time(world: World
     ingest = world.start("ingest", "main")
     create(world.engine, Group("a", "local"), "ann", "", placing())
     world.tick_until(lambda: world.heartbeats("group", "a") and world.heartbeats("ingest", "main"))
-    for pid in (ingest.pid, world.pid()):
-        os.kill(pid, signal.SIGSTOP)
+    world.freeze(ingest.pid, world.pid())
     with world.engine.begin() as connection:
         connection.execute(update(drivers).values(heartbeat_at=1.0))
     assert {each.heartbeat_at for each in read_drivers(world.engine).drivers.values()} == {1.0}
@@ -210,7 +216,7 @@ def test_maintenance_of_somebody_else_is_never_ended(world: World) -> None:
     assert world.supervisor.tick() == []
     assert (open_runs(world.engine, "maintenance"), own.poll()) == ({}, None)
     world.wanted, world.supervisor = Maintenance(), world.another()
-    os.kill(own.pid, signal.SIGSTOP)
+    world.freeze(own.pid)
     world.tick_until(lambda: own.poll() is not None)
     assert own.returncode == -signal.SIGKILL
     world.tick_until(lambda: world.pid("maintenance", "main") not in {-1, own.pid})
