@@ -200,6 +200,22 @@ def test_root_is_told_before_anything_is_installed(machine: Machine) -> None:
     assert machine.calls()[0] == "apt-get update -qq"
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_root_installs_the_tools_of_tests_beside_the_packages(machine: Machine, is_there: bool) -> None:
+    """Pip and apt work at the same time; jars need Java, so they come after both, and a failure of apt ends set-up."""
+    if not is_there:
+        machine.stub("java", "#!/bin/sh\nexit 1\n")
+    machine.stub("apt-get", "#!/bin/sh\nsleep 0.2\nexit 1\n")
+    machine.stub("id", "#!/bin/sh\necho 0\n")
+    for name in ("chromium", "promtool", "prometheus", "alertmanager", "strace", "initdb"):
+        machine.stub(name, "#!/bin/sh\n")
+    code, _, err = machine.run("setup", "--dev")
+    assert code == (0 if is_there else 1), err
+    assert any("-r requirements-dev.lock" in line for line in machine.calls())
+    assert any(line.startswith("fetch") for line in machine.calls()) == is_there
+    assert ("apt-get could not install" in err) != is_there
+
+
 def test_wrong_java_home_is_refused(machine: Machine) -> None:
     """A chosen Java is used or refused, never replaced."""
     launcher = machine.home / "turnout"
