@@ -104,7 +104,7 @@ class World:
         return found is not None and found.state == "running"
 
     def freeze(self, *pids: int) -> None:
-        """Stop processes outside of their transactions: one that is stopped in the store would lock all others out."""
+        """Stop processes outside of their transactions: within one they would lock all others out."""
         with self.engine.begin() as connection:
             connection.execute(update(drivers).values(heartbeat_at=drivers.c.heartbeat_at))
             for pid in pids:

@@ -119,7 +119,7 @@ def test_a_dry_run_changes_nothing(world: World) -> None:
 @pytest.mark.proves("G153")
 def test_a_deduped_table_is_the_original_one(tmp_path_factory: pytest.TempPathFactory) -> None:
     """However often and across which files rows were doubled, what stays is the table without any doubling."""
-    require_the_original(tmp_path_factory, doublings=5)
+    require_the_original(tmp_path_factory, doublings=3)
 
 
 def test_copies_of_another_schema_set_are_one_row(world: World) -> None:

@@ -372,4 +372,4 @@ FIRST_EARLY = (pc.field("seq") == 1) & (pc.field("pos") == 1)
 @pytest.mark.proves("G151")
 def test_any_order_of_passes_and_repairs_adds_up(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Law L5 after every step: each row at or below the cursor is in the table or in quarantine, once."""
-    require_any_order_adds_up(tmp_path_factory, orders=4)
+    require_any_order_adds_up(tmp_path_factory, orders=2)

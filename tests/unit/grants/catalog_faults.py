@@ -187,7 +187,7 @@ def run(folder: Path, port: int, troubles: Mapping[str, Any]) -> None:
 
 
 def run_forked(printed: Connection, folder: Path, port: int, troubles: Mapping[str, Any]) -> None:
-    """Serve as `run` does, in a process that was forked; what it prints goes to a pipe."""
+    """Serve as `run` does, in a process that was forked, and print to a pipe."""
     sys.stdout = open(printed.fileno(), "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115 - to its end
     run(folder, port, troubles)
 

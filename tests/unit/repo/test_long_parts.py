@@ -111,7 +111,7 @@ def test_the_ordinary_run_tries_a_quarter_of_the_examples(most: int, ordinary: i
 
 
 def test_the_part_examples_has_all_tests_with_random_ones(tool: ModuleType) -> None:
-    """Law of the tiers: what no part has is tried in part only; a long test is in a part of its own."""
+    """The part has each folder with random examples, or their other three quarters would never run."""
     part = tool.parts()["examples"]
     assert part["marks"] == f"hypothesis and {ORDINARY}"
     found = {
