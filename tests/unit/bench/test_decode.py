@@ -1,6 +1,6 @@
 import pyarrow as pa
 
-from bench import decode
+from bench import decode, envelopes
 from pipeline.data.contracts.formats.supported import decoder
 
 
@@ -20,6 +20,11 @@ def test_formats_are_compared_on_the_same_values() -> None:
     assert documents.batch.select(same).to_pylist() == other.batch.select(same).to_pylist()
     items, others = (each.batch.column("items").to_pylist() for each in (read, other))
     assert [sorted(each) for each in items] == [sorted(each) for each in others]  # protobuf's maps have no order
+
+
+def test_each_contender_opens_all_documents() -> None:
+    """A contender that refuses documents would be measured at less work than the others."""
+    assert {each.work() for each in envelopes.contenders(50).values()} == {50}
 
 
 def test_each_contender_decodes_all_but_the_malformed() -> None:

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from pipeline.base.names import shown
 from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES, Rows, one_line
 from pipeline.data.contracts.envelopes.document_values import numbers, sequences, texts, times
-from pipeline.data.contracts.envelopes.envelope import COLUMNS, MALFORMED, TOMBSTONE, Opened, spread
-from pipeline.data.contracts.envelopes.spans import Places, content, starts_and_ends
+from pipeline.data.contracts.envelopes.envelope import COLUMNS, MALFORMED, PAYLOADS, TOMBSTONE, Opened, spread
+from pipeline.data.contracts.envelopes.spans import Flags, content, starts_and_ends
 from pipeline.data.contracts.profile import SourceProfile
 
 MOST_LEVELS: Final = 64
@@ -30,6 +30,8 @@ _NO_TEXTS: Final = pa.array(_NOTHING, pa.binary())
 
 _values_of: Final = msgspec.structs.astuple
 _Path: TypeAlias = tuple[str, ...]
+_Text: TypeAlias = bytes | msgspec.Raw
+_Texts: TypeAlias = Sequence[_Text]
 
 
 class DocumentEnvelope:
@@ -43,14 +45,21 @@ class DocumentEnvelope:
     def __init__(self, profile: SourceProfile) -> None:
         """Prepare for a profile without problems."""
         self._paths: Final = {name: tuple(path.split(".")) for name, path in profile.fields}
+        self._of_payloads: Final = {name: path for name, path in self._paths.items() if name in PAYLOADS}
         self._reader: Final = _Reader(list(self._paths.values()))
+        self._payload_reader: Final = _Reader(list(self._of_payloads.values()))
         self._unit: Final = profile.time_unit
         keys = sorted({key for path in self._paths.values() for key in path})
-        self._escaped: Final = re.compile(_escapes(keys).encode())
-        self._suspect: Final = _suspect(keys)
+        self._escapes: Final = _escapes(keys)
+        self._twice: Final = _twice(keys)
+        self._keys: Final = [f'"{key}"'.encode() for key in keys]
+        self._values: Final = _places_of_values(list(self._paths.values()))
 
     def open(self, values: pa.BinaryArray, *, known_good: bool = False) -> Opened:
-        """Find the fields of each document; known good ones have nothing that msgspec passes."""
+        """Find the fields of each document; known good ones have nothing that msgspec passes.
+
+        Of known good ones only the payload, the time and the event's id are looked for.
+        """
         sizes = pc.fill_null(pc.binary_length(values), -1).to_numpy(zero_copy_only=False)
         reasons = dict.fromkeys(np.flatnonzero(sizes < 0).tolist(), TOMBSTONE)
         for row in np.flatnonzero(sizes > MAX_PAYLOAD_BYTES).tolist():
@@ -62,45 +71,63 @@ class DocumentEnvelope:
             reasons |= {int(rows[place]): (MALFORMED, why) for place, why in bad.items()}
             good = np.delete(np.arange(len(rows)), list(bad))
             rows, documents = rows[good], _chosen(documents, good)
-        parts = dict(zip(self._paths, zip(*found, strict=True) if found else [()] * len(self._paths), strict=True))
+        names = self._of_payloads if known_good else self._paths
+        parts = dict(zip(names, zip(*found, strict=True) if found else [()] * len(names), strict=True))
         columns = [self._column(each, parts.get(each.name), documents) for each in COLUMNS]
         return spread(pa.RecordBatch.from_arrays(columns, schema=COLUMNS), rows, len(values), reasons)
 
-    def _read(self, documents: pa.BinaryArray, *, known_good: bool) -> tuple[list[Sequence[bytes]], dict[int, str]]:
+    def _read(self, documents: pa.BinaryArray, *, known_good: bool) -> tuple[list[_Texts], dict[int, str]]:
         """Return the texts at the paths of each good document, in order, and by place why the others are bad."""
-        doubtful = [False] * len(documents) if known_good else self._doubtful(documents)
-        read = self._reader.read
-        found: list[Sequence[bytes]] = []
+        if known_good:
+            return list(map(self._payload_reader.read, documents.to_pylist())), {}
+        read, doubtful = self._reader.read, self._doubtful(documents)
+        twice = pc.match_substring_regex(documents, self._twice).to_pylist()
+        found: list[_Texts] = []
         bad: dict[int, str] = {}
         for place, document in enumerate(documents.to_pylist()):
             try:
-                if doubtful[place] and not self._is_sure(document):
+                if doubtful[place]:
                     _check(document, list(self._paths.values()))
-                found.append(read(document))
+                texts_found = read(document)
+                if twice[place] and not doubtful[place] and self._may_repeat(document, texts_found):
+                    _check(document, list(self._paths.values()))
+                found.append(texts_found)
             except (msgspec.MsgspecError, ValueError) as error:
                 bad[place] = one_line(str(error))
         return found, bad
 
-    def _is_sure(self, document: bytes) -> bool:
-        """Return whether only texts and keys inside of values look like a key twice, which is quickly seen."""
-        brackets = document.count(b"{") + document.count(b"[")
-        plain = brackets <= MOST_LEVELS and _is_text(document) and self._escaped.search(document) is None
-        return plain and self._reader.has_each_key_once(document)
+    def _may_repeat(self, document: bytes, found: _Texts) -> bool:
+        """Return whether a key of the paths may stand twice where they lead.
+
+        It then stands there more often than in the values at their ends, which are those of the last one.
+        """
+        values = sorted((bytes(found[place]) for place in self._values), key=len)
+        around = document.removesuffix(values[-1] + b"}")  # the payload, in most: so little is left to look at
+        if len(around) < len(document):
+            values.pop()
+        for key in self._keys:
+            count = around.count(key)
+            if count > 1 and count - sum(value.count(key) for value in values) > 1:
+                return not self._reader.has_each_key_once(document)
+        return False
 
     def _doubtful(self, documents: pa.BinaryArray) -> list[bool]:
-        """Return for each document whether it may have what msgspec passes."""
-        twice = pc.match_substring_regex(documents, self._suspect).to_numpy(zero_copy_only=False)
-        found: list[bool] = (twice | (_openings(documents) > MOST_LEVELS)).tolist()
+        """Return for each document whether it may be no text, nest too deep, or have a key written with escapes."""
+        found = _has_many_brackets(documents)
+        if (content(documents) == ord("\\")).any():
+            found |= pc.match_substring_regex(documents, self._escapes).to_numpy(zero_copy_only=False)
+        doubtful: list[bool] = found.tolist()
         try:
             documents.cast(pa.string())
         except pa.ArrowInvalid:
-            return [each or not _is_text(document) for each, document in zip(found, documents.to_pylist(), strict=True)]
-        return found
+            texts_of = documents.to_pylist()
+            return [each or not _is_text(document) for each, document in zip(doubtful, texts_of, strict=True)]
+        return doubtful
 
-    def _column(self, wanted: pa.Field, found: Sequence[bytes] | None, documents: pa.BinaryArray) -> pa.Array:
+    def _column(self, wanted: pa.Field, found: _Texts | None, documents: pa.BinaryArray) -> pa.Array:
         if found is None:
             return documents if wanted.name == "payload" else pa.nulls(len(documents), wanted.type)
-        parts = pa.array(found, pa.binary())
+        parts = _joined(found)
         parts = pc.if_else(pc.is_in(parts, value_set=_NO_TEXTS), pa.scalar(None, pa.binary()), parts)
         if wanted.name == "event_time":
             return times(parts, self._unit)
@@ -148,7 +175,7 @@ class _Reader:
             part is None or bytes(part)[:1] != b"{" or reader.has_each_key_once(bytes(part)) for part, reader in inner
         )
 
-    def read(self, document: bytes) -> list[bytes]:
+    def read(self, document: _Text) -> _Texts:
         """Return the text at each path.
 
         Raises:
@@ -156,13 +183,13 @@ class _Reader:
         """
         parts = _values_of(self._decode(document))
         if self._is_flat:
-            return list(map(bytes, parts))
-        found = [b""] * self._count
+            return parts
+        found: list[_Text] = [b""] * self._count
         for place, number in self._whole:
-            found[place] = bytes(parts[number])
+            found[place] = parts[number]
         for number, places, reader in self._inner:
-            part = bytes(parts[number])
-            if part not in _NOTHING:
+            part = parts[number]
+            if bytes(part) not in _NOTHING:
                 for place, text in zip(places, reader.read(part), strict=True):
                     found[place] = text
         return found
@@ -195,10 +222,24 @@ def _check(document: bytes, paths: Sequence[_Path]) -> None:
             inside = values[0] if values else None
 
 
-def _suspect(keys: Sequence[str]) -> str:
-    """Return an expression for documents that may have one of these keys twice, also written with escapes."""
+def _twice(keys: Sequence[str]) -> str:
+    """Return an expression for documents that have one of these keys twice, wherever that is."""
     written = [f'"{re.escape(key)}"' for key in keys]  # Arrow matches the bytes of both
-    return "(?s)" + "|".join([_escapes(keys), *(f"{each}.*{each}" for each in written)])
+    return "(?s)" + "|".join(f"{each}.*{each}" for each in written)
+
+
+def _places_of_values(paths: Sequence[_Path]) -> list[int]:
+    """Return the places of paths that are there once, and into whose values no other path leads."""
+    inner = {path[:length] for path in paths for length in range(1, len(path))}
+    return [place for path, place in {path: place for place, path in enumerate(paths)}.items() if path not in inner]
+
+
+def _joined(found: _Texts) -> pa.BinaryArray:
+    """Return texts as one array; they are not copied one by one."""
+    offsets = np.zeros(len(found) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, found), np.int64, len(found)), out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(found))]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(found), buffers).cast(pa.binary())
 
 
 def _escapes(keys: Sequence[str]) -> str:
@@ -207,11 +248,16 @@ def _escapes(keys: Sequence[str]) -> str:
     return escaped + (r"|\\/" if any("/" in key for key in keys) else "")
 
 
-def _openings(documents: pa.BinaryArray) -> Places:
-    """Return how many brackets each document opens, those in texts, too."""
+def _has_many_brackets(documents: pa.BinaryArray) -> Flags:
+    """Return for each document whether it opens more than MOST_LEVELS brackets, those in texts, too."""
+    found = np.zeros(len(documents), np.bool_)
     starts, ends = starts_and_ends(documents)
     places = np.flatnonzero((content(documents) | 0x20) == ord("{"))  # which [ is, too
-    return np.searchsorted(places, ends) - np.searchsorted(places, starts)
+    first, last = places[:-MOST_LEVELS], places[MOST_LEVELS:]
+    rows = np.searchsorted(ends, first[last - first <= (ends - starts).max(initial=0)], side="right")
+    rows = rows[rows < len(documents)]  # the others are behind a slice
+    found[rows] = np.searchsorted(places, ends[rows]) - np.searchsorted(places, starts[rows]) > MOST_LEVELS
+    return found
 
 
 def _is_text(document: bytes) -> bool:

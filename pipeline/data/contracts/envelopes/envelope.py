@@ -25,6 +25,9 @@ COLUMNS: Final = pa.schema(
 )
 """The columns of opened records."""
 
+PAYLOADS: Final = ("payload", "event_time", "event_id")
+"""The columns that a split needs; ingest has taken the others."""
+
 MALFORMED: Final = "malformed_wrapper"
 TOMBSTONE: Final = ("tombstone", "the record has no value")
 NO_NAME: Final = ("invalid_name", "a game's name has 1 to 256 bytes of UTF-8 without NUL")
@@ -59,7 +62,7 @@ class Envelope(Protocol):
         """Open records by their values; null is refused as `tombstone`. `game` is the envelope's, null without one.
 
         Names are not checked here, as another part of the record may route it. `known_good`: the same envelope opened
-        all of them before and refused none.
+        all of them before and refused none, and only the columns PAYLOADS are asked: others may be null.
         """
         ...
 

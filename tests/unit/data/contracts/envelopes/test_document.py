@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES
-from pipeline.data.contracts.envelopes.document import MOST_LEVELS
+from pipeline.data.contracts.envelopes.document import MOST_LEVELS, DocumentEnvelope
 from pipeline.data.contracts.envelopes.envelope import COLUMNS, Opened
 from pipeline.data.contracts.envelopes.opening import open_records, payloads_of
 from pipeline.data.contracts.profile import SourceProfile, dumps, loads
@@ -97,6 +97,16 @@ def test_other_bytes_are_refused(value: bytes, words: str) -> None:
     assert found.batch.column("payload").to_pylist() == [b"1", None, b"1"]
 
 
+def test_levels_are_those_of_a_slices_rows() -> None:
+    """A slice of records opens as it would alone, whatever lies before and behind it in memory."""
+    deep, flat = (b'{"game":"a","x":%s1%s}' % (b"[" * each, b"]" * each) for each in (MOST_LEVELS, MOST_LEVELS - 1))
+    batch = binary([deep, flat, deep, flat, deep])
+    for start, wanted in ((1, [None, "malformed_wrapper", None]), (0, ["malformed_wrapper", None]), (3, [None])):
+        found = DocumentEnvelope(WHOLE).open(batch.slice(start, len(wanted)))
+        assert found.refused.to_pylist() == wanted
+    assert DocumentEnvelope(WHOLE).open(binary([deep])).refused.to_pylist() == ["malformed_wrapper"]
+
+
 def test_levels_are_counted_outside_of_texts() -> None:
     """The bound holds for levels, and not for brackets in a text or side by side."""
     deep = "[" * (MOST_LEVELS - 1) + "]" * (MOST_LEVELS - 1)
@@ -109,6 +119,24 @@ def test_a_key_twice_elsewhere_is_not_the_envelopes() -> None:
     """The payload's decoder judges the payload, with the same words for a source without an envelope."""
     value = b'{"game":"a","body":{"game":1,"id":2,"game":3},"x":1,"x":2}'
     assert opened(value).refused.to_pylist() == [None]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b'{"game":"a","game":"b","x":{"game":1}}',
+        b'{"game":"a","m":{"id":1,"id":2},"x":0}',
+        b'{"game":"a","m":{"id":1},"m":{"id":1},"x":{"m":1}}',
+        b'{"x":{"x":[{"x":1},{"x":1}]},"game":"a","x":{"x":[{"x":1},{"x":1}]}}',
+    ],
+)
+def test_a_key_twice_is_refused_whatever_the_values_hold(document: bytes) -> None:
+    """Keys inside of values hide no key that the document has twice where a path leads."""
+    fields = (("event_id", "m.id"), ("game", "game"), ("payload", "x"), ("producer_id", "m"), ("type", "x"))
+    profile = SourceProfile(envelope="json", fields=fields)
+    assert opened(document, profile=profile).refused.to_pylist() == ["malformed_wrapper"]
+    once = b'{"m":{"id":{"m":1,"game":1}},"game":"a","x":{"x":{"x":1},"game":[{"game":1},{"id":1}]}}'
+    assert opened(once, profile=profile).refused.to_pylist() == [None]
 
 
 @pytest.mark.parametrize("name", ["game", "event_id", "producer_id"])
