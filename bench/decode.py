@@ -262,10 +262,10 @@ def contenders(rows: int, spark: SparkSession | None = None) -> dict[str, Conten
         "json, one in a hundred malformed": by_turnout(flat, cut),
         "json, one in a hundred malformed by a key twice": by_turnout(flat, twice),
         _DECLARED: by_turnout(declared_schema("", superset), in_json),
-        _UNDECLARED: Contender(lambda: undeclared.decode(undecoded).decoded.batch.num_rows),
+        _UNDECLARED: Contender(lambda: undeclared.decode(undecoded).batch.num_rows),
         f"{_DECLARED}, {_FEW} at a time": by_turnout(declared_schema("", superset), in_json, _FEW),
         f"{_UNDECLARED}, {_FEW} at a time": Contender(
-            lambda: sum(undeclared.decode(each).decoded.batch.num_rows for each in few)
+            lambda: sum(undeclared.decode(each).batch.num_rows for each in few)
         ),
         "json with a map": by_turnout(json_schema(), json_payloads(drawn)),
     }

@@ -99,6 +99,10 @@ class Source:
     """With the framing `type`: where the event type is, in the `field` type of the envelope or in `header:NAME`. A game
     has one event type if the envelope has no path for it."""
 
+    undeclared: Literal["register", "quarantine"] = "register"
+    """With the framing `type`: what becomes of documents of an event type without a schema. turnout registers their
+    shapes and types their columns by them, or they go to `quarantine` until a schema is declared."""
+
     registry: str = ""
     """The registry that gave the schemas their ids, as in `[registries.NAME]`. Empty means turnout itself, which only
     the framings `wrapper` and `type` may use."""
@@ -302,6 +306,8 @@ def _registry_problems(source: Source) -> Iterator[str]:
 def _type_problems(source: Source) -> Iterator[str]:
     if _EVENT_TYPE.fullmatch(source.event_type) is None:
         yield f"event_type: expected field or header:NAME, got {quoted(source.event_type)}"
+    elif source.undeclared != "register" and source.framing != "type":
+        yield f"undeclared: expected 'register' with the framing {source.framing!r}, which names the schema"
     elif source.event_type != "field":
         if source.framing != "type":
             yield f"event_type: expected 'field' with the framing {source.framing!r}, which names the schema"

@@ -188,6 +188,10 @@ class World:
         report, rejects = _done(rows, job)
         if game.key not in report:
             return
+        if needs := report[game.key]["needs"]:  # as a driver: its rows before the need land, and the others wait
+            if needs[0][0] - 1 > expected.cursor:
+                self._split(stream, game, needs[0][0] - 1)
+            return
         new = without_present(rejects, self.paths.quarantine).select(QUARANTINE.names)
         if new.num_rows:
             self.append_quarantine(new)

@@ -24,7 +24,9 @@ COMMON = {"game": STRING, "type": STRING}
 JOINED = obj(**COMMON, player=STRING, level=INTEGER)
 LATER = obj(**COMMON, player=STRING, level=NUMBER, team=STRING)
 SOLD = obj(**COMMON, item=STRING)
-BY_TYPE = SourceProfile(envelope="json", framing="type", fields=(("game", "game"), ("type", "type")))
+BY_TYPE = SourceProfile(
+    envelope="json", framing="type", fields=(("game", "game"), ("type", "type")), undeclared="quarantine"
+)
 SIDE = parse_policies(["incompatible=side-column"])
 
 

@@ -1,35 +1,60 @@
 """Which schemas of a game apply to a document that names none: those of its event type, the first that decodes it.
 
 Pure. What one schema decodes, a later one never takes over, so a row's columns do not depend on when it is read.
-`docs/decisions/0047-json-documents-as-envelopes.md` says why.
+`docs/decisions/0047-json-documents-as-envelopes.md` says why, and decision 48 what becomes of undeclared documents.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
 
 from pipeline.data.contracts.event_types import event_type
+from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, superset_of
 from pipeline.data.contracts.schemas import FieldPlacement, Schema
 from pipeline.data.contracts.shape_needs import UNNAMED
 
-FORMAT = "json"
+FORMAT: Final = "json"
 """Only documents are tried by several schemas: bytes of protobuf or Avro may fit a wrong one."""
+
+MOST_TYPES: Final = 1000
+"""Event types of a game beyond which a further one is not registered by itself."""
+
+Placed = tuple[tuple[Schema, FieldPlacement], ...]
 
 
 def candidates(placed: Iterable[tuple[Schema, FieldPlacement]], name: str) -> tuple[int, ...]:
-    """Return the ids of the JSON Schemas that apply to documents of an event type, in the order of their trial.
+    """Return the ids of the schemas that apply to documents of an event type, in the order of their trial.
 
-    Those whose rows land, as they were registered, then those whose rows wait.
+    Those whose rows land come first, then those whose rows wait; each as they were registered. A superset is older than
+    any schema of its type that was declared, since none follows such a schema; of supersets only the newest counts.
 
     Args:
         placed: the game's schemas in the order of their registration.
         name: the event type; empty where documents name none, which means the type of the table's own columns.
     """
-    of_type = [
-        (schema.schema_id, at)
-        for schema, at in placed
-        if schema.format == FORMAT and (_is_first(at) if not name else event_type(schema.message) == event_type(name))
-    ]
-    landing = [schema_id for schema_id, at in of_type if at.quarantined is None]
-    return (*landing, *(schema_id for schema_id, at in of_type if at.quarantined is not None))
+    of_type = _of_type(placed, name)
+    landing = [schema.schema_id for schema, at in of_type if at.quarantined is None]
+    return (*landing, *(schema.schema_id for schema, at in of_type if at.quarantined is not None))
+
+
+def known_version(placed: Placed, name: str) -> int | None:
+    """Return the version of the superset by which documents of an event type are read; 0 for none.
+
+    None where no superset may follow: a schema of the type is declared, or the game has too many types.
+    """
+    of_type = _of_type(placed, name)
+    if any(schema.format == FORMAT for schema, _ in of_type):
+        return None
+    if of_type:
+        return superset_of(of_type[0][0]).version
+    return None if _types(placed) >= MOST_TYPES else 0
+
+
+def versions_of(placed: Iterable[tuple[Schema, FieldPlacement]], newest: Schema) -> dict[int, int]:
+    """Return the ids of a game's supersets of one event type, by their versions."""
+    own = event_type(newest.message)
+    chain = [each for each, _ in placed if each.format == UNDECLARED and event_type(each.message) == own]
+    return {superset_of(each).version: each.schema_id for each in chain}
 
 
 def type_named(placed: Iterable[tuple[Schema, FieldPlacement]], name: str) -> str:
@@ -42,5 +67,22 @@ def type_named(placed: Iterable[tuple[Schema, FieldPlacement]], name: str) -> st
     return next((event_type(schema.message) for schema, at in placed if _is_first(at)), UNNAMED)
 
 
+def _of_type(placed: Iterable[tuple[Schema, FieldPlacement]], name: str) -> list[tuple[Schema, FieldPlacement]]:
+    own = [
+        (schema, at)
+        for schema, at in placed
+        if schema.format in {FORMAT, UNDECLARED}
+        and (_is_first(at) if not name else event_type(schema.message) == event_type(name))
+    ]
+    chain = [each for each in own if each[0].format == UNDECLARED]
+    newest = sorted(chain, key=lambda each: superset_of(each[0]).version)[-1:]
+    return [*newest, *(each for each in own if each[0].format == FORMAT)]
+
+
 def _is_first(at: FieldPlacement) -> bool:
     return at.struct is None and not at.other_type
+
+
+@lru_cache(maxsize=64)
+def _types(placed: Placed) -> int:
+    return len({event_type(schema.message) for schema, _ in placed})

@@ -1,6 +1,6 @@
 """The outcome of decoding payloads, the same for every format."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -36,7 +36,11 @@ class Decoded:
 
     batch: pa.RecordBatch  # the good ones, in order, with the decoder's `arrow_schema`
     rows: Rows  # their places in the array
-    refused: list[Refusal]  # every other row, in order
+    refused: list[Refusal]  # every other row, in order, but those that wait
+    # Rows that wait for a newer schema of their event type, in order: of undeclared documents only
+    uncovered: Rows = field(default_factory=lambda: np.empty(0, np.int64))
+    # Of each good row the first version of its schema that decodes it; None: the schema has no versions
+    versions: Rows | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ class SourceProfile:
     fields: tuple[tuple[str, str], ...] = ()
     event_type: str = "field"  # where the framing type finds it: field (of the envelope, or none), or header:NAME
     time_unit: str = "ms"  # of json: what its event time is, in s, ms, us or ns since 1970, or a text of rfc3339
+    undeclared: str = "register"  # of the framing type: documents without a schema are registered, or quarantine
 
 
 WRAPPER: Final = SourceProfile()
@@ -79,7 +80,7 @@ def _checked(values: Any) -> dict[str, Any]:
     return values
 
 
-_LATER: Final[dict[str, Any]] = {"event_type": "field", "time_unit": "ms"}
+_LATER: Final[dict[str, Any]] = {"event_type": "field", "time_unit": "ms", "undeclared": "register"}
 """Field that profiles of earlier versions lack → their value, with which a profile's text is what it was."""
 _LISTS: Final = {"headers": list, "fields": dict}
 _KINDS: Final[dict[str, Any]] = {

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from pipeline.base.names import GameKey
+from pipeline.base.names import GameKey, shown
+from pipeline.data.contracts.declared_types import known_version
 from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.contracts.shape_needs import SHAPES, of_writer
 from pipeline.data.contracts.writer_ids import shown_writer
 
 MAX_NEEDS: Final = 100
@@ -21,7 +23,8 @@ class Need(NamedTuple):
     seq: int
     pos: int
     profile: int  # of the row
-    registry: str | None = None  # the generation of a registry; None: the profile itself is missing
+    # The generation of a registry, or SHAPES: undeclared documents lack a superset; None: the profile itself is missing
+    registry: str | None = None
     writer: bytes = b""  # as on the wire, with its index path where it has one
 
     def as_json(self) -> list[Any]:
@@ -37,6 +40,10 @@ class Need(NamedTuple):
     def __str__(self) -> str:
         if self.registry is None:
             return f"profile {self.profile} of its source"
+        if self.registry == SHAPES:
+            name, version = of_writer(self.writer)
+            of = f"the event type {shown(name)}" if name else "its documents"
+            return f"{'new ' if version else ''}shapes of {of}"
         return f"schema {shown_writer(self.writer)} of registry {self.registry}"
 
 
@@ -59,7 +66,8 @@ class Waiting:
         if first.registry is None:
             how = "which this driver has not read yet"
         else:
-            how = f"which {troubles.get(first.registry, 'is being looked up')}"
+            doing = "are being registered" if first.registry == SHAPES else "is being looked up"
+            how = f"which {troubles.get(first.registry, doing)}"
         others = len(self.needs) - 1
         behind = f"; {others} more {'is' if others == 1 else 'are'} needed after it" if others else ""
         return f"waits for {first}, {how}{behind}"
@@ -83,6 +91,10 @@ def is_open(need: Need, key: GameKey, schemas: SchemaSet) -> bool:
     """Return whether a schema set still lacks what a game needs."""
     if need.registry is None:
         return need.profile not in schemas.profiles
+    if need.registry == SHAPES:
+        name, version = of_writer(need.writer)
+        known = known_version(schemas.placed(key), name)
+        return known is not None and known <= version
     found = schemas.writers.get((need.registry, need.writer))
     if found is None:
         return True

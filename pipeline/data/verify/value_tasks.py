@@ -17,9 +17,7 @@ import pyarrow.compute as pc
 from pipeline.base.errors import Refused, first_line
 from pipeline.base.names import MALFORMED
 from pipeline.data.contracts.event_types import event_type
-from pipeline.data.contracts.formats.payload_format import ReferenceDecoder
-from pipeline.data.contracts.formats.supported import format_of
-from pipeline.data.contracts.schemas import Schema
+from pipeline.data.verify.applying import KnownSchema, applied, decoder, id_of
 from pipeline.data.verify.cells import differences
 from pipeline.data.verify.opening import Contents, Sources, Unopened, contents
 from pipeline.data.verify.routing import key_of
@@ -52,18 +50,6 @@ _POSITIONS: Final = 2**31  # a pos is an int
 
 Places = npt.NDArray[np.int64]
 """Rows of bronze, each as one number: see `place`."""
-
-
-@dataclass(frozen=True, slots=True)
-class KnownSchema:
-    """A schema as it is registered for one game."""
-
-    schema: Schema
-    names: tuple[tuple[str, str], ...]  # path of a field → its column, where that is not its name
-    quarantined: bool  # its rows are refused,
-    reason: str = "quarantined_schema"  # for this reason
-    struct: str | None = None  # the column of its event type's fields; None: they are columns of the table
-    withdrawn: bool = False  # its rows are refused now, and those that landed before stay
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +170,12 @@ def expected_rows(
     """
     places = place(rows.column("seq").to_numpy(), rows.column("pos").to_numpy())
     for row in _open(rows, key, places, sources):
-        schema_id = None if row.held is None else _applied(row.held, schemas, landed=True)
+        schema_id = None if row.held is None else applied(row.held, schemas, landed=True)
         schema = None if schema_id is None else schemas.get(schema_id)
         decoded = None
         if row.held is not None and schema is not None and (not schema.quarantined or schema.withdrawn):
-            table, refused = _decoder(schema).decode([row.held.payload])
-            decoded = None if refused else _with_own(table, [row], schema)
+            table, refused = decoder(schema).decode([row.held.payload])
+            decoded = None if refused else _with_own(table, [row], schema, schemas)
         yield *divmod(row.place, _POSITIONS), decoded
 
 
@@ -314,14 +300,13 @@ class _Game:
 
     def _compare_schema(self, landed: pa.Table, which: Places, schema_id: int) -> None:
         rows = [self._opened[row] for row in which.tolist()]
-        decoder = _decoder(self._schemas[schema_id])
-        expected, refused = decoder.decode([_held(row).payload for row in rows])
+        expected, refused = decoder(self._schemas[schema_id]).decode([_held(row).payload for row in rows])
         for index, error in refused.items():
             self._should_not_be_there(int(which[index]), error.reason)
         good = [index for index in range(len(rows)) if index not in refused]
         if not good:
             return
-        expected = _with_own(expected, [rows[index] for index in good], self._schemas[schema_id])
+        expected = _with_own(expected, [rows[index] for index in good], self._schemas[schema_id], self._schemas)
         held = landed.take(pa.array(good)).drop_columns(["_seq", "_pos"])
         self._outcome.values += held.num_rows * len({*expected.column_names, *held.column_names})
         count, named = differences(expected, held, self._room())
@@ -338,16 +323,16 @@ class _Game:
         if not self._schemas:
             return "unknown_game"
         if schema_id is None:
-            applied = _applied(opened.held, self._schemas)
-            known = None if applied is None else self._schemas.get(applied)
+            closest = applied(opened.held, self._schemas)
+            known = None if closest is None else self._schemas.get(closest)
             return "unknown_schema" if known is None else known.reason
-        _, refused = _decoder(self._schemas[schema_id]).decode([opened.held.payload])
+        _, refused = decoder(self._schemas[schema_id]).decode([opened.held.payload])
         return refused[0].reason if refused else None
 
     def _schema_of(self, row: int, *, landed: bool = False) -> int | None:
         """Return the schema to decode a row with, None without one."""
         held = self._opened[row].held
-        schema_id = None if held is None else _applied(held, self._schemas, landed=landed)
+        schema_id = None if held is None else applied(held, self._schemas, landed=landed)
         schema = None if schema_id is None else self._schemas.get(schema_id)
         if schema is None or (schema.quarantined and not (landed and schema.withdrawn)):
             return None
@@ -377,40 +362,21 @@ def _open(rows: pa.Table, key: str, places: Places, sources: Sources) -> Iterato
             yield _Opened(key, name, at, time, None, error.reason)
 
 
-def _applied(held: Contents, schemas: Mapping[int, KnownSchema], *, landed: bool = False) -> int | None:
-    """Return the schema by which a row is decoded: its own, or of those of its event type the first that decodes it."""
-    if held.schema_id is not None:
-        return held.schema_id
-    own = {
-        schema_id: known
-        for schema_id, known in schemas.items()
-        if known.schema.format == "json"
-        and (
-            event_type(known.schema.message) == event_type(held.type)
-            if held.type
-            else known.struct is None and known.reason != "other_type"
-        )
-    }
-    waiting = [each for each, known in own.items() if known.quarantined and not (landed and known.withdrawn)]
-    for schema_id, known in own.items():
-        if schema_id not in waiting and not _decoder(known).decode([held.payload])[1]:
-            return schema_id
-    return next(iter([*waiting[-1:], *reversed(own)]), None)
-
-
 def _held(row: _Opened) -> Contents:
     assert row.held is not None
     return row.held
 
 
-def _with_own(expected: pa.Table, rows: Sequence[_Opened], known: KnownSchema) -> pa.Table:
+def _with_own(
+    expected: pa.Table, rows: Sequence[_Opened], known: KnownSchema, schemas: Mapping[int, KnownSchema]
+) -> pa.Table:
     """Return the payloads' columns, inside of their event type's struct where it has one, and the table's own."""
     if known.struct is not None and expected.num_columns:
         inside = [each.combine_chunks() for each in expected.columns]
         expected = pa.table({known.struct: pa.StructArray.from_arrays(inside, names=expected.column_names)})
     types = pa.repeat(pa.scalar(event_type(known.schema.message)), len(rows))
     expected = expected.append_column("_type", types) if expected.num_columns else pa.table({"_type": types})
-    own = [_own(row, known.schema.schema_id) for row in rows]
+    own = [_own(row, id_of(known, _held(row), schemas)) for row in rows]
     for number, (name, kind) in enumerate(zip(_OWN, _OWN_TYPES, strict=True)):
         expected = expected.append_column(name, pa.array([each[number] for each in own], kind))
     return expected
@@ -423,11 +389,6 @@ def _own(row: _Opened, schema_id: int) -> tuple[int, int | None, str | None, int
 
 
 _key_of = lru_cache(maxsize=100_000)(key_of)
-
-
-@lru_cache(maxsize=512)
-def _decoder(known: KnownSchema) -> ReferenceDecoder:
-    return format_of(known.schema.format).reference(known.schema, dict(known.names))
 
 
 def _is_among(ordered: Places, places: Places) -> npt.NDArray[np.bool_]:

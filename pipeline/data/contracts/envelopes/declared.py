@@ -34,6 +34,7 @@ def profile_of(source: Source) -> SourceProfile | None:
         fields=tuple(sorted(source.envelope_fields.items())),
         event_type=source.event_type,
         time_unit=source.envelope_time,
+        undeclared=source.undeclared,
     )
     if found := problems(profile) if profile.definition else []:
         lines = "".join(f"\n  - source.envelope_fields.{each}" for each in found)

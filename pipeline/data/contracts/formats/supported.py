@@ -14,6 +14,7 @@ from pipeline.base.names import shown
 from pipeline.data.contracts.event_types import Numbering
 from pipeline.data.contracts.formats.avro.format import AvroFormat
 from pipeline.data.contracts.formats.json.format import JsonFormat
+from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, UndeclaredFormat
 from pipeline.data.contracts.formats.payload_format import PayloadDecoder, PayloadFormat
 from pipeline.data.contracts.formats.protobuf.format import ProtobufFormat
 from pipeline.data.contracts.model import Message
@@ -24,6 +25,8 @@ FORMATS: Final[Mapping[str, PayloadFormat]] = MappingProxyType(
 )
 """Formats by the name that `Schema.format` and the setting `format` of a source use."""
 
+_ALL: Final[Mapping[str, PayloadFormat]] = MappingProxyType({**FORMATS, UNDECLARED: UndeclaredFormat()})
+"""With the format that nobody gives: registrations of shapes make its schemas."""
 
 BY_SUFFIX: Final[Mapping[str, str]] = MappingProxyType(
     dict(sorted((suffix, name) for name, each in FORMATS.items() for suffix in each.suffixes))
@@ -37,7 +40,7 @@ def format_of(name: str) -> PayloadFormat:
     Raises:
         Refused: turnout does not read it.
     """
-    found = FORMATS.get(name)
+    found = _ALL.get(name)
     if found is None:
         raise Refused(f"{shown(name)} is not a format of payloads that this turnout reads: {', '.join(FORMATS)}.")
     return found

@@ -4,7 +4,7 @@ Whether a row is decoded, refused, or waits depends on it and on the schema set 
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
@@ -14,14 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.base.names import GameKey, shown
-from pipeline.data.contracts.declared_types import candidates
+from pipeline.data.contracts.declared_types import candidates, known_version
 from pipeline.data.contracts.decoded import Rows
 from pipeline.data.contracts.envelopes.framing import FRAMINGS
 from pipeline.data.contracts.envelopes.index_paths import index_path
 from pipeline.data.contracts.envelopes.opening import payloads_of
 from pipeline.data.contracts.envelopes.spans import present
 from pipeline.data.contracts.envelopes.wrapper import open_wrappers
+from pipeline.data.contracts.event_types import event_type
+from pipeline.data.contracts.profile import SourceProfile
 from pipeline.data.contracts.schemas import SchemaSet, WriterId
+from pipeline.data.contracts.shape_needs import SHAPES, writer_of
 from pipeline.data.streams.needs import Need, is_open, lowest
 from pipeline.lake.delta.bronze import whole
 
@@ -44,6 +47,8 @@ class OpenRows:
     # The schema that is tried for a game's rows that another one does not decode: (game key, id) → id
     further: dict[tuple[str, int], int] = field(default_factory=dict)
     needs: dict[str, tuple[Need, ...]] = field(default_factory=dict)  # by game key
+    number: int = 0  # of their profile
+    registers: bool = False  # rows that no superset covers wait for one; False: they are refused
 
     def next_of(self, rows: Collection[int], schema_id: int) -> dict[int, int]:
         """Return the id of the next schema to try for rows that one did not decode, for those that have one."""
@@ -58,7 +63,19 @@ class OpenRows:
         rows = pa.array(list(ids))
         times, event_ids = self.event_time.take(rows), self.event_id.take(rows)
         tried = np.array(list(ids.values()), np.int64)
-        return OpenRows(self.routed.take(rows), self.payload.take(rows), times, event_ids, tried, further=self.further)
+        return replace(
+            self, routed=self.routed.take(rows), payload=self.payload.take(rows), event_time=times, event_id=event_ids,
+            ids=tried, refused=[], needs={},
+        )  # fmt: skip
+
+    def uncovered(self, rows: Collection[int], version: int) -> dict[str, tuple[Need, ...]]:
+        """Return by game key what rows need that their type's superset of this version does not cover."""
+        columns = self.routed.select(["game_key", "writer", "seq", "pos"]).take(pa.array(rows, pa.int64())).to_pylist()
+        needs: dict[str, list[Need]] = {}
+        for row in columns:
+            writer = writer_of(event_type(row["writer"].decode()), version)
+            needs.setdefault(row["game_key"], []).append(Need(row["seq"], row["pos"], self.number, SHAPES, writer))
+        return {key: lowest(each) for key, each in needs.items()}
 
     def close(self, keys: Collection[str]) -> None:
         """Neither decode nor refuse any row of these games."""
@@ -104,7 +121,7 @@ def _foreign(routed: pa.Table, number: int, schemas: SchemaSet) -> Iterator[Open
         their_registries = registries.slice(start, count)
         their_writers = _with_paths(rows, their_registries, writers.slice(start, count), schemas)
         if profile.framing == "type":
-            _judge_types(rows, their_writers, schemas)
+            _judge_types(rows, their_writers, number, profile, schemas)
             yield rows
             continue
         _judge(rows, their_registries, their_writers, number, schemas)
@@ -172,20 +189,30 @@ def _judge(
     rows.needs = {key: lowest(each) for key, each in needs.items()}
 
 
-def _judge_types(rows: OpenRows, writers: pa.BinaryArray, schemas: SchemaSet) -> None:
-    """Find the schemas of each row's event type; rows of a type without one are refused."""
-    met = pa.table({"key": rows.routed.column("game_key"), "writer": writers, "row": np.arange(len(writers))})
+def _judge_types(
+    rows: OpenRows, writers: pa.BinaryArray, number: int, profile: SourceProfile, schemas: SchemaSet
+) -> None:
+    """Find the schemas of each row's event type; a row of a type without one is refused, or its game has a need."""
+    rows.number, rows.registers = number, profile.undeclared == "register"
+    columns = {"key": rows.routed.column("game_key"), "writer": writers, "row": np.arange(len(writers))}
     is_bad = _marks(len(writers), rows.refused)
-    for each in met.group_by(["key", "writer"]).aggregate([("row", "list")]).to_pylist():
+    needs: dict[str, list[Need]] = {}
+    for each in pa.table(columns).group_by(["key", "writer"]).aggregate([("row", "list")]).to_pylist():
         key, name = each["key"], each["writer"].decode()
+        placed = schemas.placed(GameKey(key))
         members = np.array(each["row_list"], np.int64)
         members = members[~is_bad[members]]
-        if found := candidates(schemas.placed(GameKey(key)), name):
+        if not members.size:
+            continue
+        if found := candidates(placed, name):
             rows.ids[members] = found[0]
             rows.further |= {(key, tried): after for tried, after in pairwise(found)}
-            continue
-        why = f"the game has no JSON Schema of the event type {shown(name)}" if name else "the game has no JSON Schema"
-        rows.refused += [(row, "unknown_schema", why) for row in members.tolist()]
+        elif rows.registers and (version := known_version(placed, name)) is not None:
+            needs.setdefault(key, []).extend(rows.uncovered(members.tolist(), version)[key])
+        else:
+            what = f"schema of the event type {shown(name)}" if name else "JSON Schema"
+            rows.refused += [(row, "unknown_schema", f"the game has no {what}") for row in members.tolist()]
+    rows.needs = {key: lowest(each) for key, each in needs.items()}
 
 
 def _encoded(registries: pa.StringArray, writers: pa.BinaryArray) -> tuple[list[WriterId], Rows]:

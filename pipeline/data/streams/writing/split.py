@@ -21,8 +21,10 @@ import pyarrow.compute as pc
 
 from pipeline.base.failpoints import hit
 from pipeline.base.names import GameKey, shown
+from pipeline.data.contracts.declared_types import versions_of
 from pipeline.data.contracts.decoded import Rows
 from pipeline.data.contracts.event_types import event_type
+from pipeline.data.contracts.formats.json.undeclared_format import superset_of
 from pipeline.data.contracts.formats.supported import decoder, prepare
 from pipeline.data.contracts.placing import pad, placed
 from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
@@ -57,6 +59,8 @@ OWN_COLUMNS: Final = pa.schema(
     ]
 )
 """The columns of every game table before the payload's fields."""
+
+_SCHEMA_ID: Final = OWN_COLUMNS.get_field_index("_schema_id")
 
 REPORT: Final = "report string, rejects binary"
 _WRITES: Final = 8  # files of one task that are on their way to a store
@@ -152,6 +156,15 @@ def _of_my_games(rows: pa.Table, cursors: Mapping[str, int]) -> pa.Table:
 def _within(rows: pa.Table, first: Place, last: Place) -> pa.Table:
     places = zip(rows.column("seq").to_pylist(), rows.column("pos").to_pylist(), strict=True)
     return rows.filter(pa.array([first <= place <= last for place in places], pa.bool_()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Games:
+    """The games of a part's rows, and their columns of our own."""
+
+    games: np.ndarray  # of each row, its place among the names
+    names: list[str]
+    own: pa.Table
 
 
 class _Split:
@@ -259,22 +272,11 @@ class _Split:
             if not chosen.size:
                 continue
             try:
-                schema = self.job.schema_set.schemas[int(schema_id)]
+                schema = known[int(schema_id)]
                 for portion in portions(chosen, sizes[chosen], schema, self._most_bytes):
-                    payloads = decoder(schema).decode(part.payload.take(pa.array(portion)))
-                    self._held += payloads.batch.nbytes
-                    good = portion[payloads.rows]
-                    for target, placement, members in self._by_layout(good, games, names, int(schema_id)):
-                        types = pa.repeat(pa.scalar(event_type(schema.message)), members.size)
-                        payload = placed(_rows_of(payloads.batch, members), schema, placement)
-                        payload = pad(payload, pa.schema(list(target)[len(OWN_COLUMNS) :]))
-                        rows = pa.array(good[members])
-                        columns = [*own.take(rows).columns, types, *payload.columns]
-                        keys = routed.column("game_key").take(rows)
-                        decoded[target].append(PlacedRows(keys, pa.table(columns, names=target.names)))
-                    bad = [(int(portion[index]), reason, detail) for index, reason, detail in payloads.refused]
-                    again |= part.next_of([row for row, _, _ in bad], int(schema_id))
-                    refusals += [each for each in bad if each[0] not in again]
+                    bad, more = self._decode_portion(part, portion, schema, _Games(games, names, own), decoded)
+                    again |= more
+                    refusals += bad
                     if self._held > self._most_bytes:
                         self._write_all(decoded)
             except Exception as error:  # noqa: BLE001 - law L6: games without this schema go on
@@ -282,6 +284,50 @@ class _Split:
                     self.games[names[game]]["error"] = _fault(error)
         self._refuse(routed, refusals, ids)
         return part.again(again) if again else None
+
+    def _decode_portion(
+        self, part: OpenRows, portion: Rows, schema: Schema, of: "_Games", decoded: RowsByTarget
+    ) -> tuple[list[tuple[int, str, str]], dict[int, int]]:
+        """Decode rows of one schema; return the refused ones, and for each that another one is tried for, its id."""
+        payloads = decoder(schema).decode(part.payload.take(pa.array(portion)))
+        self._held += payloads.batch.nbytes
+        good = portion[payloads.rows]
+        for target, placement, members in self._by_layout(good, of.games, of.names, schema.schema_id):
+            types = pa.repeat(pa.scalar(event_type(schema.message)), members.size)
+            payload = placed(_rows_of(payloads.batch, members), schema, placement)
+            payload = pad(payload, pa.schema(list(target)[len(OWN_COLUMNS) :]))
+            rows = pa.array(good[members])
+            own = of.own.take(rows)
+            if payloads.versions is not None:
+                firsts = self._firsts(schema, payloads.versions[members], of.games[good[members]], of.names)
+                own = own.set_column(_SCHEMA_ID, own.schema.field(_SCHEMA_ID), pa.array(firsts))
+            keys = part.routed.column("game_key").take(rows)
+            decoded[target].append(PlacedRows(keys, pa.table([*own.columns, types, *payload.columns], target.names)))
+        bad = [(int(portion[index]), reason, detail) for index, reason, detail in payloads.refused]
+        late = portion[payloads.uncovered].tolist()
+        again = part.next_of([*(row for row, _, _ in bad), *late], schema.schema_id)
+        refused = [each for each in bad if each[0] not in again]
+        if late := [row for row in late if row not in again]:
+            refused += self._wait(part, late, schema)
+        return refused, again
+
+    def _wait(self, part: OpenRows, rows: list[int], schema: Schema) -> list[tuple[int, str, str]]:
+        """Note what rows need that a superset does not cover; return those that are refused instead."""
+        if not part.registers:
+            return [(row, "unknown_schema", "no schema has its shape") for row in rows]
+        for key, needs in part.uncovered(rows, superset_of(schema).version).items():
+            self.needs[key] += needs
+        return []
+
+    def _firsts(self, newest: Schema, versions: Rows, games: np.ndarray, names: list[str]) -> Rows:
+        """Return the id of each row's first superset that covers it: which one it is does not depend on the newest."""
+        ids = np.empty(len(versions), np.int64)
+        for game in np.unique(games).tolist():
+            known = sorted(versions_of(self.job.schema_set.placed(GameKey(names[game])), newest).items())
+            rows = games == game
+            at = np.searchsorted([version for version, _ in known], versions[rows])
+            ids[rows] = np.array([each for _, each in known], np.int64)[at]
+        return ids
 
     def _own_columns(self, part: OpenRows) -> pa.Table:
         columns = [part.routed.column("seq"), part.routed.column("pos"), pa.array(part.ids)]

@@ -197,7 +197,8 @@ class Superset:
         """Return a declared schema with a property for each slot, by which documents are decoded."""
         whole = [Property(OTHER, Scalar("string", nullable=True), required=False)] if self.other else []
         made_of = _declared(self.root)
-        return replace(made_of, nullable=False, properties=(*whole, *made_of.properties))
+        every = sorted((*whole, *made_of.properties), key=lambda each: each.key)
+        return replace(made_of, nullable=False, properties=tuple(every))
 
     def column_names(self) -> tuple[tuple[str, str], ...]:
         """Return the columns of properties that are decoded under another name: path and name, as a placement has them.

@@ -4,7 +4,6 @@ Most documents fit its declared schema as they are, and are read together. The o
 """
 
 import json
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 
 from pipeline.data.contracts.decoded import Decoded, Refusal, Rows, malformed, one_line
 from pipeline.data.contracts.formats.batches import held, joined, one_batch, parts, sized
+from pipeline.data.contracts.formats.json.coverage import first_versions
 from pipeline.data.contracts.formats.json.decoder import Decoder
 from pipeline.data.contracts.formats.json.definitions import rendered
 from pipeline.data.contracts.formats.json.glance import Bytes, Places, rows_with, where
@@ -25,14 +25,6 @@ from pipeline.data.contracts.schemas import Schema
 
 _ESCAPED: Final = np.frombuffer(b"\\u007f", np.uint8)
 assert chr(0x7F) == MARK
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """Documents, decoded as far as a superset covers them."""
-
-    decoded: Decoded
-    uncovered: Rows  # rows that wait for a registration, in order
 
 
 def declared_schema(message: str, superset: Superset, schema_id: int = 0) -> Schema:
@@ -50,7 +42,7 @@ class UndeclaredDecoder:
         self._decoder = Decoder(declared_schema("", superset))
         self.arrow_schema = self._decoder.arrow_schema
 
-    def decode(self, payloads: pa.BinaryArray) -> Read:
+    def decode(self, payloads: pa.BinaryArray) -> Decoded:
         """Decode documents; null is a row without one."""
         sizes, rows, refused = sized(payloads, self._superset.caps.bytes)
         batches, good, uncovered = list[pa.RecordBatch](), [np.empty(0, np.int64)], list[int]()
@@ -66,8 +58,9 @@ class UndeclaredDecoder:
                 late, kept = self._again(documents, odd, part, refused, uncovered)
                 batches.append(late)
                 good.append(kept)
-        decoded = self._in_order(batches, np.concatenate(good), sorted(refused))
-        return Read(decoded, np.array(sorted(uncovered), np.int64))
+        batch, rows = self._in_order(batches, np.concatenate(good))
+        versions = first_versions(self._superset, batch, lambda row: payloads[rows[row]].as_py())
+        return Decoded(batch, rows, sorted(refused), np.array(sorted(uncovered), np.int64), versions)
 
     def _again(
         self, documents: pa.BinaryArray, odd: Rows, part: Rows, refused: list[Refusal], uncovered: list[int]
@@ -95,15 +88,14 @@ class UndeclaredDecoder:
         usual[rows_with(documents, _marks)] = False
         return np.flatnonzero(usual)
 
-    def _in_order(self, batches: list[pa.RecordBatch], rows: Rows, refused: list[Refusal]) -> Decoded:
+    def _in_order(self, batches: list[pa.RecordBatch], rows: Rows) -> tuple[pa.RecordBatch, Rows]:
         if not len(self.arrow_schema):
-            empty = self._decoder.decode(pa.array([b"{}"] * len(rows), pa.binary())).batch
-            return Decoded(empty, np.sort(rows), refused)
+            return self._decoder.decode(pa.array([b"{}"] * len(rows), pa.binary())).batch, np.sort(rows)
         batch = joined(batches, self.arrow_schema) if batches else self._decoder.decode(pa.array([], pa.binary())).batch
         if np.all(rows[1:] > rows[:-1]):
-            return Decoded(batch, rows, refused)
+            return batch, rows
         order = np.argsort(rows, kind="stable")
-        return Decoded(one_batch(pa.Table.from_batches([batch]).take(pa.array(order))), rows[order], refused)
+        return one_batch(pa.Table.from_batches([batch]).take(pa.array(order))), rows[order]
 
 
 def _emptied(batch: pa.RecordBatch) -> pa.RecordBatch:

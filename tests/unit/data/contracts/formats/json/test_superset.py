@@ -200,7 +200,7 @@ def test_a_superset_keeps_its_caps() -> None:
         with pytest.raises(Misfit):
             split(superset, refused)
     decoded = UndeclaredDecoder(superset).decode(binary(documents))
-    assert [each.reason for each in decoded.decoded.refused] == ["malformed_payload"] * 2
+    assert [each.reason for each in decoded.refused] == ["malformed_payload"] * 2
 
 
 def test_a_document_that_is_too_wide_alone_closes_nothing() -> None:

@@ -21,8 +21,8 @@ _LISTS = st.lists(DOCUMENTS, min_size=1, max_size=5)
 def _decoded(superset: Superset, *documents: bytes) -> list[dict[str, object]]:
     """Return the values that documents have, by the property of their column."""
     read = UndeclaredDecoder(superset).decode(binary(list(documents)))
-    assert [*read.decoded.refused, *read.uncovered] == []
-    return [{key: value for key, value in row.items() if value is not None} for row in read.decoded.batch.to_pylist()]
+    assert [*read.refused, *read.uncovered] == []
+    return [{key: value for key, value in row.items() if value is not None} for row in read.batch.to_pylist()]
 
 
 def test_a_fraction_is_no_whole_number() -> None:
@@ -30,7 +30,7 @@ def test_a_fraction_is_no_whole_number() -> None:
     superset = gathered(Superset(), [b'{"a":1}'])
     read = UndeclaredDecoder(superset).decode(binary([b'{"a":1}', b'{"a":5.0}', b'{"a":1e3}', b'{"a":-0}']))
     assert read.uncovered.tolist() == [1, 2]
-    assert read.decoded.rows.tolist() == [0, 3]
+    assert read.rows.tolist() == [0, 3]
 
 
 def test_a_text_is_no_number_that_landed_as_text() -> None:
@@ -81,14 +81,14 @@ def test_a_batch_is_its_documents_one_by_one(known: list[bytes], documents: list
     read = decoder.decode(binary(every))
     alone = [decoder.decode(binary([each])) for each in every]
     assert read.uncovered.tolist() == [row for row, each in enumerate(alone) if len(each.uncovered)]
-    assert [each.row for each in read.decoded.refused] == [len(every) - 2, len(every) - 1]
-    assert read.decoded.batch.to_pylist() == [row for each in alone for row in each.decoded.batch.to_pylist()]
+    assert [each.row for each in read.refused] == [len(every) - 2, len(every) - 1]
+    assert read.batch.to_pylist() == [row for each in alone for row in each.batch.to_pylist()]
     assert read.uncovered.tolist() == [
         row for row, each in enumerate(every[:-2]) if superset.beyond(parsed(each), len(each))
     ]
     covered = [each for row, each in enumerate(every[:-2]) if row not in read.uncovered]
     again = decoder.decode(binary([written_again(superset, each) for each in covered]))
-    assert len(again.decoded.rows) <= len(covered)  # written documents have keys of ours: they are no documents
+    assert len(again.rows) <= len(covered)  # written documents have keys of ours: they are no documents
 
 
 @settings(max_examples=50)

@@ -1,0 +1,85 @@
+"""Finds the schema that reads a row in another way than tasks do: one row at a time, by the oracles."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pipeline.data.contracts.event_types import event_type
+from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, superset_of
+from pipeline.data.contracts.formats.payload_format import ReferenceDecoder
+from pipeline.data.contracts.formats.supported import format_of
+from pipeline.data.contracts.schemas import Schema
+from pipeline.data.verify.opening import Contents
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSchema:
+    """A schema as it is registered for one game."""
+
+    schema: Schema
+    names: tuple[tuple[str, str], ...]  # path of a field → its column, where that is not its name
+    quarantined: bool  # its rows are refused,
+    reason: str = "quarantined_schema"  # for this reason
+    struct: str | None = None  # the column of its event type's fields; None: they are columns of the table
+    withdrawn: bool = False  # its rows are refused now, and those that landed before stay
+
+
+def applied(held: Contents, schemas: Mapping[int, KnownSchema], *, landed: bool = False) -> int | None:
+    """Return the schema by which a row is decoded: its own, or of those of its event type the first that decodes it.
+
+    Of the supersets of a type that is the newest one.
+    """
+    if held.schema_id is not None:
+        return held.schema_id
+    of_type = {
+        schema_id: known
+        for schema_id, known in schemas.items()
+        if known.schema.format in {"json", UNDECLARED}
+        and (
+            event_type(known.schema.message) == event_type(held.type)
+            if held.type
+            else known.struct is None and known.reason != "other_type"
+        )
+    }
+    chain = [each for _, each in _chain(of_type)]
+    own = {each: of_type[each] for each in chain[-1:]}
+    own |= {schema_id: known for schema_id, known in of_type.items() if schema_id not in chain}
+    waiting = [each for each, known in own.items() if known.quarantined and not (landed and known.withdrawn)]
+    for schema_id, known in own.items():
+        if schema_id not in waiting and not decoder(known).decode([held.payload])[1]:
+            return schema_id
+    return next(iter([*waiting[-1:], *reversed(own)]), None)
+
+
+def id_of(known: KnownSchema, held: Contents, schemas: Mapping[int, KnownSchema]) -> int:
+    """Return the id that a row has in its table: of supersets that of the first one with a place for all of it."""
+    if known.schema.format != UNDECLARED or held.payload is None:
+        return known.schema.schema_id
+    name = event_type(known.schema.message)
+    of_type = {each: one for each, one in schemas.items() if event_type(one.schema.message) == name}
+    chain = [each for _, each in _chain(of_type)]
+    low, high = 0, len(chain) - 1
+    while low < high:  # what one takes, each later one takes
+        middle = (low + high) // 2
+        superset = superset_of(schemas[chain[middle]].schema)
+        if superset.beyond(superset.read(held.payload), len(held.payload)):
+            low = middle + 1
+        else:
+            high = middle
+    return chain[low]
+
+
+@lru_cache(maxsize=512)
+def decoder(known: KnownSchema) -> ReferenceDecoder:
+    """Return the oracle of a schema."""
+    return format_of(known.schema.format).reference(known.schema, dict(known.names))
+
+
+def _chain(schemas: Mapping[int, KnownSchema]) -> list[tuple[int, int]]:
+    """Return the supersets among schemas in their order: version and id."""
+    supersets = (
+        (superset_of(known.schema).version, schema_id)
+        for schema_id, known in schemas.items()
+        if known.schema.format == UNDECLARED
+    )
+    return sorted(supersets)
