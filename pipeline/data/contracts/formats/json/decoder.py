@@ -17,7 +17,7 @@ from pipeline.data.contracts.formats.json.definitions import describe
 from pipeline.data.contracts.formats.json.parser import DocumentParser
 from pipeline.data.contracts.formats.json.pockets import pockets_of
 from pipeline.data.contracts.formats.json.scalar import DocumentDecoder, Misfit
-from pipeline.data.contracts.formats.json.screen import Screen, each_key_once
+from pipeline.data.contracts.formats.json.screen import Misfits, Screen, with_a_key_twice
 from pipeline.data.contracts.schemas import Schema
 
 _PRESENT: Final = "present"  # the column of a schema without columns
@@ -66,8 +66,9 @@ class Decoder:
 
     def _part(self, documents: pa.BinaryArray) -> tuple[pa.RecordBatch, Rows, list[tuple[int, str]]]:
         """Return the columns and places of the good documents of a part, in order, and why each other one is bad."""
-        batches, places, doubtful = self.together(documents)
-        late, late_places, bad = self._one_by_one(documents, doubtful)
+        found = self._together(documents)
+        batches, places = found.batches, found.places
+        late, late_places, bad = self._one_by_one(documents, found)
         both = np.concatenate([*places, late_places])
         batch = joined([*batches, *late] or [self._batch([])], self._schema)
         if len(batches) > 1 or late:
@@ -80,19 +81,26 @@ class Decoder:
 
         Numbers that are read together as integers are written without fraction and exponent.
         """
-        rows, found = np.arange(len(documents), dtype=np.int64), _Found([], [], [])
+        found = self._together(documents)
+        return found.batches, found.places, found.others
+
+    def _together(self, documents: pa.BinaryArray) -> "_Found":
+        rows, found = np.arange(len(documents), dtype=np.int64), _Found([], [], [], {})
         if self._parser is None:
-            return [], [], rows
-        for screen in (None, self._screen.fits, each_key_once):
+            found.doubtful.append(rows)
+            return found
+        for screen in (None, self._screen.misfits, with_a_key_twice):
             if screen is not None:
-                fits = screen(held(documents, rows))
-                found.doubtful.append(rows[~fits])
-                rows = rows[fits]
+                misfits = screen(held(documents, rows))
+                misplaced = rows[list(misfits)]
+                found.doubtful.append(misplaced)
+                found.why.update(zip(misplaced.tolist(), misfits.values(), strict=True))
+                rows = np.delete(rows, list(misfits))
             if not len(rows) or self._takes(documents, rows, found):
                 break
         else:
             self._cut(documents, rows, found)
-        return found.batches, found.places, np.sort(np.concatenate(found.doubtful))
+        return found
 
     def _takes(self, documents: pa.BinaryArray, rows: Rows, found: "_Found") -> bool:
         """Parse some documents together; return whether that succeeded."""
@@ -116,18 +124,21 @@ class Decoder:
                 self._cut(documents, piece, found)
 
     def _one_by_one(
-        self, documents: pa.BinaryArray, places: Rows
+        self, documents: pa.BinaryArray, found: "_Found"
     ) -> tuple[list[pa.RecordBatch], Rows, list[tuple[int, str]]]:
         batches: list[pa.RecordBatch] = []
         rows: list[dict[str, Any]] = []
         good: list[int] = []
         bad: list[tuple[int, str]] = []
         size = 0
+        places = found.others
+        unseen = places[[place not in found.why for place in places.tolist()]]
+        why = found.why | dict(zip(unseen.tolist(), self._reasons(documents, unseen), strict=True))
         for place in places.tolist():
-            content = documents[place].as_py()
-            if (why := self._screen.undeclared(content)) is not None:
-                bad.append((place, one_line(why)))
+            if (sure := why[place]) is not None:
+                bad.append((place, one_line(sure)))
                 continue
+            content = documents[place].as_py()
             try:
                 rows.append(self._scalar.decode(content))
                 good.append(place)
@@ -141,6 +152,11 @@ class Decoder:
             batches.append(self._batch(rows))
         return batches, np.array(good, dtype=np.int64), bad
 
+    def _reasons(self, documents: pa.BinaryArray, places: Rows) -> list[str | None]:
+        """Return why documents are refused that no screen has seen yet, None where that is not sure."""
+        misfits = self._screen.misfits(held(documents, places)) if len(places) else {}
+        return [misfits.get(place) for place in range(len(places))]
+
     def _batch(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
         arrays = [pa.array([row.get(each.name) for row in rows], each.type) for each in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -153,6 +169,12 @@ class _Found:
     batches: list[pa.RecordBatch]
     places: list[Rows]  # of each batch
     doubtful: list[Rows]
+    why: Misfits  # of some that are doubtful
+
+    @property
+    def others(self) -> Rows:
+        """The places of the documents that were not read together, in order."""
+        return np.sort(np.concatenate(self.doubtful))
 
 
 def _split(made: tuple[pa.RecordBatch, Rows], rows: Rows) -> tuple[list[pa.RecordBatch], list[Rows], Rows]:

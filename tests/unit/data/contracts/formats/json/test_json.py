@@ -1,6 +1,7 @@
 """Declared JSON Schemas and the documents that fit them: read together, one by one, and by the oracle."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,9 @@ from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES
 from pipeline.data.contracts.evolution import evolve
 from pipeline.data.contracts.formats.json import decoder as decoding
 from pipeline.data.contracts.formats.json.columns import suffix
-from pipeline.data.contracts.formats.json.scalar import DocumentDecoder
+from pipeline.data.contracts.formats.json.definitions import describe
+from pipeline.data.contracts.formats.json.scalar import DocumentDecoder, Misfit
+from pipeline.data.contracts.formats.json.screen import Screen
 from pipeline.data.contracts.formats.supported import columns, decoder, message
 from pipeline.data.contracts.model import MAX_COLUMNS, remarks
 from pipeline.data.contracts.placing import placed
@@ -285,6 +288,51 @@ def test_an_undeclared_key_is_refused_without_the_scalar_decoder(monkeypatch: py
     rows, refused = both(of, *documents)
     assert [row["a"] for row in rows] == ["x"]
     assert [refused[row].split("'")[1] for row in (1, 2, 3)] == ["new", "late", "new"]
+
+
+VALUES = ('"x"', "1", "1.5", "5.0", "1e3", "-0", str(2**70), "1e999", "true", "null", "[]", "[1]", "{}", '{"b":1}')
+
+
+def test_the_screen_says_what_the_scalar_decoder_says() -> None:
+    """A quick refusal is the slow one: the same documents, in the same words."""
+    types: list[dict[str, Any]] = [
+        STRING,
+        INTEGER,
+        {"type": "number"},
+        {"type": "boolean"},
+        TIME,
+        {"enum": ["x"]},
+        {"type": "null"},
+        obj(b=INTEGER),
+    ]
+    types += [{"type": "array", "items": INTEGER}, {"type": "object", "additionalProperties": INTEGER}]
+    types += [
+        each | {"type": [each["type"], "null"]} for each in types if "enum" not in each and each["type"] != "null"
+    ]
+    said = 0
+    for each in types:
+        root = describe("t.M", schema(obj(v=each, inner=obj(v=each))).definition)
+        documents = [form % value.encode() for value in VALUES for form in (b'{"v":%s}', b'{"inner":{"v":%s}}')]
+        sure = {place: why for place, why in Screen(root).misfits(pa.array(documents, pa.binary())).items() if why}
+        said += len(sure)
+        for place, why in sure.items():
+            with pytest.raises(Misfit, match=f"^{re.escape(why)}$"):
+                DocumentDecoder(root).decode(documents[place])
+    assert said > 200
+
+
+def test_the_screen_refuses_nothing_that_fits() -> None:
+    """A document is never refused for what only the screen finds in it."""
+    for seed in range(30):
+        chance = Chance(seed)
+        given = chance.object(2)
+        root = describe("t.M", schema(given).definition)
+        chance.armed, chance.how = True, ""
+        documents = [chance.document(given) for _ in range(20)]
+        for place, why in Screen(root).misfits(pa.array(documents, pa.binary())).items():
+            if why is not None:
+                with pytest.raises(Misfit):
+                    DocumentDecoder(root).decode(documents[place])
 
 
 def hostile(count: int) -> list[bytes]:
