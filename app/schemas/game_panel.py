@@ -8,12 +8,13 @@ import pandas as pd
 import streamlit as st
 
 from app import formatting
-from app.components import confirm, links
+from app.components import confirm, links, type_table
 from app.look import parts
 from app.schemas import listing, previews, queries
 from app.state import services
 from app.state.readings import Reading, reading
 from app.state.services import Environment
+from listeners.sample import StreamState
 from pipeline.api.schemas import Catalogue, FieldLine, Line, SchemaRows, Step, Usage
 from pipeline.api.versions import GameVersions, Version
 from pipeline.base.errors import Refused
@@ -50,8 +51,11 @@ def take_versions(game: GameVersions) -> dict[str, tuple[str, ...]]:
     }
 
 
-def draw(environment: Environment, catalogue: Catalogue, game: GameVersions) -> None:
-    """Draw a game: trouble first, then the comparison, then what the table got, then where it comes from."""
+def draw(environment: Environment, catalogue: Catalogue, game: GameVersions, live: StreamState | None) -> None:
+    """Draw a game: trouble first, then its event types, the comparison, what the table got, where it comes from.
+
+    `live` is its driver's report, if that describes the present.
+    """
     with st.container(horizontal=True, vertical_alignment="center"):
         state = listing.state_of(game, catalogue)
         title = parts.title(formatting.shown(game.game, 80), listing.STATES[state], listing.TONES[state])
@@ -73,6 +77,7 @@ def draw(environment: Environment, catalogue: Catalogue, game: GameVersions) -> 
     if not game.versions:
         st.info("No schema is registered for this game. Register one, or let its registry answer.")
         return
+    type_table.draw(environment, game.key, live, catalogue.read_at)
     first, second = _draw_choice(game)
     _draw_or_say(partial(_draw_comparison, environment, first, second))
     _draw_or_say(partial(_draw_version, environment, game, second))

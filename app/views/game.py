@@ -6,7 +6,7 @@ from functools import partial
 import streamlit as st
 
 from app import formatting
-from app.components import cards, confirm, header, links, log_panel
+from app.components import cards, confirm, header, links, log_panel, type_table
 from app.components.cards import Card
 from app.game import panels, queries, rows_panel
 from app.game.cause import CauseCard, card
@@ -58,6 +58,7 @@ def _live(environment: Environment) -> None:
         panels.draw_versions(environment, signals)
     if not rows_first:
         rows_panel.draw(environment, signals)
+    type_table.draw_card(environment, row.game_key, row.live, signals.now)
     left, right = st.columns(2, gap="small")
     with left:
         panels.draw_operations(signals)

@@ -32,7 +32,7 @@ def _live(environment: Environment) -> None:
             listing.draw(environment, catalogue, seen.rates)
     with right, st.container(border=True, key="card_schema_game", gap="small"):
         if game is not None:
-            game_panel.draw(environment, catalogue, game)
+            game_panel.draw(environment, catalogue, game, seen.live.get(game.key))
         elif chosen:
             st.warning("There is no game with this key. Check the link, or look for it in the list.")
             st.code(formatting.shown(chosen, 100), language=None)

@@ -9,6 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from listeners.sample import StreamState
 from pipeline.api import versions
 from pipeline.api.environment import OpenEnvironment
 from pipeline.api.versions import GameVersions, Version, VersionReport
@@ -69,6 +70,7 @@ class Overview:
 
     catalogue: Catalogue
     rates: Mapping[str, float | None]  # rows per second that land, by game key; None: nothing current is known
+    live: Mapping[str, StreamState]  # what drivers report of games, where it describes the present
     requested: tuple[SchemaRequest, ...]  # those that wait first
     read_at: float
 
@@ -142,7 +144,8 @@ def overview(environment: OpenEnvironment, fleet: Fleet) -> Overview:
     seen = read_catalogue(environment.engine, environment.settings.registries)
     requested = tuple(list_requests(environment.engine))
     rates = {row.game_key: None if row.live is None else row.live.rows_per_second for row in fleet.rows}
-    return Overview(seen, rates, requested, seen.read_at)
+    live = {row.game_key: row.live for row in fleet.rows if row.live is not None}
+    return Overview(seen, rates, live, requested, seen.read_at)
 
 
 @reading()

@@ -1,6 +1,7 @@
 """The commands about event types of a game: `turnout schemas types`, `views`, `accept-type` and `withdraw-type`."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,30 +23,23 @@ if TYPE_CHECKING:
 @click.argument("game")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def list_types(env_dir: Path, game: str, as_json: bool) -> None:
-    """List the event types of GAME (name or key): state, column, rows, when the first and last came, refused rows.
+    """List the event types of GAME (name or key): state, column, rows and their rate, first and last, refused rows.
 
     The first type's fields are columns of the game's table, those of an accepted one lie in a struct column. Rows of a
-    type that waits, or that was withdrawn, go to quarantine.
+    type that waits, or that was withdrawn, go to quarantine. Of a large table with several types in a file the rows are
+    an estimate.
     """
-    from pipeline.data.repair.type_counts import count_types
+    from pipeline.api.event_types import report
 
-    context = CommandContext(env_dir)
-    found, types = _types(context, game)
-    listed = [
-        {
-            "type": each.name, "state": each.state, "column": each.struct, "schemas": len(each.schemas),
-            "rows": counted.rows, "first_at": counted.first_at, "last_at": counted.last_at,
-            "refused": counted.refused, "complete": counted.complete,
-        }
-        for each, counted in zip(types, count_types(context.paths, found, types), strict=True)
-    ]  # fmt: skip
+    listed = report(CommandContext(env_dir).environment, game)
     if as_json:
-        say_json(listed)
+        say_json([asdict(each) for each in listed])
         return
     for each in listed:
-        seen = [_day(each["first_at"]), _day(each["last_at"])]
-        rows = f"{'' if each['complete'] else 'at least '}{each['rows']:,} rows, {each['refused']:,} refused"
-        say(f"{each['state']:<9}  {each['type']}  {each['column'] or '-'}  {rows}, first {seen[0]}, last {seen[1]}")
+        rate = "" if each.rows_per_second is None else f" ({each.rows_per_second:,.1f}/s in 5 min)"
+        rows = f"{'about ' if each.estimated else ''}{each.rows:,} rows{rate}, {each.refused:,} refused"
+        seen = f"first {'by ' if each.estimated else ''}{_day(each.first_at)}, last {_day(each.last_at)}"
+        say(f"{each.state:<9}  {each.type}  {each.column or '-'}  {rows}, {seen}")
 
 
 @click.command("views")

@@ -40,12 +40,24 @@ def test_a_file_of_several_schemas_is_read(tmp_path: Path) -> None:
 
 def test_few_files_are_read_and_the_others_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many files have several schemas, only the newest few are read, and the others are counted as left."""
-    monkeypatch.setattr(usage, "MOST_FILES", 2)
+    monkeypatch.setattr(usage, "MOST_FILES_NEAR", 2)
     for seq in range(1, 6):
         commit(tmp_path, seq, (7, seq), (8, seq))
     found = counted(tmp_path)
     assert found.schemas == {7: SchemaRows(2, AT + 4, AT + 5), 8: SchemaRows(2, AT + 4, AT + 5)}
     assert (found.files_left, found.is_complete) == (3, False)
+
+
+def test_files_that_were_read_stand_for_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An estimate gives each schema its share of the rows that were not read; a complete count has no estimate."""
+    commit(tmp_path, 1, (7, 1), (7, 1))
+    for seq in range(2, 7):
+        commit(tmp_path, seq, (7, seq), (8, seq), (8, seq))
+    assert [counted(tmp_path).rows_of(each) for each in ({7}, {8}, {7, 8}, {9})] == [7, 10, 17, 0]
+    monkeypatch.setattr(usage, "MOST_FILES_NEAR", 1)
+    assert [counted(tmp_path).rows_of(each) for each in ({7}, {8}, {7, 8}, {9})] == [7, 10, 17, 0]
+    monkeypatch.setattr(usage, "MOST_FILES_NEAR", 0)
+    assert [counted(tmp_path).rows_of(each) for each in ({7}, {8})] == [2, 0], "nothing was read to guess from"
 
 
 def test_a_damaged_file_is_a_reason(tmp_path: Path) -> None:

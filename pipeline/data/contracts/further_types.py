@@ -1,6 +1,6 @@
 """The event types of a game by a schema set, and the registrations that accept or withdraw one. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -32,7 +32,11 @@ class GameType:
 
 def game_types(schemas: SchemaSet, key: GameKey) -> list[GameType]:
     """Return the event types of a game: the first one, those with a struct column, then those that wait."""
-    placed = schemas.placed(key)
+    return types_of(schemas.placed(key))
+
+
+def types_of(placed: Collection[tuple[Schema, FieldPlacement]]) -> list[GameType]:
+    """Return the event types of a game's schemas, which are in the order of their registration."""
     withdrawn = {event_type(schema.message): at.struct for schema, at in placed if at.withdrawn}
     parts: dict[tuple[TypeState, str], list[tuple[Schema, FieldPlacement]]] = {}
     for schema, at in placed:

@@ -19,11 +19,11 @@ from pipeline.store.games import Game
 class TypeCount:
     """The rows of one event type; times are the source's, in Unix seconds, None where no row has one."""
 
-    rows: int  # in the game's table
+    rows: int  # in the game's table; by a sample where not complete
     first_at: float | None
     last_at: float | None
     refused: int  # in quarantine
-    complete: bool  # every file of the table was counted; else rows and times are lower bounds
+    complete: bool  # every file of the table was counted; else rows are an estimate, and the first came perhaps earlier
 
 
 def count_types(paths: Paths, game: Game, types: Sequence[GameType]) -> list[TypeCount]:
@@ -53,6 +53,4 @@ def _count(of: GameType, used: Usage, refused: Sequence[tuple[int | None, str | 
     # A row with a registry's id names no schema of ours; the refusal of another type begins with its message.
     own = [named in messages if named is not None else number in ids for number, named, _ in refused]
     waiting = sum(rows for is_own, (_, _, rows) in zip(own, refused, strict=True) if is_own)
-    return TypeCount(
-        sum(each.rows for each in held), min(firsts, default=None), max(lasts, default=None), waiting, used.is_complete
-    )
+    return TypeCount(used.rows_of(ids), min(firsts, default=None), max(lasts, default=None), waiting, used.is_complete)

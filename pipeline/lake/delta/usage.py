@@ -1,10 +1,11 @@
 """How many rows of a game's table each schema wrote, and when the first and last came. For the dashboard.
 
-The table's log knows it of every file that one schema wrote; of the others few are read, the newest.
+The table's log knows it of every file that one schema wrote. Of the others some are read, the newest, and stand for the
+rest.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -17,7 +18,10 @@ from pipeline.lake.delta.scratch import DatabaseError, scratch
 from pipeline.lake.storage.location import Location
 
 MOST_FILES: Final = 24
-"""Most files of one reading; each has its rows' schemas and times read, nothing else of them."""
+"""Most files of one reading from a bucket; each has its rows' schemas and times read, nothing else of them."""
+
+MOST_FILES_NEAR: Final = 240
+"""Most files of one reading from a folder."""
 
 _MOST_ROWS: Final = 20_000_000
 _MEMORY_LIMIT: Final = "256MB"
@@ -41,11 +45,20 @@ class Usage:
 
     schemas: Mapping[int, SchemaRows]
     files_left: int  # that hold several schemas and were not read: all numbers are lower bounds
+    rows_left: int = 0  # in those files
+    sampled: Mapping[int, int] = field(default_factory=dict)  # rows by schema in the files of several that were read
 
     @property
     def is_complete(self) -> bool:
         """Whether every row of the table was counted."""
         return self.files_left == 0
+
+    def rows_of(self, schemas: Collection[int]) -> int:
+        """Return the rows of some schemas: exact where all were counted, else with their share of those left."""
+        counted = sum(self.schemas[each].rows for each in schemas if each in self.schemas)
+        if not (of_all := sum(self.sampled.values())):
+            return counted
+        return counted + round(self.rows_left * sum(self.sampled.get(each, 0) for each in schemas) / of_all)
 
 
 def usage(table: DeltaTable, folder: Location, label: str) -> Usage:
@@ -66,14 +79,16 @@ def usage(table: DeltaTable, folder: Location, label: str) -> Usage:
     mixed.sort(key=lambda each: -_or(each.get("max._seq"), 2**63 - 1))
     chosen: list[dict[str, Any]] = []
     rows = 0
-    for each in mixed[:MOST_FILES]:
+    for each in mixed[: MOST_FILES if folder.is_far else MOST_FILES_NEAR]:
         rows += _or(each.get("num_records"), 0)
         if rows > _MOST_ROWS:
             break
         chosen.append(each)
     counted = [(_schema_of(each), _of_stats(each)) for each in known]
-    counted += _read([str(folder / unquote(each["path"])) for each in chosen], label)
-    return Usage(_summed(counted), len(mixed) - len(chosen))
+    read = _read([str(folder / unquote(each["path"])) for each in chosen], label)
+    rows_left = sum(_or(each.get("num_records"), 0) for each in mixed[len(chosen) :])
+    sampled = {schema: each.rows for schema, each in read if schema is not None}
+    return Usage(_summed([*counted, *read]), len(mixed) - len(chosen), rows_left, sampled)
 
 
 def _schema_of(file: Mapping[str, Any]) -> int | None:
