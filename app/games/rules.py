@@ -16,7 +16,7 @@ from app.look import parts
 from app.state import services
 from app.state.previews import Preview
 from app.state.services import Environment
-from pipeline.api.games import GamesOverview, OnboardingRule, RuleSet
+from pipeline.api.games import ALL_TYPES, GamesOverview, OnboardingRule, RuleSet
 from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
 from pipeline.control.acts import DirectAct
@@ -70,6 +70,7 @@ def lines(rules: tuple[OnboardingRule, ...]) -> list[dict[str, str | None]]:
             "Priority": each.priority,
             "Policies": _some(tuple(f"{kind}={policy}" for kind, policy in each.policies)),
             "Readers": _some(each.readers),
+            "Event types": "all" if each.event_types == (ALL_TYPES,) else _some(each.event_types),
             "Per hour": str(each.max_new_per_hour) if each.prefixes else None,
             "Applied by": formatting.shown(each.changed_by, 60),
         }

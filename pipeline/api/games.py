@@ -20,11 +20,12 @@ from pipeline.store.database.states import PRIORITIES, Priority
 from pipeline.store.game_proposals import GameProposal, open_proposals
 from pipeline.store.groups import read_groups
 from pipeline.store.onboarding import RefusedName
-from pipeline.store.onboarding_rules import OnboardingRule, RuleSet, read_rules
+from pipeline.store.onboarding_rules import ALL_TYPES, OnboardingRule, RuleSet, read_rules
 from pipeline.store.operations import list_operations
 from pipeline.store.processes.leases import store_time
 
 __all__ = [
+    "ALL_TYPES",
     "PRIORITIES",
     "Candidate",
     "Candidates",

@@ -22,6 +22,10 @@ MAX_NEW_PER_HOUR: Final = 10
 """Games that the prefixes of one rule create within an hour, where the rule does not say."""
 
 
+ALL_TYPES: Final = "*"
+"""Stands in a rule for every event type."""
+
+
 @dataclass(frozen=True, slots=True)
 class OnboardingRule:
     """One rule: the names it is for, and what a game gets whose name it matched when that became a game."""
@@ -35,6 +39,11 @@ class OnboardingRule:
     readers: tuple[str, ...] = ()  # principals of the catalog
     max_new_per_hour: int = MAX_NEW_PER_HOUR  # games by its prefixes
     changed_by: str = ""  # who applied it as it is
+    event_types: tuple[str, ...] = ()  # further types that such a game has as they come: full names, last segments
+
+    def accepts(self, event_type: str) -> bool:
+        """Return whether a game of the rule has a further event type without a person."""
+        return bool({ALL_TYPES, event_type, event_type.rsplit(".", 1)[-1]} & {*self.event_types})
 
     @property
     def content(self) -> "OnboardingRule":
@@ -154,5 +163,5 @@ def _read(row: Row[Any]) -> RuleSet:
 
 
 def _rule(tree: dict[str, Any]) -> OnboardingRule:
-    lists = {name: tuple(tree[name]) for name in ("names", "prefixes", "readers")}
+    lists = {name: tuple(tree[name]) for name in ("names", "prefixes", "readers", "event_types")}
     return OnboardingRule(**{**tree, **lists, "policies": tuple(sorted(tree["policies"].items()))})

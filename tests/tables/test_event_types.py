@@ -23,6 +23,8 @@ from pipeline.data.verify.values import Wanted
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.rewrite import table_files
 from pipeline.store.games import generations
+from pipeline.store.onboarding_rules import ALL_TYPES
+from tests.onboarding_world import give_rules, rule
 from tests.tables.repair_world import CHESS, Event, World, good, make_world
 from tests.tables.replay_laws import run
 from tests.tables.types_world import LEFT, SALE, SOLD, SOLD_LATER, accept, come, event, withdraw
@@ -66,6 +68,27 @@ def test_a_pass_reports_rows_by_event_type(world: World) -> None:
     assert reported() == {"t.M": [1, 1], "acme.Sold": [0, 2]}
     accept(world, "Sold")
     assert reported() == {"t.M": [1, 1], "acme.Sold": [2, 0]}
+
+
+def test_a_rule_accepts_types_as_they_come(world: World) -> None:
+    """A type of the game's rule has its column with its first schema and waits for nobody; another one waits."""
+    give_rules(world.engine, rule(CHESS.name, event_types=("Sold",)))
+    sold, left = come(world, SOLD, LEFT)
+    world.ingest(good(1), event(sold, item="sword", price=5), event(left))
+    world.split()
+    require_right(world, refused=1)
+    assert payloads(world)[1] == {"_type": "acme.Sold", "sold": {"item": "sword", "price": 5}}
+    states = [(each.name, each.state) for each in game_types(world.registry.snapshot(), CHESS.key)]
+    assert states == [("t.M", "first"), ("acme.Sold", "accepted"), ("acme.Left", "waits")]
+
+
+def test_a_rule_never_accepts_what_a_person_withdrew(world: World) -> None:
+    """A new version of a withdrawn type waits with the others, whatever the rule says."""
+    give_rules(world.engine, rule(CHESS.name, event_types=(ALL_TYPES,)))
+    come(world, SOLD)
+    withdraw(world, "Sold")
+    come(world, SOLD_LATER)
+    assert [each.state for each in game_types(world.registry.snapshot(), CHESS.key)] == ["first", "withdrawn"]
 
 
 @pytest.mark.proves("G240")

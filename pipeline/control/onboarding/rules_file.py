@@ -10,15 +10,17 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import MAX_NAME_BYTES, is_game_name
 from pipeline.base.problems import Problems, shown
 from pipeline.base.yaml_nodes import line_of
+from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.policies import parse_policies
 from pipeline.store.database.states import Priority
-from pipeline.store.onboarding_rules import MAX_NEW_PER_HOUR, OnboardingRule
+from pipeline.store.onboarding_rules import ALL_TYPES, MAX_NEW_PER_HOUR, OnboardingRule
 
 VERSION: Final = 1
 _EMPTY: Final = f"The file of rules is empty: it needs at least 'version: {VERSION}' and 'rules: []'."
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
-_FIELDS: Final = ("name", "match", "group", "priority", "policies", "readers", "max_new_per_hour")
+_FIELDS: Final = ("name", "match", "group", "priority", "policies", "readers", "max_new_per_hour", "event_types")
 _MATCHES: Final = ("names", "prefixes")  # of later versions also owners and formats
+_ALL: Final = "all"  # event types
 _MOST_PER_HOUR: Final = 10_000
 
 
@@ -59,6 +61,8 @@ def tree(rule: OnboardingRule) -> dict[str, Any]:
         fields["readers"] = list(rule.readers)
     if rule.prefixes and rule.max_new_per_hour != MAX_NEW_PER_HOUR:
         fields["max_new_per_hour"] = rule.max_new_per_hour
+    if rule.event_types:
+        fields["event_types"] = _ALL if rule.event_types == (ALL_TYPES,) else list(rule.event_types)
     return fields
 
 
@@ -122,6 +126,7 @@ class _Reading:
             policies=self._policies(fields.get("policies")),
             readers=tuple(dict.fromkeys(self._texts(fields.get("readers"), "readers"))),
             max_new_per_hour=self._limit(fields.get("max_new_per_hour")),
+            event_types=self._types(fields.get("event_types")),
         )
 
     def _names(self, node: yaml.Node | None, what: str) -> tuple[str, ...]:
@@ -162,6 +167,17 @@ class _Reading:
         if node is None:
             return MAX_NEW_PER_HOUR
         return yaml_nodes.number(node, "max_new_per_hour", _MOST_PER_HOUR, self._problems) or MAX_NEW_PER_HOUR
+
+    def _types(self, node: yaml.Node | None) -> tuple[str, ...]:
+        if isinstance(node, yaml.ScalarNode):
+            if node.value == _ALL:
+                return (ALL_TYPES,)
+            self._problems.add(line_of(node), f"event_types must be {_ALL}, or a list of event types")
+            return ()
+        names = dict.fromkeys(event_type(each) for each in self._texts(node, "event_types"))
+        if node is not None and ALL_TYPES in names:
+            self._problems.add(line_of(node), f"write event_types: {_ALL} for every event type")
+        return tuple(names)
 
     def _texts(self, node: yaml.Node | None, what: str) -> list[str]:
         items = [] if node is None else yaml_nodes.items(node, what, self._problems)

@@ -258,11 +258,16 @@ class RegistrationBatch:
     def _typed(self, checked: CheckedRegistration) -> Typed:
         types = self._types(checked.key)
         typed = judged(types, checked.game, checked.message, checked.continues, message(checked.schema).aliases)
-        if typed.is_other and checked.new_type:
+        if typed.is_other and checked.new_type and not (checked.unattended and self._was_withdrawn(checked)):
             return Typed(struct=self._struct_of(checked), accepted=True)
         if typed.is_other and not checked.unattended:
             raise refusal(first_of(types), checked.game, checked.message)
         return typed
+
+    def _was_withdrawn(self, checked: CheckedRegistration) -> bool:
+        """Whether a person withdrew the event type, which no rule accepts again."""
+        held, names = self._held.get(checked.key, {}), names_of(checked.schema)
+        return any(at.withdrawn and names & names_of(self._schemas[each]) for each, at in held.items())
 
     def _struct_of(self, checked: CheckedRegistration) -> str:
         """Return the column of an event type that is accepted: the one that it had, or a new one."""
@@ -435,7 +440,8 @@ def unattended(
 def _by_rules(connection: Connection, registrations: Sequence[CheckedRegistration]) -> list[CheckedRegistration]:
     """Return registrations with the policies of their games' onboarding rules, where nobody has chosen others.
 
-    A person's choice goes before the rule's, and the rule's before the one of a registry.
+    A person's choice goes before the rule's, and the rule's before the one of a registry. An event type that a rule
+    accepts is a further one of the game.
     """
     rules = rules_for(connection, {checked.key: checked.game for checked in registrations})
     ruled = []
@@ -443,7 +449,10 @@ def _by_rules(connection: Connection, registrations: Sequence[CheckedRegistratio
         rule = rules.get(checked.key)
         own, given = dict(rule.policies) if rule is not None else {}, dict(checked.policies.chosen)
         chosen = {**given, **own} if checked.unattended else {**own, **given}
-        ruled.append(replace(checked, policies=Policies(tuple(sorted(chosen.items())))) if own else checked)
+        made = replace(checked, policies=Policies(tuple(sorted(chosen.items())))) if own else checked
+        if checked.unattended and rule is not None and rule.accepts(event_type(checked.message)):
+            made = replace(made, new_type=True)
+        ruled.append(made)
     return ruled
 
 

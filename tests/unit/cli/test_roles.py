@@ -123,7 +123,7 @@ EMPTY: Final = {
 }  # fmt: skip
 RULE: Mapping[str, object] = {
     "name": "others", "names": [], "prefixes": ["studio-"], "group": None, "priority": "normal", "policies": {},
-    "readers": [], "max_new_per_hour": 10, "changed_by": current_user(),
+    "readers": [], "max_new_per_hour": 10, "changed_by": current_user(), "event_types": [],
 }  # fmt: skip
 PROPOSAL: Mapping[str, object] = {
     "game_key": game_key("Chess"), "game": "Chess", "proposed_by": current_user(), "reason": "new",

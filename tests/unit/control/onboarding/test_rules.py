@@ -48,6 +48,18 @@ rules:
 """
 
 
+TYPES = """\
+version: 1
+rules:
+  - name: some
+    match: {prefixes: [studio-a/]}
+    event_types: [acme.v1.Sold, Bought]
+  - name: all
+    match: {prefixes: [studio-b/, studio-a/secret]}
+    event_types: all
+"""
+
+
 def applied(engine: Engine, text: str, actor: str = "ann", settings: Settings = SETTINGS) -> RulesProposal:
     proposal = plan(settings, engine, text, actor)
     rule_proposals.apply(settings, engine, proposal, actor, "a new studio")
@@ -90,6 +102,8 @@ def test_what_is_listed_is_applied_without_a_change(engine: Engine, tmp_path: Pa
         ("version: 1\nrules:\n- name: a\n  match: {names: [x]}\n  policies: [add=x]", "the policies of add are"),
         ("version: 1\nrules:\n- name: a\n  match: {prefixes: ['']}", "a prefix is empty"),
         ("version: 1\nrules:\n- name: a\n  match: {names: [x]}\n  max_new_per_hour: 0", "a whole number from 1"),
+        ("version: 1\nrules:\n- name: a\n  match: {names: [x]}\n  event_types: some", "event_types must be all, or"),
+        ("version: 1\nrules:\n- name: a\n  match: {names: [x]}\n  event_types: ['*']", "write event_types: all"),
     ],
 )
 def test_each_mistake_has_its_line(text: str, expected: str) -> None:
@@ -106,6 +120,15 @@ def test_the_first_match_is_the_exact_name_and_then_the_longest_prefix() -> None
     found = {name: match.rule.name for name in ("ppx", "ppy", "pq", "ppxxa") if (match := rules.match(name))}
     assert found == {"ppx": "exact", "ppy": "long", "pq": "short", "ppxxa": "short"}
     assert rules.match("x") is None
+
+
+def test_event_types_of_a_rule_are_names_or_all() -> None:
+    """A rule names types as people do, by full name or last segment; of another package's type a full name says no."""
+    rules = rules_file.parse(TYPES)
+    assert rules_file.parse(rules_file.render(rules)) == rules
+    assert [rules[0].accepts(each) for each in ("acme.Sold", "shop.Bought", "shop.Sold")] == [True, True, False]
+    assert [rules[1].accepts(each) for each in ("acme.Sold", "x")] == [True, True]
+    assert not rules_file.parse(FILE)[0].accepts("acme.Sold")
 
 
 def test_a_plan_shows_the_difference_and_whom_it_concerns(engine: Engine) -> None:
