@@ -63,7 +63,7 @@ _simulation = combine_options(
         type=click.IntRange(1, 300),
         default=1,
         show_default=True,
-        help="Event types that each game sends; more than one need --framing wrapper.",
+        help="Event types that each game sends. A rule accepts those that a registry names.",
     ),
     click.option(
         "--version-every",

@@ -195,8 +195,6 @@ class Simulator:
         writings = game_writings(plan)
         self.games = tuple(writings)
         own = [game for game, writing in writings.items() if writing.framing == WRAPPER]
-        if plan.event_types > 1 and len(own) < len(writings):
-            raise Refused("Several event types need turnout's own ids. Use --framing wrapper.")
         wanted = itertools.product(own, plan.versions_of_types())
         if missing := [pair for pair in wanted if pair not in schema_ids]:
             raise Refused(f"{len(missing)} schemas have no id, first {missing[0]!r}. Register the games first.")
@@ -209,20 +207,21 @@ class Simulator:
         self._formats = {game: writing.format for game, writing in writings.items()}
         local = WrapperFraming(self.games, schema_ids, frames=foreign is not None)
         self._framings: dict[str, Framing] = dict.fromkeys(self._families, local)
-        self._reached: dict[str, int] = {}  # the highest version of each game that has frames
+        self._reached: dict[tuple[str, int], int] = {}  # the highest version of each game and type that has frames
         for game in self.games:
             if writings[game].framing != WRAPPER:
                 if foreign is None:
                     raise Refused(f"The game {game!r} has the framing {writings[game].framing}, which is not prepared.")
                 self._framings[game] = foreign
-                self._reached[game] = 0
+                self._reached |= dict.fromkeys(itertools.product([game], range(1, plan.event_types + 1)), 0)
         self._samples = {
             (each, name, version): sample(each, name, version, plan.seed)
             for each in dict.fromkeys(plan.formats)
             for name in FAMILIES
             for version in plan.versions_of_types()
         }
-        self._introduced: Counter[tuple[Framing, str, str]] = Counter()  # versions by framing, format and family
+        # Versions by framing, format, family and event type.
+        self._introduced: Counter[tuple[Framing, str, str, int]] = Counter()
         self._kinds = tuple(plan.shares())
         self._start = round(plan.start_time * _MICROSECONDS)
         self._step = plan.step_seconds * _MICROSECONDS
@@ -267,21 +266,23 @@ class Simulator:
         time = self._start + int(index * self._step)
         sequence = self.next_sequence.get(game, 1)
         self.next_sequence[game] = sequence + 1
-        version = self._version(kind, game, 1 + (chance >> 8) % self._versions_at(index))
-        version = version_of_type(version, 1 + (chance >> 24) % self.plan.event_types)
-        framed = self._framed(kind, game, version, chance, sequence, time)
+        number = 1 + (chance >> 24) % self.plan.event_types
+        version = self._version(kind, (game, number), 1 + (chance >> 8) % self._versions_at(index))
+        framed = self._framed(kind, game, (version, number), chance, sequence, time)
         if kind == "malformed_wrapper":
             return Event(None, _broken_wrapper(framed.body, sequence, chance), game, sequence, kind)
         payload = b"" if kind == "empty_payload" else self._framings[game].joined(framed)
         value = self._wrapped(game, framed.schema_id, payload, sequence, time)
         return Event(game.encode() or None, value, game, sequence, kind)
 
-    def _framed(self, kind: str, game: str, version: int, chance: int, sequence: int, time: int) -> Framed:
-        """Return the payload of an event, spoilt as its kind wants it."""
+    def _framed(self, kind: str, game: str, of: tuple[int, int], chance: int, sequence: int, time: int) -> Framed:
+        """Return the payload of an event of a version of an event type, spoilt as its kind wants it."""
         framing, name, kin = self._framings[game], self._formats.get(game, self.plan.formats[0]), self._families[game]
-        while (known := self._introduced[framing, name, kin]) < min(version, self.plan.versions):
-            framing.introduce(known + 1, self._samples[name, kin, known + 1])
-            self._introduced[framing, name, kin] += 1
+        wanted, number = of
+        while (known := self._introduced[framing, name, kin, number]) < wanted:
+            framing.introduce(known + 1, self._samples[name, kin, version_of_type(known + 1, number)])
+            self._introduced[framing, name, kin, number] += 1
+        version = version_of_type(wanted, number)
         payloads = self._samples[name, kin, version]
         framed = framing.framed(game, version, payloads, payloads.event(chance >> 16, sequence, time))
         match kind:
@@ -291,16 +292,16 @@ class Simulator:
                 return framed._replace(body=payloads.broken(framed.body, chance))
         return framed
 
-    def _version(self, kind: str, game: str, wanted: int) -> int:
-        """Return the version to write, at most one above the game's highest so far where a registry names schemas.
+    def _version(self, kind: str, of: tuple[str, int], wanted: int) -> int:
+        """Return the version to write of a game's event type, where a registry names schemas the next one at most.
 
         There turnout learns of versions as they come, and a game's releases come one after another.
         """
-        if game not in self._reached:
+        if of not in self._reached:
             return wanted
-        version = min(wanted, self._reached[game] + 1)
+        version = min(wanted, self._reached[of] + 1)
         if kind == GOOD:
-            self._reached[game] = max(version, self._reached[game])
+            self._reached[of] = max(version, self._reached[of])
         return version
 
     def _versions_at(self, index: int) -> int:

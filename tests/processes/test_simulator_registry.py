@@ -10,7 +10,20 @@ from pipeline.demo.framings.confluent import ConfluentFraming
 from pipeline.demo.registry import Registry
 from pipeline.demo.samples.avro import AvroSample
 from pipeline.demo.samples.sample import FAMILIES, VERSIONS
-from pipeline.demo.samples.supported import SAMPLES, sample
+from pipeline.demo.samples.supported import SAMPLES, sample, version_of_type
+
+
+def test_a_registry_has_each_event_type_under_a_subject_of_its_own(tmp_path: Path) -> None:
+    """Further types are frames of schemas of their own; their payloads are those of the sample."""
+    with Registry.start(tmp_path / "registry") as registry:
+        framing = ConfluentFraming(registry.url, "events")
+        with framing.client:
+            for name in SAMPLES:
+                made = sample(name, "puzzle", version_of_type(1, 2), 1)
+                framing.introduce(1, made)
+                framed = framing.framed("", 7, made, made.event(0, 1, 1))
+                assert framed.body == made.encode(made.event(0, 1, 1))
+                assert framing.client.get_versions(f"events-{made.message}") == [1]
 
 
 def test_a_strict_registry_takes_each_version_after_all_before_it(tmp_path: Path) -> None:

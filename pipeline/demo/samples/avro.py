@@ -12,7 +12,7 @@ from typing import Any, Final
 import fastavro
 
 from pipeline.demo.samples.avro_schemas import avro_schema
-from pipeline.demo.samples.sample import COUNTRIES, PREPARED, WORDS
+from pipeline.demo.samples.sample import COUNTRIES, PREPARED, WORDS, Sample
 
 _SOME_DAY: Final = 20_454  # days since 1970: 2026-01-01
 
@@ -60,10 +60,15 @@ class AvroSample:
 
     def serializer(self, client: Any, settings: dict[str, Any]) -> Callable[..., Any]:
         """Return confluent-kafka's serializer."""
-        from confluent_kafka.schema_registry.avro import AvroSerializer
+        return serializer_of(self, client, settings)
 
-        serializer: Callable[..., Any] = AvroSerializer(client, self.text, conf=settings)
-        return serializer
+
+def serializer_of(sample: Sample, client: Any, settings: dict[str, Any]) -> Callable[..., Any]:
+    """Return confluent-kafka's serializer of a sample in Avro."""
+    from confluent_kafka.schema_registry.avro import AvroSerializer
+
+    serializer: Callable[..., Any] = AvroSerializer(client, sample.text, conf=settings)
+    return serializer
 
 
 def _value(kind: Any, name: str, known: dict[str, Any], draw: random.Random) -> Any:

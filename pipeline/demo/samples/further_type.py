@@ -1,11 +1,14 @@
 """A sample under another name: the payloads of a further event type of a game."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorSet
 
+from pipeline.demo.samples import avro, protobuf
+from pipeline.demo.samples import json as json_sample
 from pipeline.demo.samples.sample import Sample
 
 
@@ -21,8 +24,11 @@ class FurtherType:
 
     @property
     def text(self) -> str:
-        """The definition as people write it; of protobuf that of the sample itself."""
-        return self._base.text if self.glue_format == "PROTOBUF" else self.definition.decode()
+        """The definition as people write it."""
+        if self.glue_format != "PROTOBUF":
+            return self.definition.decode()
+        own = self._base.message.rpartition(".")[2]
+        return re.sub(rf"\b{own}\b", self.message.rpartition(".")[2], self._base.text)
 
     def event(self, chance: int, sequence: int, time: int) -> Any:
         """Return the content of one event."""
@@ -37,8 +43,9 @@ class FurtherType:
         return self._base.broken(body, chance)
 
     def serializer(self, client: Any, settings: dict[str, Any]) -> Callable[..., Any]:
-        """Return no serializer: further types name turnout's own ids."""
-        raise NotImplementedError
+        """Return the sample's serializer for the renamed definition."""
+        made = {"PROTOBUF": protobuf.serializer_of, "AVRO": avro.serializer_of, "JSON": json_sample.serializer_of}
+        return made[self.glue_format](self, client, settings)
 
 
 def _protobuf(definition: bytes, message: str, number: int) -> bytes:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from pipeline.demo.samples.json_schemas import json_schema
-from pipeline.demo.samples.sample import COUNTRIES, PREPARED, WORDS
+from pipeline.demo.samples.sample import COUNTRIES, PREPARED, WORDS, Sample
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SOME_TIME: Final = 1_767_225_600_000_000  # microseconds: 2026-01-01
@@ -53,18 +53,23 @@ class JsonSample:
 
     def serializer(self, client: Any, settings: dict[str, Any]) -> Callable[..., Any]:
         """Return what Confluent's serializer does: its own needs a validator of JSON Schema, which turnout does not."""
-        from confluent_kafka.schema_registry import Schema
+        return serializer_of(self, client, settings)
 
-        strategy, ids = settings["subject.name.strategy"], dict[str, bytes]()
 
-        def serialize(event: Any, context: Any) -> bytes:
-            subject = strategy(context, self.message)
-            if subject not in ids:
-                number = client.register_schema(subject, Schema(self.text, "JSON"))
-                ids[subject] = b"\x00" + int(number).to_bytes(4, "big")
-            return ids[subject] + self.encode(event)
+def serializer_of(sample: Sample, client: Any, settings: dict[str, Any]) -> Callable[..., Any]:
+    """Return what Confluent's serializer of a sample in JSON does."""
+    from confluent_kafka.schema_registry import Schema
 
-        return serialize
+    strategy, ids = settings["subject.name.strategy"], dict[str, bytes]()
+
+    def serialize(event: Any, context: Any) -> bytes:
+        subject = strategy(context, sample.message)
+        if subject not in ids:
+            number = client.register_schema(subject, Schema(sample.text, "JSON"))
+            ids[subject] = b"\x00" + int(number).to_bytes(4, "big")
+        return ids[subject] + sample.encode(event)
+
+    return serialize
 
 
 def value(schema: dict[str, Any], name: str, draw: random.Random) -> Any:

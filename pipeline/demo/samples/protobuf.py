@@ -17,7 +17,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from pipeline.demo.samples.sample import COUNTRIES, PREPARED, WORDS, check_version
+from pipeline.demo.samples.sample import COUNTRIES, PREPARED, WORDS, Sample, check_version
 
 _MESSAGES: Final = {"puzzle": "LevelPlayed", "shooter": "MatchPlayed", "racing": "LapDriven"}
 _MICROSECONDS: Final = 1_000_000
@@ -75,10 +75,23 @@ class ProtobufSample:
 
     def serializer(self, client: Any, settings: dict[str, Any]) -> Callable[..., Any]:
         """Return confluent-kafka's serializer, which frames with the index path of the message."""
-        from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+        return serializer_of(self, client, settings)
 
-        serializer: Callable[..., Any] = ProtobufSerializer(self._class, _RegistersText(client, self.text), settings)
-        return serializer
+
+def serializer_of(sample: Sample, client: Any, settings: dict[str, Any]) -> Callable[..., Any]:
+    """Return confluent-kafka's serializer of a sample in protobuf."""
+    from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+
+    pool = DescriptorPool()
+    for each in FileDescriptorSet.FromString(sample.definition).file:
+        pool.Add(each)
+    made = GetMessageClass(pool.FindMessageTypeByName(sample.message))
+    serializer: Callable[..., Any] = ProtobufSerializer(made, _RegistersText(client, sample.text), settings)
+
+    def serialize(event: Any, context: Any) -> Any:
+        return serializer(made.FromString(sample.encode(event)), context)
+
+    return serialize
 
 
 class _RegistersText:
