@@ -137,6 +137,7 @@ class StreamState:
     process_seconds: float | None = None
     commit_seconds: float | None = None
     upstream_seconds: float | None = None  # None also where no event time is known
+    schema_set: int | None = None  # the oldest by which its rows are written now or next; None: not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,34 @@ def _pinned(folder: Location, batch_id: int, propose: Callable[[], str], parse: 
     return parse(file.read_text())
 
 
+class SetInUse:
+    """The number of the schema set by which one reader of bronze writes now; several threads may ask."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._is_reading = False
+        self._version: int | None = None
+
+    def begin(self) -> None:
+        """Record that rows are about to be read, by a set that is not chosen yet."""
+        self._version, self._is_reading = None, True
+
+    def chosen(self, version: int) -> None:
+        """Record the set that was chosen for these rows."""
+        self._version = version
+
+    def end(self) -> None:
+        """Record that no row is read by this set any more."""
+        self._is_reading = False
+
+    def oldest(self, latest: int) -> int | None:
+        """Return the oldest set by which it writes now or next; None: not known yet.
+
+        `latest` is the newest set that the driver knew before this call: what begins later chooses no older one.
+        """
+        return self._version if self._is_reading else latest
+
+
 class Pinned(NamedTuple):
     """The pin with which to repeat an interrupted catch-up chunk, for one of its games."""
 

@@ -35,6 +35,7 @@ class GameAssignment:
     backlog_age_seconds: float | None
     retired_at: float | None = None  # None: it is not
     waits_for: str | None = None  # "waits for schema …", as its driver reported; None: its next rows lack nothing
+    schema_set: int | None = None  # the oldest by which its driver writes its rows now or next; None: not known
 
     @property
     def is_settled(self) -> bool:
@@ -54,7 +55,7 @@ def read_assignments(engine: Engine) -> dict[str, GameAssignment]:
     columns = [
         games.c.game_key, games.c.game, games.c.group_name, games.c.epoch, leases.c.name, games.c.last_seq,
         streams.c.group_name, streams.c.updated_at, streams.c.lane, streams.c.cursor_seq, streams.c.backlog_age_seconds,
-        games.c.retired_at, streams.c.waits_for,
+        games.c.retired_at, streams.c.waits_for, streams.c.schema_set,
     ]  # fmt: skip
     with engine.connect() as connection:
         joined = games.outerjoin(streams, streams.c.game_key == games.c.game_key).outerjoin(leases, holding())

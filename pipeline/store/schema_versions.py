@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, func, select
 
 from pipeline.store.database.engine import reading
 from pipeline.store.database.tables import registrations, schemas
@@ -19,6 +19,14 @@ class SchemaVersion:
     message: str
     fingerprint: str
     created_at: float
+
+
+def newest_registrations(engine: Engine) -> dict[str, int]:
+    """Return the number of each game's newest registration, by key: a schema set of that number or above has it."""
+    columns = registrations.c
+    query = select(columns.game_key, func.max(columns.registration_id)).group_by(columns.game_key)
+    with engine.connect() as connection:
+        return {key: int(number) for key, number in connection.execute(query)}
 
 
 def read_schemas(engine: Engine, game_key: str) -> tuple[SchemaVersion, ...]:

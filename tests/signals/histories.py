@@ -154,6 +154,9 @@ class Carried:
     def registry_troubles(self) -> dict[str, str]:
         return {}
 
+    def schema_sets(self) -> dict[str, int]:
+        return {}
+
 
 @dataclass
 class Running:

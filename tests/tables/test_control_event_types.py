@@ -3,16 +3,20 @@
 import json
 from concurrent.futures import wait
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote
 
 import duckdb
 import pytest
 from click.testing import CliRunner
+from sqlalchemy import update
 
+from listeners.sample import Lane, StreamState
 from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
 from pipeline.control import proposals
 from pipeline.control.controller import KINDS
+from pipeline.control.operations import event_types
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.event_types import propose_types
 from pipeline.control.operations.executor import tick
@@ -24,8 +28,10 @@ from pipeline.data.contracts.type_views import views
 from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.opening import open_table
 from pipeline.store.database.states import OperationKind
+from pipeline.store.database.tables import games
 from pipeline.store.games import register_group
 from pipeline.store.operations import Operation, operation, submit
+from pipeline.store.processes.drivers import write_streams
 from tests.tables.repair_world import CHESS, Event, World, good, make_world
 from tests.tables.types_world import SOLD, accept, come, event, withdraw
 
@@ -67,6 +73,33 @@ def test_a_type_is_accepted_with_its_rows_and_the_undo_withdraws_it(world: World
     undone = carried_out(world, submit(world.engine, undo.intent))
     assert undone.state == "succeeded", undone.outcome
     assert [each.state for each in game_types(world.registry.snapshot(), CHESS.key)] == ["first", "withdrawn"]
+
+
+def test_the_replay_waits_for_the_driver_to_report_the_new_set(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that a pass refuses by the earlier set would be left behind by a replay before its end."""
+    world.registry.snapshot()
+    proposal = propose_types(OperationKind.ACCEPT_TYPE, world.engine, world.paths.bronze, CHESS.key, ["Sold"], "ann")
+    condition = SimpleNamespace(liveness=SimpleNamespace(is_live=True))
+    monkeypatch.setattr(event_types, "read_group_liveness", lambda *_: {"a": condition})
+
+    def report(schema_set: int | None) -> None:
+        said = StreamState(
+            CHESS.key, "a", Lane.RUN, "RUNNING", 0.0, 1, None, 0.0, None, None, 0, 0, None, 0.0, schema_set=schema_set
+        )
+        write_streams(world.engine, [said])
+
+    before = world.registry.snapshot().version
+    report(before)
+    with world.engine.begin() as connection:
+        connection.execute(update(games).values(group_name="a"))
+    begun = submit(world.engine, proposal.intent)
+    assert carried_out(world, begun).state == "running"
+    report(None)
+    assert carried_out(world, begun).state == "running", "unknown is not the new one"
+    assert len(world.refused()) == 2
+    report(world.registry.snapshot().version)
+    assert carried_out(world, begun).state == "succeeded"
+    assert world.refused() == []
 
 
 def test_a_plan_that_changed_since_the_preview_is_not_carried_out(world: World) -> None:

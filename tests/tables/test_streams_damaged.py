@@ -121,7 +121,7 @@ def test_a_damaged_game_is_not_shown_as_healthy(world: World) -> None:
     with world.engine.begin() as connection:
         connection.execute(update(games).values(last_seq=0))
     roster, reported = roster_over(world), list[StreamState]()
-    group: Any = SimpleNamespace(name="a", streams=roster.streams, frontier_seq=9, pass_since=None)
+    group: Any = SimpleNamespace(name="a", streams=roster.streams, frontier_seq=9, pass_since=None, schema_sets=dict)
     watchdog = Watchdog(Settings(), world.engine, group, lambda states, _changes, _sample: reported.extend(states))
     watchdog.evaluate(active=True)
     (chess,) = (state for state in reported if state.game_key == CHESS.key)
@@ -135,7 +135,7 @@ def test_a_game_whose_commits_fail_is_failing_from_the_first_on(world: World, ca
     """Log and status name a game whose rows wait for the next attempt: it is FAILED, never catching up."""
     world.ingest(good(4), good(4, GO))
     roster, reported = roster_over(world), dict[str, StreamState]()
-    group: Any = SimpleNamespace(name="a", streams=roster.streams, frontier_seq=9, pass_since=None)
+    group: Any = SimpleNamespace(name="a", streams=roster.streams, frontier_seq=9, pass_since=None, schema_sets=dict)
 
     def tell(states: list[StreamState], _changes: object, _sample: object) -> None:
         reported.update({state.game_key: state for state in states})
@@ -160,7 +160,7 @@ def test_a_clock_that_is_set_back_makes_no_stream_start_for_an_hour(
 ) -> None:
     """D9: a driver that began before goes on to judge its streams by what is seen of them now."""
     roster, reported = roster_over(world), list[StreamState]()
-    group: Any = SimpleNamespace(name="a", streams=roster.streams, frontier_seq=9, pass_since=None)
+    group: Any = SimpleNamespace(name="a", streams=roster.streams, frontier_seq=9, pass_since=None, schema_sets=dict)
     watchdog = Watchdog(Settings(), world.engine, group, lambda states, _changes, _sample: reported.extend(states))
     real = time.time
     monkeypatch.setattr("time.time", lambda: real() - 3600.0)

@@ -290,7 +290,9 @@ def test_a_pass_takes_no_rows_of_a_chunk_that_was_cut_short(
     again = local_catch_up(world, roster, passes, used)
     assert roster.for_pass(0) == {}
     roster.end_pass()
+    assert again.oldest_set(roster.streams[KEY], 9) == 1, "what will be repeated counts as in use"
     assert again.step(lambda _: 0, lambda _: 9)
+    assert again.oldest_set(roster.streams[KEY], 9) == 9
     assert used == [1, 1]
     assert roster.for_pass(0) == {KEY: roster.streams[KEY]}
 

@@ -118,7 +118,12 @@ def driver_of(world: ForeignWorld, passes: Passes, url: str, patience: Patience 
     context = DemuxContext(spark, Settings(demux=Demux(catchup_seqs=100)), roster, schemas, lambda _: None, lookup.want)
     catch_up = catch_up_by(context, world, passes)
     group: Any = SimpleNamespace(
-        name="a", streams=roster.streams, frontier_seq=9, pass_since=None, registry_troubles=lookup.troubles
+        name="a",
+        streams=roster.streams,
+        frontier_seq=9,
+        pass_since=None,
+        registry_troubles=lookup.troubles,
+        schema_sets=dict,
     )
     states: dict[str, StreamState] = {}
 

@@ -1,7 +1,7 @@
 """Accepts and withdraws event types of a game: their schemas are registered again, then rows that waited are replayed.
 
 Rows that a pass refused while it still had the earlier schema set would be left behind by a replay that comes too soon,
-so the operation waits until the game's driver has had time for its next pass.
+so the operation waits until the game's driver reports that it writes its rows by the new one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine
 
+from listeners.sample import Lane
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey
 from pipeline.base.texts import join_limited
@@ -37,8 +38,10 @@ from pipeline.store.assignments import read_assignments
 from pipeline.store.database.states import OperationKind
 from pipeline.store.games import find, known_names
 from pipeline.store.operations import Intent, Operation, lock_operation, operation, steps
+from pipeline.store.schema_versions import newest_registrations
 
 _SETTLE_PASSES: Final = 2.0  # triggers until a pass with the earlier schema set has ended
+_NOT_READ: Final = frozenset({Lane.PAUSED, Lane.QUARANTINED})
 
 
 def propose_types(
@@ -140,20 +143,29 @@ def _register(context: ControlContext, asked: Operation) -> StepResult:
 
 
 def _settle(context: ControlContext, asked: Operation) -> StepResult:
-    """Wait until the game's driver, where one runs, has reported after its next passes."""
+    """Wait until the game's driver, where one runs, writes its rows by the new schema set.
+
+    A driver that has just started does not know it before its first pass: then two triggers are enough.
+    """
     began = max(each.ended_at or 0.0 for each in steps(context.engine, asked.operation_id) if each.name == "register")
     until = began + _SETTLE_PASSES * context.settings.demux.trigger_seconds
-    assignments = context.read(read_assignments)
+    assignments, numbers = context.read(read_assignments), newest_registrations(context.engine)
     groups = read_group_liveness(context.engine, context.settings.metrics)
     waiting = []
     for key in asked.parameters["games"]:
         if (assignment := assignments.get(key)) is None:
             continue  # no row of it has come yet
         group = groups.get(assignment.group or "")
-        if group is not None and group.liveness.is_live and (assignment.reported_at or 0.0) <= until:
+        if group is None or not group.liveness.is_live or assignment.lane in _NOT_READ:
+            continue  # no driver reads its rows, and the next one begins with the newest set
+        if assignment.schema_set is None:
+            has_settled = (assignment.reported_at or 0.0) > until
+        else:
+            has_settled = assignment.schema_set >= numbers.get(key, 0)
+        if not has_settled:
             waiting.append(key)
     if waiting:
-        return StepResult("waiting", f"The next passes of {join_limited(waiting)} have not ended yet.")
+        return StepResult("waiting", f"The driver of {join_limited(waiting)} still writes by the earlier schema set.")
     return StepResult("done", "Passes use the new schema set.")
 
 

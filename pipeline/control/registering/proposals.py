@@ -207,6 +207,7 @@ def _act(registration: Registration, actor: str, action: str, reason: str) -> Ac
         "game": registration.game, "message": registration.message, "format": registration.format,
         "policies": policies, "plan": registration.plan_hash, "reason": reason,
         **({} if registration.continues is None else {"continues": registration.continues}),
+        **({"new_type": True} if registration.new_type else {}),
     }  # fmt: skip
     return Act(actor, action, (f"game:{game_key(registration.game)}",), None, detail)
 

@@ -49,6 +49,7 @@ class SchemaRequest:
     decided_at: float | None
     version: int | None  # of the game, which came of it
     continues: str | None = None  # the event type that was renamed to the message's, as the requester says
+    new_type: bool = False  # the requester accepts the message's event type as a further one of the game
     repeated: bool = False  # it waited already when the same was requested again
     definition: bytes = field(default=b"", repr=False)  # empty in a list, and once it is decided
 
@@ -57,7 +58,7 @@ class SchemaRequest:
         """Return what is registered once it is approved: exactly the plan that was shown, in the requester's name."""
         return Registration(
             self.game, self.message, self.definition, self.policies, self.plan_hash, self.format, self.requester,
-            self.continues,
+            self.continues, self.new_type,
         )  # fmt: skip
 
 
@@ -82,7 +83,7 @@ def submit(
     values = {
         "game_key": game_key(registration.game), "game": registration.game, "format": registration.format,
         "message": registration.message, "definition": registration.definition, "policies": policies,
-        "plan_hash": plan_hash, "continues": registration.continues,
+        "plan_hash": plan_hash, "continues": registration.continues, "new_type": int(registration.new_type),
     }  # fmt: skip
     with writing(engine) as connection:
         lock(connection)
@@ -159,5 +160,11 @@ def _read(row: Row[Any]) -> SchemaRequest:
     policies = Policies(tuple(sorted(json.loads(row.policies).items())))
     definition = bytes(values.pop("definition", b""))
     return SchemaRequest(
-        **{**values, "policies": policies, "plan": tuple(json.loads(row.plan)), "definition": definition}
+        **{
+            **values,
+            "new_type": bool(row.new_type),
+            "policies": policies,
+            "plan": tuple(json.loads(row.plan)),
+            "definition": definition,
+        }
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 from listeners.sample import CHUNK, Lane
 from pipeline.base.failpoints import hit
 from pipeline.data.contracts.schemas import SchemaSet
-from pipeline.data.pins import ChunkPin, SetPin
+from pipeline.data.pins import ChunkPin, SetInUse, SetPin
 from pipeline.data.streams.definition import StreamSource
 from pipeline.data.streams.demux import POOL_OF_CATCH_UP, DemuxContext, pass_result
 from pipeline.data.streams.lanes import Failure, failure_of
@@ -35,6 +35,7 @@ class CatchUp:
         self._pin = ChunkPin(checkpoint / "chunk.json")
         driver.roster.is_cut_short = self._is_cut_short  # a pass has another schema set for these rows (law L5)
         self._gate = threading.Lock()  # held during a chunk
+        self._set_in_use = SetInUse()
         self._furthest_waits = False  # the last chunk excluded the stream that is furthest behind
         self._failed = set[str]()  # games of the chunks that failed as a whole, since the last one that did not
 
@@ -47,19 +48,35 @@ class CatchUp:
             behind = self._without_held(self._driver.roster.behind(due_of, reach_of))
             if not behind:
                 return False
-            chunk, low, high, pinned = self._next(behind, self._source.head())
-            if not chunk:
-                return False
-            chunk = self._driver.roster.for_chunk(chunk)
-            if not chunk:  # a pass was first to claim them
-                return False
-            self._failed |= chunk.keys()
+            self._set_in_use.begin()
             try:
-                self._read(chunk, low, high, pinned)
+                return self._step(behind)
             finally:
-                self._driver.roster.end_chunk()
-            self._failed.clear()
-            return True
+                self._set_in_use.end()
+
+    def _step(self, behind: Sequence[Stream]) -> bool:
+        chunk, low, high, pinned = self._next(behind, self._source.head())
+        self._set_in_use.chosen(pinned.version)
+        if not chunk:
+            return False
+        chunk = self._driver.roster.for_chunk(chunk)
+        if not chunk:  # a pass was first to claim them
+            return False
+        self._failed |= chunk.keys()
+        try:
+            self._read(chunk, low, high, pinned)
+        finally:
+            self._driver.roster.end_chunk()
+        self._failed.clear()
+        return True
+
+    def oldest_set(self, stream: Stream, latest: int) -> int | None:
+        """Return the oldest schema set by which a stream's rows are written now or next; None: not known yet.
+
+        That of an interrupted chunk counts, which will be repeated. For `latest` see `SetInUse`.
+        """
+        in_use, pinned = self._set_in_use.oldest(latest), self._pin.find(stream.game_key, stream.complete_through)
+        return in_use if in_use is None or pinned is None else min(in_use, pinned.version)
 
     def close(self) -> None:
         """Wait for the chunk that is running; call after the last `step`."""

@@ -13,7 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 from listeners.sample import Lane, PassResult
 from listeners.stream_id import StreamId
 from pipeline.base.failpoints import hit
-from pipeline.data.pins import pin_set
+from pipeline.data.pins import SetInUse, pin_set
 from pipeline.data.streams.checkpoint import can_resume, reads_from
 from pipeline.data.streams.definition import StreamSource
 from pipeline.data.streams.outage import CachedRegistry, tolerate_store_outage
@@ -73,6 +73,7 @@ class Demux:
         self._along: Mapping[str, Stream] = {}
         self.pass_since: float | None = None  # when the running pass began
         self._ceiling = 0  # the running pass reads up to this bronze seq
+        self.set_in_use = SetInUse()
         self.query: StreamingQuery | None = None
 
     def start(self, *, once: bool) -> StreamingQuery:
@@ -160,10 +161,12 @@ class Demux:
             if self._stopping.is_set():
                 raise Stopping
             started = self.pass_since = time.time()
+            self.set_in_use.begin()
             try:
                 self._pass(frame, batch_id, started)
                 self._start.end(time.time())
             finally:
+                self.set_in_use.end()
                 self._driver.roster.end_pass(self._key)
                 self.pass_since = None
                 self._ceiling = 0
@@ -174,6 +177,7 @@ class Demux:
             self._driver.roster.sync()
             heard = True
         pinned = pin_set(located(self._checkpoint / "query" / "pins"), batch_id, self._driver.schemas.latest)
+        self.set_in_use.chosen(pinned.version)
         hit("after_schema_pin")
         streams = self._driver.roster.for_pass(self.frontier_seq, self._key)
         self._ceiling = self._source.head()

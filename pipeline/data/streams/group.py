@@ -126,6 +126,21 @@ class Group:
         known = [version for version in versions if version is not None]
         return min(known) if len(known) == len(versions) else None
 
+    def schema_sets(self) -> dict[str, int]:
+        """Return for each stream, by game key, the oldest schema set by which its rows are written now or next.
+
+        Streams of which it is not known are left out.
+        """
+        latest = self._driver.schemas.latest_version()  # first: what begins after this chooses no older one
+        found = {}
+        for key, stream in list(self.streams.items()):
+            own = self._own.get(key)
+            sets = [each.set_in_use.oldest(latest) for each in (self._shared, *([] if own is None else [own]))]
+            known = [each for each in (*sets, self._catch_up.oldest_set(stream, latest)) if each is not None]
+            if len(known) == len(sets) + 1:
+                found[key] = min(known)
+        return found
+
     def start(self, *, once: bool) -> StreamingQuery:
         """Start the shared query; with `once` it ends when everything that was in bronze at its start has passed.
 

@@ -62,8 +62,12 @@ class Watchdog:
         commits = self._commits(streams)
         durations = sorted(self._durations)
         p95 = durations[int(len(durations) * 0.95)] if durations else None
+        sets = self._group.schema_sets()
         readings: dict[str, StreamReading] = {
-            stream.game_key: self._reading(stream, commits, p95, now, troubles, active=active) for stream in streams
+            stream.game_key: self._reading(
+                stream, commits, p95, now, troubles, sets.get(stream.game_key), active=active
+            )
+            for stream in streams
         }
         states = self._watch.observe(now, readings, [game for result in results for game in result.games])
         changes = [
@@ -102,6 +106,7 @@ class Watchdog:
         p95: float | None,
         now: float,
         troubles: Mapping[str, str],
+        schema_set: int | None,
         *,
         active: bool,
     ) -> StreamReading:
@@ -124,4 +129,4 @@ class Watchdog:
         age = None  # even without rows waiting: an unreadable cursor is not known to be at the end
         if not stream.unreadable:
             age = backlog_age(stream.lane, stream.complete_through, frontier, stream.last_seq, commits, now)
-        return StreamReading(facts, stream.cursor, frontier, age, complete_through_seq=stream.complete_through)
+        return StreamReading(facts, stream.cursor, frontier, age, stream.complete_through, schema_set)

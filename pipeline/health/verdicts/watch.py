@@ -32,6 +32,7 @@ class StreamReading:
     frontier_seq: int | None  # None before the first pass
     backlog_age_seconds: float | None  # as `lag.backlog_age` tells it
     complete_through_seq: int | None = None  # bronze was read up to here without more rows of the game; None: unknown
+    schema_set: int | None = None  # as in `StreamState`
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,7 @@ class Watch:
             process_seconds=segments[1],
             commit_seconds=segments[2],
             upstream_seconds=segments[3],
+            schema_set=reading.schema_set,
         )
 
 

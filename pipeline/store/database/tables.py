@@ -498,6 +498,7 @@ schema_requests = store_table(  # registrations that wait for a second person, a
     Column("plan", Text, nullable=False),  # JSON: the lines that the requester was shown
     Column("plan_hash", String(16), nullable=False),  # approved is this plan and no other one
     Column("continues", Text),  # the event type that was renamed to this one, as the requester says
+    Column("new_type", Integer, nullable=False),  # 1: the requester accepts its event type as a further one
     Column("reason", Text, nullable=False),
     Column("state", String(16), nullable=False),  # asked | approved | rejected | withdrawn
     Column("requested_at", Float, nullable=False),
@@ -505,7 +506,7 @@ schema_requests = store_table(  # registrations that wait for a second person, a
     Column("decision_reason", Text),
     Column("decided_at", Float),
     Column("version", Integer),  # of the game, which came of it; null unless it was approved
-    allowed={"state": get_args(RequestState)},
+    allowed={"state": get_args(RequestState), "new_type": "IN (0, 1)"},
     json={"policies": "object", "plan": "array"},
 )
 

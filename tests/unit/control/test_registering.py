@@ -14,8 +14,11 @@ from pipeline.control import gate
 from pipeline.control.registering import proposals, requests, trust
 from pipeline.control.registering.proposals import describe, propose, reject, review
 from pipeline.control.registering.requests import SchemaRequest, SchemaRequestConflict, list_requests
-from pipeline.data.contracts.policies import parse_policies
-from pipeline.data.contracts.registry import Registered, Registration
+from pipeline.data.contracts.further_types import game_types
+from pipeline.data.contracts.policies import DEFAULTS, parse_policies
+from pipeline.data.contracts.registrations import RegistrationBatch, unattended
+from pipeline.data.contracts.registry import LocalRegistry, Registered, Registration
+from pipeline.data.contracts.schemas import Schema
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
 from pipeline.settings.access import Access
@@ -115,6 +118,27 @@ def test_without_the_role_nobody_registers_or_decides(engine: Engine, second_ver
         with pytest.raises(Refused, match="needs the role operator"):
             act()
     assert (len(acts(engine)), len(versions(engine))) == (before, 1)
+
+
+def test_a_request_keeps_that_its_type_is_accepted(engine: Engine) -> None:
+    """A second person approves the plan that was shown, also where it accepts a further event type."""
+    register(TWO, engine, FIRST, "ann")
+    waits = Schema(0, "protobuf", "t.Sold", bundle(define({"Sold": {"a": (1, "int32")}})))
+    with writing(engine) as connection:
+        given = unattended("Go", game_key("Go"), waits, DEFAULTS, registry="main")
+        RegistrationBatch(connection, [given]).write()
+    definition = bundle(define({"Sold": {"a": (1, "string")}}))
+    wanted = Registration("Go", "t.Sold", definition, SIDE, new_type=True)
+    asked = register(TWO, engine, propose(TWO, engine, PLACES["bronze"], wanted).registration, "ann", "they sell")
+    assert isinstance(asked, SchemaRequest)
+    assert (asked.new_type, list_requests(engine)[0].new_type) == (True, True)
+    assert register(TWO, engine, asked.registration, "ann", "they sell").repeated  # type: ignore[union-attr]
+    approve(TWO, engine, requests.request(engine, asked.request_id), "bob")
+    types = game_types(LocalRegistry(engine).snapshot(), game_key("Go"))
+    assert [(each.name, each.state, len(each.schemas)) for each in types] == [
+        ("t.M", "first", 1),
+        ("t.Sold", "accepted", 2),
+    ]
 
 
 @pytest.mark.proves("G198")

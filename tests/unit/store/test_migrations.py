@@ -31,7 +31,7 @@ from pipeline.store.games import register_group
 from tests.postgres import Postgres
 
 Upgrade = Callable[[Connection], None]
-FIRST_TABLES = ("r0007", "3614f95f343dc224")
+FIRST_TABLES = ("r0008", "94cc75f2d4ee4308")
 FOLDER = Path(migrate.__file__).with_name("migrations")
 
 

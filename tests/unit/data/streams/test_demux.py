@@ -80,6 +80,28 @@ def test_a_stream_without_rows_in_a_pass_is_as_far_as_the_pass(
     assert (waiting == [chess]) is (after < SEQ_TO - 1)
 
 
+def test_a_pass_says_by_which_schema_set_it_writes(roster: Roster, tmp_path: Path) -> None:
+    """While a pass runs its pinned set is in use, before it is pinned nobody knows, and then the newest comes next."""
+    seen: list[int | None] = []
+    demux = demux_of(roster, tmp_path)
+
+    def oldest() -> None:
+        seen.append(demux.set_in_use.oldest(5))
+
+    def latest() -> SetPin:
+        oldest()
+        return SetPin(3)
+
+    known: Any = demux._driver.schemas
+    known.latest = latest
+    known.snapshot = lambda _version: oldest()
+    oldest()
+    frame: Any = None
+    demux._batch(frame, 0)
+    oldest()
+    assert seen == [5, None, 3, 5]
+
+
 def test_a_quiet_game_is_not_behind_when_its_next_row_is_heard_of(roster: Roster, tmp_path: Path) -> None:
     """Law L7: a query that has just started learns from the store that nothing is missing of a game without rows."""
     demux, chess = demux_of(roster, tmp_path), roster.streams["chess"]
