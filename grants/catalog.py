@@ -109,5 +109,13 @@ class Catalog(Protocol):
             Refused: the name is taken by a managed table, or by one that lies elsewhere.
         """
 
+    def execute(self, statement: str) -> None:
+        """Run a statement about a view; done twice it is done once.
+
+        Raises:
+            Denied: the caller may not.
+            Refused: the catalog has no views, or does not take this one.
+        """
+
     def probe(self, principal: str, table: GameTable) -> Probe:
         """Try to read a table as a principal, without reading a row."""

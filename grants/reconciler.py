@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from grants.applying import drift_store, expiries, onboarded_readers, own_tables, proposals
+from grants.applying import drift_store, expiries, onboarded_readers, own_tables, proposals, type_views
 from grants.applying.executor import Executor
 from grants.applying.operation import ACCESS
 from grants.applying.table_registration import register_missing
@@ -44,7 +44,7 @@ _EXPIRY_SECONDS: Final = 5.0  # between two looks for access that is over; they 
 class AccessReconciler:
     """Reconciles access in the controller's process."""
 
-    DEFINITIONS: ClassVar = (ACCESS,)
+    DEFINITIONS: ClassVar = (ACCESS, type_views.KEEP, type_views.DROP)
 
     def __init__(self, context: ControlContext, environ: Mapping[str, str] = os.environ) -> None:
         """Begin with a round at the first tick; `environ` has addresses and tokens of catalogs that are not ours."""
@@ -60,7 +60,9 @@ class AccessReconciler:
         self._problem: str | None = None  # why the catalog could not be read, as last reported
         self._broken: str | None = None
         kind = self._executor.kind()
-        self.kinds: Mapping[str, OperationDefinition] = {kind.kind: kind}
+        of_views = type_views.steps(self._open)
+        about_views = (replace(each, steps=of_views) for each in (type_views.KEEP, type_views.DROP))
+        self.kinds: Mapping[str, OperationDefinition] = {each.kind: each for each in (kind, *about_views)}
 
     def tick(self) -> str | None:
         """Start a round if one is due and none runs; return the error of the newest one, or that it hangs.
@@ -139,7 +141,7 @@ class AccessReconciler:
     def _round_of(self, catalog: Catalog) -> None:
         context = self._context
         schema = proposals.schema_of(context.settings.access)
-        refused = register_missing(context, catalog, schema)
+        refused = [*register_missing(context, catalog, schema), *type_views.reconcile_all(context, catalog)]
         places = own_tables.places(context.engine, context.paths)
         observed = snapshot.observe(catalog, schema, store_time(context.engine), places)
         blindly = blindness(Resolver(observed), schema)

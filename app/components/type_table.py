@@ -1,4 +1,4 @@
-"""The event types of one game as a table, on its page and on Schemas: state and rate, and counts where asked for."""
+"""The event types of one game as a table, on its page and on Schemas: state and rate, and counts on demand."""
 
 from collections.abc import Sequence
 from typing import Final

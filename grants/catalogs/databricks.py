@@ -10,6 +10,7 @@ from grants.catalogs import unity_rest
 from grants.catalogs.rest import Rest, listed, text_of
 from grants.catalogs.warehouse import Warehouse
 from grants.model import EVERYONE, Directory, GameTable, Principal, PrincipalKind, Securable, folded
+from pipeline.base.errors import Refused
 
 SCIM: Final = "/api/2.0/preview/scim/v2"
 
@@ -18,16 +19,21 @@ class Databricks:
     """A workspace's catalog, by the rights of the token that `rest` has.
 
     With a `warehouse`, changes are SQL statements there, in the name of whose token that has; without, requests to the
-    catalog. With a `prober`, reads are tried as that one principal, on a warehouse.
+    catalog. With a `prober`, reads are tried as that one principal, on a warehouse. Views need the warehouse `sql`.
     """
 
     is_local: ClassVar = False
     shows_all: ClassVar = False  # whether the directory has all principals of the account, with all members of groups
 
     def __init__(
-        self, rest: Rest, *, warehouse: Warehouse | None = None, prober: tuple[str, Warehouse] | None = None
+        self,
+        rest: Rest,
+        *,
+        warehouse: Warehouse | None = None,
+        prober: tuple[str, Warehouse] | None = None,
+        sql: Warehouse | None = None,
     ) -> None:
-        self._rest, self._warehouse, self._prober = rest, warehouse, prober
+        self._rest, self._warehouse, self._prober, self._sql = rest, warehouse, prober, sql
 
     @property
     def kind(self) -> Kind:
@@ -104,6 +110,12 @@ class Databricks:
     def register(self, table: Securable, location: str, columns: Sequence[tuple[str, str]], comment: str = "") -> bool:
         """Make a game's table known."""
         return unity_rest.register(self._rest, table, location, columns, comment)
+
+    def execute(self, statement: str) -> None:
+        """Run a statement about a view on a warehouse."""
+        if self._sql is None:
+            raise Refused("Views need a SQL warehouse of a Databricks workspace. Set access.warehouse.")
+        self._sql.execute(statement)
 
     def probe(self, principal: str, table: GameTable) -> Probe:
         """Try to read a table on a warehouse, for the probe principal only."""

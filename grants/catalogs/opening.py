@@ -37,7 +37,8 @@ def open_catalog(access: Access, paths: Paths, environ: Mapping[str, str]) -> Ca
         members = Members(Path(access.members_file) if access.members_file else None)
         return Unity(rest, members, UnityKey(Path(key)) if key else None)
     rest = _workspace(access, environ)
-    return Databricks(rest, warehouse=_warehouse(access, environ), prober=_prober(access, environ))
+    sql = Warehouse(_workspace(access, environ), access.warehouse) if access.warehouse else None
+    return Databricks(rest, warehouse=_warehouse(access, environ), prober=_prober(access, environ), sql=sql)
 
 
 def embedded(access: Access, paths: Paths) -> Embedded:

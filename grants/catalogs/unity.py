@@ -113,6 +113,10 @@ class Unity:
         """Make a game's table known."""
         return unity_rest.register(self._rest, table, location, columns, comment)
 
+    def execute(self, statement: str) -> None:  # noqa: ARG002 - it has no SQL
+        """Refuse: an open-source server has no views."""
+        raise Refused("An open-source Unity Catalog has no views. `turnout schemas views` prints them for DuckDB.")
+
     def probe(self, principal: str, table: GameTable) -> Probe:
         """Try to read a table as a user, and then as each of their groups, the last of them everybody."""
         if self._key is None:

@@ -13,11 +13,12 @@ PREFIX: Final = "/api/2.1/unity-catalog"
 
 
 def tables(rest: Rest, schema: Securable) -> Mapping[str, GameTable]:
-    """Return the tables of a schema by name, without those whose name no game's table can have."""
+    """Return the tables of a schema by name, without views and those whose name no game's table can have."""
     catalog_name, schema_name = schema.path
     rest.read(path_of(f"{PREFIX}/schemas", schema.full_name))  # some answer for a schema that is gone with no tables
     body_fields = {"catalog_name": catalog_name, "schema_name": schema_name}
-    listed_tables = (table_of(schema, each) for each in rest.pages(f"{PREFIX}/tables", "tables", body_fields))
+    found = rest.pages(f"{PREFIX}/tables", "tables", body_fields)
+    listed_tables = (table_of(schema, each) for each in found if each.get("table_type") != "VIEW")
     return {table.key: table for table in listed_tables if table is not None}
 
 

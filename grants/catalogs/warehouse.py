@@ -35,6 +35,18 @@ class Warehouse:
             if status.get("state") != "SUCCEEDED":
                 raise _failure(status)
 
+    def execute(self, statement: str) -> None:
+        """Run a statement that is repeatable.
+
+        Raises:
+            Denied: the caller may not.
+            NotFound: what it is about does not exist.
+            CatalogUnavailable: the warehouse did not finish in time, or cannot be reached.
+        """
+        status = self._run(statement)
+        if status.get("state") != "SUCCEEDED":
+            raise _failure(status)
+
     def probe(self, table: Securable) -> Probe:
         """Try to read a table without reading a row."""
         try:
@@ -69,6 +81,11 @@ def statements(change: Change) -> tuple[str, ...]:
     given = (f"GRANT {_privileges(change.add)} ON {on} TO {whom}",) if change.add else ()
     taken = (f"REVOKE {_privileges(change.remove)} ON {on} FROM {whom}",) if change.remove else ()
     return given + taken
+
+
+def drop_view(view: Securable) -> str:
+    """Return the statement that drops a view, if it is there."""
+    return f"DROP VIEW IF EXISTS {_quoted(view)}"
 
 
 def _privileges(names: tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""The commands about event types of a game: `turnout schemas types`, `views`, `accept-type` and `withdraw-type`."""
+"""The commands about event types of a game: `turnout schemas types`, `views`, `keep-views`, `accept-type` and so on."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -48,7 +48,7 @@ def list_types(env_dir: Path, game: str, as_json: bool) -> None:
 def show_views(env_dir: Path, game: str, as_json: bool) -> None:
     """Print a flat view for each event type of GAME (name or key) as SQL, for Unity Catalog and for DuckDB.
 
-    turnout makes no view by itself: run the statements where you want them.
+    Run the statements where you want them, or let turnout keep them in a catalog that has views: `schemas keep-views`.
     """
     from pipeline.data.contracts.type_views import views
 
@@ -106,6 +106,36 @@ withdraw_type = _changing(
     OperationKind.WITHDRAW_TYPE,
     "Withdraw accepted event types of GAME (name or key): their next rows wait in quarantine.\n\n"
     "Rows that landed stay until a rebuild, and their column stays for good.",
+)
+
+
+def _keeping(kind: OperationKind, help_text: str) -> click.Command:
+    """Make the command that keeps or drops views."""
+
+    @click.command(kind, help=help_text)
+    @click.argument("game")
+    @submitting
+    def command(env_dir: Path, game: str, how: SubmitOptions) -> None:
+        from pipeline.control.operations.registry import find as definition
+
+        context = CommandContext(env_dir)
+        found = definition(kind)
+        assert found is not None, "a kind of ours has a definition"
+        assert found.propose is not None, "and these plan by name"
+        proposal = found.propose(context.engine, [game], context.actor, how.reason, None)
+        submit_and_wait(context, proposal, how, [game], found.unchanged)
+
+    return command
+
+
+keep_views = _keeping(
+    OperationKind.KEEP_VIEWS,
+    "Keep a flat view of each event type of GAME (name or key) in the catalog.\n\n"
+    "Needs a Databricks workspace with a SQL warehouse (`access.warehouse`). The controller changes the views as types "
+    "evolve, lets those select from them who may select from the game's table, and drops them with the game.",
+)
+drop_views = _keeping(
+    OperationKind.DROP_VIEWS, "Drop the views of GAME (name or key) that `schemas keep-views` keeps in the catalog."
 )
 
 

@@ -112,6 +112,8 @@ _COMMANDS: Final = (
         LazyCommand("diff", "pipeline.cli.schemas:diff_schemas"),
         LazyCommand("types", "pipeline.cli.event_types:list_types"),
         LazyCommand("views", "pipeline.cli.event_types:show_views"),
+        LazyCommand("keep-views", "pipeline.cli.event_types:keep_views"),
+        LazyCommand("drop-views", "pipeline.cli.event_types:drop_views"),
         LazyCommand("accept-type", "pipeline.cli.event_types:accept_type"),
         LazyCommand("withdraw-type", "pipeline.cli.event_types:withdraw_type"),
     ),

@@ -30,11 +30,13 @@ def views(key: str, types: Sequence[GameType], table: tuple[str, str, str], fold
         table: catalog, schema and name of its table in Unity Catalog.
         folder: of its table, for DuckDB.
     """
-    made = []
+    made: list[TypeView] = []
     for each in types:
         if each.state == "waits":
             continue
-        name = f"{key}__{each.struct or free_name(each.name, ())}"
+        used = [view.name.removeprefix(f"{key}__") for view in made]
+        own = each.struct or free_name(each.name, used)
+        name = f"{key}__{free_name(each.name, used) if own in used else own}"
         catalog, schema, own = (_quoted(part, "`") for part in table)
         unity = _view(f"{catalog}.{schema}.{_quoted(name, '`')}", _select(each, "`", f"{catalog}.{schema}.{own}"))
         duckdb = _view(_quoted(name, '"'), _select(each, '"', f"delta_scan({_text(folder)})"))

@@ -48,6 +48,8 @@ class OperationKind(StrEnum):
     ACCESS = "access"
     ACCEPT_TYPE = "accept-type"
     WITHDRAW_TYPE = "withdraw-type"
+    KEEP_VIEWS = "keep-views"
+    DROP_VIEWS = "drop-views"
 
 
 class OperationState(StrEnum):

@@ -268,6 +268,16 @@ wanted_readers = store_table(  # who is to read a game's table from its onboardi
     Column("problem", Text),  # why it could not be submitted at the last try; null: it was not tried, or could be
 )
 
+kept_views = store_table(  # games whose event types have flat views in the catalog, made and dropped by the controller
+    "kept_views",
+    Column("game_key", String(64), primary_key=True),
+    Column("wanted", Integer, nullable=False),  # 0: those that are left are to be dropped
+    Column("made", Text, nullable=False),  # JSON: a hash of each view's statement, by its name
+    Column("problem", Text),  # why the last attempt failed; null: it did not
+    allowed={"wanted": "IN (0, 1)"},
+    json={"made": "object"},
+)
+
 refused_names = store_table(  # names that must not become games until an operator approves them
     "refused_names",
     Column("game", String(256), primary_key=True),

@@ -41,7 +41,8 @@ RUNS = {  # who may start a process on the machine may do what it does, and writ
 OPERATIONS = {  # their role is checked where they are submitted, and again by the controller
     "games approve", "groups start", "groups stop", "groups restart", "groups propose", "groups drain",
     "move", "pause", "resume", "repair retry", "repair replay", "repair dedupe", "repair rebuild", "games retire",
-    "games restore", "schemas accept-type", "schemas withdraw-type",
+    "games restore", "schemas accept-type", "schemas withdraw-type", "schemas keep-views",
+    "schemas drop-views",
     "ops resume", "ops close", "ops cancel", "ops undo",
     "grants apply", "grants undo", "grants expire",
     "grants drift", "grants approve", "grants reject", "grants withdraw",

@@ -67,6 +67,7 @@ class Data:
     operations: dict[str, Json] = field(default_factory=dict)
     locations: dict[str, Json] = field(default_factory=dict)
     statements: dict[str, Json] = field(default_factory=dict)
+    views: dict[str, str] = field(default_factory=dict)  # queries, by full name
     warehouses: dict[str, Json] = field(default_factory=dict)
     alerts: dict[str, Json] = field(default_factory=dict)
     dashboards: dict[str, Json] = field(default_factory=dict)

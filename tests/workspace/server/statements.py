@@ -1,6 +1,7 @@
 """SQL on a warehouse: the few statements that turnout sends. A statement that fails is HTTP 200 with FAILED [sdk sql].
 
-`GRANT`, `REVOKE`, `SHOW GRANTS`, `SELECT ... LIMIT 0`, `CREATE SCHEMA`; everything else is PARSE_SYNTAX_ERROR.
+`GRANT`, `REVOKE`, `SHOW GRANTS`, `SELECT ... LIMIT 0`, `CREATE SCHEMA`, `CREATE OR REPLACE VIEW`, `DROP VIEW`; the rest
+is PARSE_SYNTAX_ERROR.
 """
 
 import dataclasses
@@ -130,11 +131,36 @@ def _make_schema(call: Call, found: dict[str, Any]) -> list[list[str]]:
     return []
 
 
+def _make_view(call: Call, found: dict[str, Any]) -> list[list[str]]:
+    """Make a view, or replace its query: it keeps its id and grants. Here it is a table whose location is no place."""
+    catalog, schema, name = _plain(found["name"])
+    full_name = f"{catalog}.{schema}.{name}"
+    if full_name in call.data.views:
+        call.data.views[full_name] = found["query"]
+        return []
+    definition = {
+        "catalog_name": catalog, "schema_name": schema, "name": name, "table_type": "EXTERNAL",
+        "data_source_format": "DELTA", "storage_location": f"view:/{full_name}", "columns": [],
+    }  # fmt: skip
+    _as(call, securables.make_table, definition, full_name="")
+    call.data.views[full_name] = found["query"]
+    return []
+
+
+def _drop_view(call: Call, found: dict[str, Any]) -> list[list[str]]:
+    full_name = ".".join(_plain(found["name"]))
+    if call.data.views.pop(full_name, None) is not None:
+        _as(call, securables.drop_table, {}, full_name=full_name)
+    return []
+
+
 _STATEMENTS: Final[tuple[tuple[str, Callable[[Call, dict[str, Any]], list[list[str]]]], ...]] = (
     (rf"(?P<verb>GRANT)\s+(?P<privileges>[\w\s,]+?)\s+{_ON}\s+TO\s+(?P<whom>{_NAME})", _change),
     (rf"(?P<verb>REVOKE)\s+(?P<privileges>[\w\s,]+?)\s+{_ON}\s+FROM\s+(?P<whom>{_NAME})", _change),
     (rf"SHOW\s+GRANTS\s+{_ON}", _show),
     (rf"SELECT\s+1\s+FROM\s+(?P<name>{_NAME})\s+LIMIT\s+0", _select),
+    (rf"CREATE\s+OR\s+REPLACE\s+VIEW\s+(?P<name>{_NAME})\s+AS\s+(?P<query>SELECT\s.+)", _make_view),
+    (rf"DROP\s+VIEW\s+IF\s+EXISTS\s+(?P<name>{_NAME})", _drop_view),
     (rf"CREATE\s+SCHEMA\s+(?P<quiet>IF\s+NOT\s+EXISTS\s+)?(?P<name>{_NAME})", _make_schema),
 )
 

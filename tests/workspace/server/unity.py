@@ -119,10 +119,26 @@ _forward("POST", f"{_UC}/catalogs", securables.make_catalog)
 _forward("GET", f"{_UC}/catalogs/{{full_name}}", securables.catalog)
 _forward("PATCH", f"{_UC}/catalogs/{{full_name}}", securables.give_catalog)
 _forward("GET", f"{_UC}/schemas", securables.schemas)
-_forward("GET", f"{_UC}/tables", securables.tables)
-_forward("GET", f"{_UC}/tables/{{full_name}}", securables.table)
 _forward("PATCH", f"{_UC}/tables/{{full_name}}", securables.give_table)
 _forward("DELETE", f"{_UC}/tables/{{full_name}}", securables.drop_table)
+
+
+@route("GET", f"{_UC}/tables")
+def list_tables(call: Call) -> Json:
+    """Return the tables of a schema, views among them."""
+    answer = embedded(call, securables.tables)
+    return {**answer, "tables": [_kind(call, each) for each in answer["tables"]]}
+
+
+@route("GET", f"{_UC}/tables/{{full_name}}")
+def read_table(call: Call) -> Json:
+    """Return a table or view."""
+    return _kind(call, embedded(call, securables.table))
+
+
+def _kind(call: Call, table: Json) -> Json:
+    is_view = table["full_name"] in call.data.views
+    return {**table, "table_type": "VIEW", "storage_location": None} if is_view else table
 
 
 @route("POST", f"{_UC}/schemas")
