@@ -14,7 +14,7 @@ from app.state.readings import Reading, reading
 from app.state.services import Environment, cached
 from listeners.sample import StreamState
 from pipeline.api import event_types
-from pipeline.api.event_types import GameType, TypeCount
+from pipeline.api.event_types import GameType, TypeUse
 from pipeline.base.errors import Refused
 
 STATES: Final = {"first": "● first", "accepted": "● accepted", "waits": "△ waits", "withdrawn": "○ withdrawn"}
@@ -55,7 +55,7 @@ def draw(environment: Environment, key: str, live: StreamState | None, now: floa
     waiting = sum(each.state == "waits" for each in types)
     about = f"{len(types)} types" if len(types) > 1 else "1 type"
     st.html(parts.section("Event types", f"{about}, {waiting} waiting to be accepted" if waiting else about))
-    counted: Reading[Sequence[TypeCount]] | None = None
+    counted: Reading[Sequence[TypeUse]] | None = None
     if st.toggle("Count rows", key=f"count_types_{key}", help="Reads the game's table and quarantine, once a minute."):
         counted = reading("type_counts", (environment.store, key), lambda: _counts(environment, key))
     _draw_table(types, live, counted, now)
@@ -66,7 +66,7 @@ def draw(environment: Environment, key: str, live: StreamState | None, now: floa
 def _draw_table(
     types: Sequence[GameType],
     live: StreamState | None,
-    counted: "Reading[Sequence[TypeCount]] | None",
+    counted: "Reading[Sequence[TypeUse]] | None",
     now: float,
 ) -> None:
     st.dataframe(
@@ -91,7 +91,7 @@ def _row(
     types: Sequence[GameType],
     place: int,
     live: StreamState | None,
-    counted: "Reading[Sequence[TypeCount]] | None",
+    counted: "Reading[Sequence[TypeUse]] | None",
     now: float,
 ) -> dict[str, object]:
     each = types[place]
@@ -111,7 +111,7 @@ def _row(
     return row
 
 
-def _counted(found: TypeCount, now: float) -> dict[str, str]:
+def _counted(found: TypeUse, now: float) -> dict[str, str]:
     about, by = ("", "") if found.complete else ("≈ ", "by ")
     first, last = found.first_at, found.last_at
     values = (
@@ -123,9 +123,7 @@ def _counted(found: TypeCount, now: float) -> dict[str, str]:
     return dict(zip(_COUNTED, values, strict=True))
 
 
-def _remarks(
-    types: Sequence[GameType], live: StreamState | None, counted: "Reading[Sequence[TypeCount]] | None"
-) -> str:
+def _remarks(types: Sequence[GameType], live: StreamState | None, counted: "Reading[Sequence[TypeUse]] | None") -> str:
     """Say what is not known, or is an estimate."""
     words = []
     if live is None:

@@ -12,12 +12,12 @@ from pipeline.api import versions
 from pipeline.api.environment import OpenEnvironment
 from pipeline.data.contracts.further_types import GameType, TypeState, types_of
 from pipeline.data.contracts.schemas import Schema
-from pipeline.data.repair.type_counts import TypeCount, count_types
+from pipeline.data.repair.type_counts import TypeUse, count_types
 from pipeline.health.facts.fleet import read_fleet
 from pipeline.store.database.engine import reading
 from pipeline.store.games import Game, find, known_names
 
-__all__ = ["OTHER", "GameType", "TypeCount", "TypeReport", "TypeState", "counts", "of_game", "recent", "report"]
+__all__ = ["OTHER", "GameType", "TypeReport", "TypeState", "TypeUse", "counts", "of_game", "recent", "report"]
 
 RECENT_SECONDS: Final = 300.0
 """Seconds over which drivers report rows by event type."""
@@ -58,7 +58,7 @@ def of_game(environment: OpenEnvironment, key: str) -> tuple[GameType, ...]:
     return tuple(types_of(placed.values()))
 
 
-def counts(environment: OpenEnvironment, key: str) -> tuple[TypeCount, ...]:
+def counts(environment: OpenEnvironment, key: str) -> tuple[TypeUse, ...]:
     """Count the rows of each of a game's event types, in the order of `of_game`.
 
     Raises:
@@ -96,9 +96,7 @@ def report(environment: OpenEnvironment, game: str) -> tuple[TypeReport, ...]:
     return _reports(of_game(environment, key), counts(environment, key), live)
 
 
-def _reports(
-    types: Sequence[GameType], counted: Sequence[TypeCount], live: StreamState | None
-) -> tuple[TypeReport, ...]:
+def _reports(types: Sequence[GameType], counted: Sequence[TypeUse], live: StreamState | None) -> tuple[TypeReport, ...]:
     found = []
     for each, count in zip(types, counted, strict=True):
         now = recent(each, live)

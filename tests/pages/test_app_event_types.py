@@ -89,7 +89,7 @@ def test_a_game_with_one_type_has_no_card_on_its_page(tmp_path: Path, opening: O
     assert [each["Type"] for each in frame(opening("schemas", game=CHESS))] == ["t.M"]
 
 
-def test_what_is_not_known_is_a_dash_and_an_estimate_says_so(
+def test_an_unknown_count_is_a_dash_and_an_estimate_says_so(
     tmp_path: Path, opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a driver there is no rate, a sample is no count, and a table that is away leaves a sentence."""
@@ -104,7 +104,7 @@ def test_what_is_not_known_is_a_dash_and_an_estimate_says_so(
     assert {each["In the table"] for each in frame(app)} == {"–"}
     assert "Counts are not known: it is away" in texts(app)
     assert "<script" not in drawn_alive(app)
-    guess = event_types.TypeCount(7, AT, None, 1, complete=False)
+    guess = event_types.TypeUse(7, AT, None, 1, complete=False)
     monkeypatch.setattr(type_table, "_counts", lambda *_: (guess, guess))
     (first, _) = frame(again(app))
     assert (first["In the table"], first["First row, UTC"], first["Last row"]) == ("≈ 7", "by 2027-01-15 08:00", "–")

@@ -16,7 +16,7 @@ from pipeline.store.games import Game
 
 
 @dataclass(frozen=True, slots=True)
-class TypeCount:
+class TypeUse:
     """The rows of one event type; times are the source's, in Unix seconds, None where no row has one."""
 
     rows: int  # in the game's table; by a sample where not complete
@@ -26,7 +26,7 @@ class TypeCount:
     complete: bool  # every file of the table was counted; else rows are an estimate, and the first came perhaps earlier
 
 
-def count_types(paths: Paths, game: Game, types: Sequence[GameType]) -> list[TypeCount]:
+def count_types(paths: Paths, game: Game, types: Sequence[GameType]) -> list[TypeUse]:
     """Count the rows of a game's event types.
 
     Raises:
@@ -45,7 +45,7 @@ def count_types(paths: Paths, game: Game, types: Sequence[GameType]) -> list[Typ
     return [_count(each, used, refused) for each in types]
 
 
-def _count(of: GameType, used: Usage, refused: Sequence[tuple[int | None, str | None, int]]) -> TypeCount:
+def _count(of: GameType, used: Usage, refused: Sequence[tuple[int | None, str | None, int]]) -> TypeUse:
     ids, messages = {schema.schema_id for schema, _ in of.schemas}, {schema.message for schema, _ in of.schemas}
     held = [used.schemas.get(each, SchemaRows(0, None, None)) for each in ids]
     firsts = [each.first_at for each in held if each.first_at is not None]
@@ -53,4 +53,4 @@ def _count(of: GameType, used: Usage, refused: Sequence[tuple[int | None, str | 
     # A row with a registry's id names no schema of ours; the refusal of another type begins with its message.
     own = [named in messages if named is not None else number in ids for number, named, _ in refused]
     waiting = sum(rows for is_own, (_, _, rows) in zip(own, refused, strict=True) if is_own)
-    return TypeCount(used.rows_of(ids), min(firsts, default=None), max(lasts, default=None), waiting, used.is_complete)
+    return TypeUse(used.rows_of(ids), min(firsts, default=None), max(lasts, default=None), waiting, used.is_complete)

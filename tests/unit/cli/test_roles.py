@@ -173,6 +173,7 @@ def run_act(name: str, folder: Path, *more: str) -> tuple[BaseException | None, 
         connection.execute(schema_requests.insert().values(
             request_id=REQUEST, requester="ann", game_key=game_key("Go"), game="Go", format="protobuf", message="m.M",
             definition=b"", policies="{}", plan="[]", plan_hash="0" * 16, reason="new", state="asked", requested_at=1.0,
+            new_type=0,
         ))  # fmt: skip
         write_state(connection, RegistryHealth("main", "mistrusted", 1.0, "7 changed", 1.0))
     lost = Kept(game_key("Go"), 7, "0" * 64, "m.M", PLAIN)

@@ -30,13 +30,16 @@ REPAIRS = {
     "pause", "resume", "retry", "replay", "dedupe", "rebuild", "restart",
     "onboard", "propose a game", "reject a game", "register a schema", "approve a schema", "reject a schema",
     "trust a registry", "give up a registry", "accept lost schemas", "set an own query", "accept a gap",
-    "adopt a source", "break the demo", "accept-type", "withdraw-type", "keep-views", "drop-views",
+    "adopt a source", "break the demo", "accept-type", "withdraw-type",
 }  # fmt: skip
 STEERS = {
     "move", "start", "stop", "retire", "restore", "isolate", "create a group", "change a group", "remove a group",
     "set a priority", "stop the environment", "apply onboarding rules",
 }  # fmt: skip
-ACCESS = {"access", "decide about a request", "ignore drift", "stop ignoring drift", "add a user", "relocate tables"}
+ACCESS = {
+    "access", "decide about a request", "ignore drift", "stop ignoring drift", "add a user", "relocate tables",
+    "keep-views", "drop-views",
+}  # fmt: skip
 
 
 def may(had: Roles, actor: str, act: str) -> bool:
