@@ -152,7 +152,7 @@ class Away:
 
 
 def test_a_warehouse_that_goes_away_leaves_nothing_behind(house: House) -> None:
-    """The store knows each view that the catalog may have, so a later round drops it."""
+    """A later round drops each view that the catalog may still have."""
     accept(house.world, "Sold")
     house.carried_out(house.proposal(OperationKind.KEEP_VIEWS).intent)
     asked = house.proposal(OperationKind.DROP_VIEWS)
