@@ -71,6 +71,7 @@ def test_an_exact_name_and_enter_choose_that_principal(page: Page, typed: str, p
     assert parse_qs(urlsplit(page.url).query)["to"] == [principal]
 
 
+@pytest.mark.long
 def test_an_exact_name_and_enter_ask_about_that_principal(page: Page) -> None:
     """The list that asks why somebody reads takes an exact name as the list of a change does."""
     page.goto("/access?view=why")

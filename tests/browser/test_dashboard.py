@@ -53,6 +53,7 @@ def test_a_row_opens_its_game_in_place(page: Page) -> None:
     assert len(page.context.pages) == 1
 
 
+@pytest.mark.long
 def test_hostile_names_do_nothing(page: Page) -> None:
     """A name made of script, HTML and Markdown is shown letter by letter and runs nowhere."""
     page.goto(f"/game?game={game_key(HOSTILE[0])}")

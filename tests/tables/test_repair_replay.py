@@ -108,7 +108,9 @@ def test_the_selection_chooses_by_game_reason_and_time(world: World) -> None:
     assert run(world, Selection(until=first))[CHESS.key].landed == 1
 
 
-@pytest.mark.parametrize("hits", [(1,), (2,), (1, 2), (1, 3), (2, 3)])
+@pytest.mark.parametrize(
+    "hits", [(1, 3), (2, 3), *(pytest.param(each, marks=pytest.mark.long) for each in ((1,), (2,), (1, 2)))]
+)
 @pytest.mark.proves("A29", "G151")
 def test_a_replay_killed_half_way_twice_publishes_each_row_once(
     world: World, arm: Callable[[int], None], hits: tuple[int, ...]

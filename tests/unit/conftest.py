@@ -59,6 +59,27 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("engine", databases, indirect=True)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run each test on PostgreSQL with its first values in the ordinary run, and few on Lakebase, which is one too.
+
+    The part `databases` of the long tests runs the others.
+    """
+    seen = set()
+    for item in items:
+        database = (
+            item.callspec.params.get("engine")
+            if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+            else None
+        )
+        if database not in {"postgresql", "lakebase"} or not item.path.is_relative_to(Path(__file__).parent):
+            continue
+        key = (item.nodeid.partition("[")[0], database)
+        if key in seen or (database == "lakebase" and item.path.name != "test_migrations.py"):
+            item.add_marker("long")
+            item.add_marker("databases")
+        seen.add(key)
+
+
 @pytest.fixture
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     """Return a new control store in the database that the test is run on."""

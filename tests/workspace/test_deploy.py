@@ -267,7 +267,7 @@ def test_two_applies_at_once_do_no_harm(target: Target, admin: WorkspaceClient) 
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [5, pytest.param(100, marks=pytest.mark.long)])
 def test_a_change_by_others_is_found_and_reverted(target: Target, admin: WorkspaceClient, count: int) -> None:
     """A field of a resource that another person changes is in `drift` and in the plan; an apply sets it back."""
     draw = random.Random(38)
