@@ -40,11 +40,13 @@ class Wanted:
     bad_share: float = 0.01
     skew: float = 1.1
     seed: int = 1
+    formats: str = "protobuf"  # dealt to the games in turn, with commas
 
     def arguments(self) -> list[str]:
         """Return the options of `turnout simulate`."""
         names = ("games", "rate", "versions", "bad_share", "skew", "seed")
-        return [part for name in names for part in (f"--{name.replace('_', '-')}", f"{getattr(self, name):g}")]
+        numbers = [part for name in names for part in (f"--{name.replace('_', '-')}", f"{getattr(self, name):g}")]
+        return [*numbers, "--formats", self.formats]
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,11 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.sustain", description=__doc__.splitlines()[0])
     parser.add_argument("--games", type=int, default=300)
     parser.add_argument("--rate", type=float, default=8000.0, help="events per second")
+    parser.add_argument(
+        "--formats",
+        default="protobuf",
+        help="dealt to the games in turn, with commas; of protobuf,avro,json a third of the games has JSON",
+    )
     parser.add_argument("--minutes", type=float, default=5.0, help="length of the measured window")
     parser.add_argument("--warm", type=float, default=120.0, help="seconds between the first event and the window")
     parser.add_argument("--ingest-trigger", type=float, default=2.0, help="seconds")
@@ -111,7 +116,7 @@ def _measure(options: argparse.Namespace, root: Path, storage: Path | None, prox
         load.start_ingest()
         load.start("group", "groups", "run", GROUP)
         load.await_query(paths.checkpoints / "demux" / GROUP)
-        keys = load.send(Wanted(options.games, options.rate))
+        keys = load.send(Wanted(options.games, options.rate, formats=options.formats))
         _say(f"{len(keys)} games are known; warming for {options.warm:g} s")
         _watch(load, options.warm)
         _say("measuring")

@@ -1,6 +1,7 @@
 import pyarrow as pa
 
-from bench import decode, envelopes
+from bench import decode, envelopes, shapes
+from pipeline.data.contracts.formats.json.superset import Superset
 from pipeline.data.contracts.formats.supported import decoder
 
 
@@ -35,3 +36,12 @@ def test_each_contender_decodes_all_but_the_malformed() -> None:
     assert "at least 500 thousand payloads of avro" in report
     assert "at least 250 thousand payloads of json" in report
     assert "HELD: what nobody declared takes 1.000 times the CPU" in report
+
+
+def test_a_flood_of_shapes_holds_little() -> None:
+    """A flood costs bounded memory, as its superset is closed by the caps."""
+    costs = shapes.measure(200)
+    assert [each["documents"] for each in costs.values()] == [1_000, 200, 200, 200]
+    superset = shapes.gathered(Superset(), shapes.flood(1_100))
+    assert superset.closed
+    assert superset.columns() <= 1_000

@@ -74,8 +74,8 @@ def _members(value: Mapping[str, Any], level: Level, struct: Slot | None, rest: 
     """Return an object's values by property; entries of the map beside a struct are added to `rest`."""
     found: dict[str, Any] = {}
     for key, each in value.items():
-        if (place := level.sure_place(key, each)) is not None:
-            found[properties(key, level.of(key))[place]] = each
+        if (own_property := level.sure_property(key, each)) is not None:
+            found[own_property] = each
             continue
         require_text(key)
         slots = level.of(key)

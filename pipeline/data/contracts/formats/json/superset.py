@@ -72,7 +72,7 @@ class Level:
     _plain: Mapping[str, "_Plain"] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_plain", {key: _plain_of(slots) for key, slots in self.slots.items()})
+        object.__setattr__(self, "_plain", {key: _plain_of(slots, key=key) for key, slots in self.slots.items()})
 
     def of(self, key: str) -> tuple[Slot, ...]:
         """Return the slots of a key; none where it is new."""
@@ -82,9 +82,11 @@ class Level:
         """Return whether there is a slot for all of a value; False may mean that it takes a longer look."""
         return value is None or self._plain.get(key, _UNKNOWN).takes(value)
 
-    def sure_place(self, key: str, value: Any) -> int | None:
-        """Return the place of the slot that takes a value, or an array, as it is; None may need a longer look."""
-        return self._plain.get(key, _UNKNOWN).place(value)
+    def sure_property(self, key: str, value: Any) -> str | None:
+        """Return the property of the slot that takes a value, or an array, as it is; None may need a longer look."""
+        plain = self._plain.get(key, _UNKNOWN)
+        place = plain.place(value)
+        return None if place is None else plain.properties[place]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class _Plain:
     kinds: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))  # with the place of the slot
     level: Level | None = None
     elements: "_Plain | None" = None
+    properties: tuple[str, ...] = ()  # of all slots
 
     def takes(self, value: Any) -> bool:
         kind = type(value)
@@ -219,12 +222,12 @@ class Superset:
 _UNKNOWN: Final = _Plain()
 
 
-def _plain_of(slots: Sequence[Slot], outer: str = "") -> _Plain:
+def _plain_of(slots: Sequence[Slot], outer: str = "", key: str = "") -> _Plain:
     held, struct = [each.kind for each in slots], struct_at(slots, outer)
     kinds = {each: taker for each in _PLAIN if (taker := slot_kind(f"{outer}{each}", slots, set(held))) is not None}
     elements = None if outer else _plain_of(slots, LIST)
     places = {kind: held.index(taker) for kind, taker in kinds.items()}
-    return _Plain(places, None if struct is None else struct.members, elements)
+    return _Plain(places, None if struct is None else struct.members, elements, properties(key, slots))
 
 
 def properties(key: str, slots: Sequence[Slot]) -> tuple[str, ...]:
@@ -296,7 +299,7 @@ def _in_struct(value: Mapping[str, Any], struct: Slot, level: Level, slots: Sequ
 
 def uncovered(shape: Shape, slots: Sequence[Slot]) -> Shape:
     """Return the facts of a shape for which there is no slot."""
-    if not shape:
+    if not shape or not slots:
         return shape
     held = {each.kind for each in slots}
     kinds = [kind for kind in shape.kinds if slot_kind(kind, slots, held) is None]
