@@ -47,6 +47,9 @@ EFFECTS: Final = (
     "delete_pin",
     "draft_id",  # of a schema, taken beside bronze
     "publish_id",
+    "publish_placed",  # a game's registration of a schema, kept there too
+    "read_range",  # of bronze, from which the columns of undeclared documents are computed
+    "commit_registration",  # of such columns, in the control store
     "put_query_aside",  # a file or folder of Spark's checkpoint
     "delete_query",
     "draft_file",  # a small file that is written whole or not at all

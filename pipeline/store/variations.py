@@ -36,7 +36,7 @@ class Variation:
 
 
 @dataclass(frozen=True, slots=True)
-class TypeCount:
+class TypeVariations:
     """How many variations one event type of a game has."""
 
     game_key: str
@@ -96,14 +96,14 @@ def read_variations(
         return tuple(Variation(**row) for row in connection.execute(query.order_by(*newest).limit(most)).mappings())
 
 
-def count_types(engine: Engine, key: str | None = None) -> tuple[TypeCount, ...]:
+def count_types(engine: Engine, key: str | None = None) -> tuple[TypeVariations, ...]:
     """Count the variations of each event type of a game, or of all games, in the order of key and type.
 
     Raises:
         Refused: the control store cannot be read.
     """
     with reading(), engine.connect() as connection:
-        return tuple(TypeCount(**row) for row in connection.execute(_counts(key)).mappings())
+        return tuple(TypeVariations(**row) for row in connection.execute(_counts(key)).mappings())
 
 
 def _counts(key: str | None) -> Select[Any]:

@@ -35,7 +35,8 @@ NOT_REACHED: Final = {
     "delete_log_entry",  # log cleanup waits for a week
     "delete_staging",
     "deploy_create", "deploy_delete", "deploy_journal", "deploy_restart", "deploy_update",  # in a workspace
-    "draft_id", "publish_id",  # schemas are registered by the store alone here
+    "commit_registration", "read_range",  # no document is undeclared here
+    "draft_id", "publish_id", "publish_placed",  # schemas are registered by the store alone here
     "put_query_aside",  # a checkpoint that was damaged
     "set_properties",
     "withdraw_commit",  # of a log that was cut meanwhile: log cleanup waits for a week

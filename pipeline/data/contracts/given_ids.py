@@ -9,9 +9,9 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import IntegrityError
@@ -29,6 +29,7 @@ from pipeline.data.contracts.kept_registrations import (
     of_line,
     stored_registrations,
 )
+from pipeline.data.contracts.origins import Origin
 from pipeline.lake.storage.location import Location
 from pipeline.store.database.engine import writing
 from pipeline.store.database.tables import schemas
@@ -54,6 +55,7 @@ class GivenId:
     fingerprint: str
     format: str
     message: str  # full name, for people
+    origin: Origin | None = field(default=None, compare=False)  # of a schema that nobody declared
 
 
 class GivenIds:
@@ -104,7 +106,9 @@ class GivenIds:
             return
         with self._lock:
             name = self.highest + 1
-            self._put(str(name), (json.dumps(_as_json(each), ensure_ascii=True) for each in taken))
+            self._put(
+                str(name), (json.dumps(_as_json(each), ensure_ascii=True) for each in taken), published="publish_id"
+            )
             self._adopt({**self._files, name: taken})
 
     def keep(self, registrations: Iterable[Kept]) -> None:
@@ -117,15 +121,27 @@ class GivenIds:
         with self._lock:
             if new := self.kept.new(registrations):
                 number = self.kept.next_file
-                self._put(f"{PREFIX}{number}", map(as_line, new))
+                self._put(f"{PREFIX}{number}", map(as_line, new), published="publish_placed")
                 self.kept.adopt({number: new})
 
-    def _put(self, name: str, lines: Iterable[str]) -> None:
+    def computed(self, key: GameKey) -> dict[str, tuple[GivenId, Origin]]:
+        """Return the schemas of a game that nobody declared, as last read, by fingerprint in the order of their ids.
+
+        A game with the same columns as another one has that one's schema, which its own registration says.
+        """
+        found = {each.fingerprint: (each, each.origin) for each in self.by_id.values() if each.origin is not None}
+        own = {name: pair for name, pair in found.items() if pair[1].game_key == key}
+        for name, origin in self.kept.origins.get(key, {}).items():
+            if name not in own and (given := self.by_fingerprint.get(name)) is not None:
+                own[name] = given, origin
+        return dict(sorted(own.items(), key=lambda each: each[1][0].schema_id))
+
+    def _put(self, name: str, lines: Iterable[str], *, published: str) -> None:
         file, content = self.folder / name, "".join(f"{line}\n" for line in lines).encode()
         with effect("make_folder"):
             self.folder.make()
         # A lost reply is no lost race, nor is another process that took the same numbers for the same schemas.
-        if not file.put_if_absent(content, drafted="draft_id", published="publish_id") and file.read() != content:
+        if not file.put_if_absent(content, drafted="draft_id", published=published) and file.read() != content:
             raise IdTaken(f"{file} was written by another process")
 
     def _read_all(self, prefix: str, numbers: Iterable[int], parsed: Callable[[str], _T]) -> dict[int, tuple[_T, ...]]:
@@ -160,6 +176,8 @@ class NewIds:
     def __init__(self, connection: Connection, given: GivenIds | None) -> None:
         """Take ids where `given` says, as it was last read; None: the store alone counts, as in tests."""
         self._connection, self._given = connection, given
+        self.origins: Mapping[str, Origin] = {}
+        """The origins of the schemas to register that nobody declared, by fingerprint."""
         self._stored: dict[int, str] | None = None  # fingerprints by id; None: not read yet
         self._highest = 0 if given is None else given.highest
         self._new: list[GivenId] = []
@@ -175,7 +193,7 @@ class NewIds:
             schema_id = known.schema_id
         else:
             schema_id = self._highest = self._highest + 1
-            self._new.append(GivenId(schema_id, fingerprint, format_name, message))
+            self._new.append(GivenId(schema_id, fingerprint, format_name, message, self.origins.get(fingerprint)))
         self._stored[schema_id] = fingerprint
         return schema_id
 
@@ -185,7 +203,7 @@ class NewIds:
 
     def keep(self, registration: Kept) -> None:
         """Note a registration; `take` keeps it."""
-        self._registered.append(registration)
+        self._registered.append(replace(registration, origin=self.origins.get(registration.fingerprint)))
 
     def take(self) -> None:
         """Take ids and keep registrations; call it last, right before the commit: what is refused takes none.
@@ -322,10 +340,12 @@ def _rows(connection: Connection) -> list[GivenId]:
     return [GivenId(*row) for row in connection.execute(select(*columns).order_by(schemas.c.schema_id))]
 
 
-def _as_json(each: GivenId) -> Mapping[str, int | str]:
-    return {"id": each.schema_id, "fingerprint": each.fingerprint, "format": each.format, "message": each.message}
+def _as_json(each: GivenId) -> Mapping[str, Any]:
+    own = {"id": each.schema_id, "fingerprint": each.fingerprint, "format": each.format, "message": each.message}
+    return own if each.origin is None else own | {"origin": each.origin.as_json()}
 
 
 def _of_json(line: str) -> GivenId:
     kept = json.loads(line)
-    return GivenId(int(kept["id"]), str(kept["fingerprint"]), str(kept["format"]), str(kept["message"]))
+    origin = None if "origin" not in kept else Origin.of_json(kept["origin"])
+    return GivenId(int(kept["id"]), str(kept["fingerprint"]), str(kept["format"]), str(kept["message"]), origin)

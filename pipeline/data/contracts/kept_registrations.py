@@ -7,7 +7,7 @@ and keeps its columns in whatever store. Called by what registers schemas.
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
@@ -16,6 +16,7 @@ from sqlalchemy import Connection, select
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey, shown
 from pipeline.base.texts import join_limited
+from pipeline.data.contracts.origins import Origin
 from pipeline.data.contracts.schemas import PLAIN, FieldPlacement
 from pipeline.store.database.tables import placements, registrations, schemas
 
@@ -34,6 +35,7 @@ class Kept:
     message: str  # full name, for people
     placement: FieldPlacement
     given_up: bool = False  # a person accepted its loss: it keeps no other schema waiting
+    origin: Origin | None = field(default=None, compare=False)  # of a schema that nobody declared
 
     @property
     def lands(self) -> bool:
@@ -54,6 +56,8 @@ class KeptRegistrations:
         self.files: Mapping[int, tuple[Kept, ...]] = {}
         self.by_game: Mapping[GameKey, Mapping[str, Kept]] = {}
         """The last registration of each schema, by fingerprint, in the order of the first ones."""
+        self.origins: Mapping[GameKey, Mapping[str, Origin]] = {}
+        """What the schemas of each game were computed from that nobody declared, by fingerprint."""
 
     @property
     def next_file(self) -> int:
@@ -64,9 +68,12 @@ class KeptRegistrations:
         """Take up files that were read or written."""
         self.files = {**self.files, **files}
         found: dict[GameKey, dict[str, Kept]] = {}
+        origins: dict[GameKey, dict[str, Origin]] = {}
         for each in (each for _, held in sorted(self.files.items()) for each in held):
             found.setdefault(each.game_key, {})[each.fingerprint] = each
-        self.by_game = found
+            if each.origin is not None:
+                origins.setdefault(each.game_key, {})[each.fingerprint] = each.origin
+        self.by_game, self.origins = found, origins
 
     def new(self, kept: Iterable[Kept]) -> tuple[Kept, ...]:
         """Return those that are not kept like this."""
@@ -172,6 +179,8 @@ def as_line(each: Kept) -> str:
         "names": dict(at.names), "quarantined": at.quarantined, "other_type": at.other_type,
         "continues": at.continues, "struct": at.struct, "given_up": each.given_up,
     }  # fmt: skip
+    if each.origin is not None:
+        values |= {"origin": each.origin.as_json()}
     return json.dumps(values, ensure_ascii=True)
 
 
@@ -185,4 +194,5 @@ def of_line(line: str) -> Kept:
     names = tuple(sorted((str(path), str(name)) for path, name in kept["names"].items()))
     at = FieldPlacement(names, kept["quarantined"], bool(kept["other_type"]), kept["continues"], kept.get("struct"))
     game_key, number = GameKey(str(kept["game"])), int(kept["id"])
-    return Kept(game_key, number, str(kept["fingerprint"]), str(kept["message"]), at, bool(kept["given_up"]))
+    origin = None if "origin" not in kept else Origin.of_json(kept["origin"])
+    return Kept(game_key, number, str(kept["fingerprint"]), str(kept["message"]), at, bool(kept["given_up"]), origin)

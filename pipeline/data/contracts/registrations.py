@@ -20,6 +20,7 @@ from pipeline.data.contracts.ages import UNKNOWN, Age, Ages, after
 from pipeline.data.contracts.decoded import one_line
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.evolution import evolve
+from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, superset_of
 from pipeline.data.contracts.formats.supported import fingerprint, format_of, message
 from pipeline.data.contracts.game_types import (
     Typed,
@@ -313,8 +314,11 @@ class RegistrationBatch:
             frozenset(each.lower() for each in by_struct(others) if each is not None) if struct is None else frozenset()
         )
         try:
-            ages = self._age(checked, own, schema_id)
-            steps, placement = evolve(known, checked.schema, checked.policies, ages, taken)
+            if checked.format == UNDECLARED:  # its columns were decided when it was computed
+                steps, placement = tuple[Step, ...](), FieldPlacement(superset_of(checked.schema).column_names())
+            else:
+                ages = self._age(checked, own, schema_id)
+                steps, placement = evolve(known, checked.schema, checked.policies, ages, taken)
             placement = replace(placement, struct=struct)
             require_room((*others, (checked.schema, placement)))
         except Refused as refused:

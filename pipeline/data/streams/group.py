@@ -19,6 +19,7 @@ from listeners.stream_id import StreamId
 from pipeline.base.errors import Transient
 from pipeline.base.failpoints import effect
 from pipeline.base.reasons import innermost, missing_commit
+from pipeline.data.contracts.formats.json.caps import caps_of
 from pipeline.data.contracts.registries.resolution import Resolution
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.streams import lanes
@@ -33,6 +34,7 @@ from pipeline.data.streams.outage import CachedRegistry, tolerate_store_outage
 from pipeline.data.streams.passes import Passes
 from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.stream import Stream
+from pipeline.data.variations.resolution import ShapeResolution
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
@@ -88,7 +90,8 @@ class Group:
         self._stored_games = stored_games(engine, None if lease is None else lease.run_id)
         self._pool: Executor = ThreadPoolExecutor(commit_threads(paths.tables), thread_name_prefix="commit")
         self.roster = Roster(self._definition.target, engine, name, lease)
-        self._lookup = Lookup(engine, resolution)
+        shapes = ShapeResolution(engine, paths.bronze, settings.environment, caps_of(settings.undeclared))
+        self._lookup = Lookup(engine, resolution, shapes)
         self._looked_at = -math.inf  # when bronze was last asked for a profile
         schemas = CachedRegistry(LocalRegistry(engine, paths.bronze))
         self._driver = DemuxContext(spark, settings, self.roster, schemas, publish, self._want)

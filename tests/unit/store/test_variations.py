@@ -10,7 +10,7 @@ from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.store.database.engine import writing
 from pipeline.store.variations import (
     MOST_FORM_BYTES,
-    TypeCount,
+    TypeVariations,
     Variation,
     bounded_form,
     count_types,
@@ -48,8 +48,8 @@ def test_variations_are_read_as_they_were_written(engine: Engine) -> None:
     assert read_variations(engine, "chess_k", most=2) == (later, one)
     assert set(read_variations(engine, "chess_k")) == {later, one, other}
     assert count_types(engine) == (
-        TypeCount("chess_k", "joined", 2, 100.0, 200.0, 250.0, 6),
-        TypeCount("chess_k", "sold", 1, 100.0, 100.0, 100.0, 1),
+        TypeVariations("chess_k", "joined", 2, 100.0, 200.0, 250.0, 6),
+        TypeVariations("chess_k", "sold", 1, 100.0, 100.0, 100.0, 1),
     )
     assert count_types(engine, "go_k") == ()
     with engine.connect() as connection:
