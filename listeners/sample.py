@@ -80,6 +80,8 @@ class GameResult:
     segments_seconds: Segments | None = None  # of the rows in latency_counts; None: nobody knows, or none
     # By event type, without refused rows whose schema is not known.
     types: Mapping[str, TypeRows] = field(default_factory=dict)
+    # Landed rows by the id of their schema, of schemas that nobody declared: statistics of variations.
+    shapes: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

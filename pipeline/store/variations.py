@@ -4,13 +4,13 @@ Written in the transaction of the registration that opened their columns. Counts
 decision reads.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Engine, Select, cast, func, insert, select
+from sqlalchemy import BigInteger, ColumnElement, Connection, Engine, Select, case, cast, func, insert, select, update
 
-from pipeline.store.database.engine import reading
+from pipeline.store.database.engine import reading, writing
 from pipeline.store.database.tables import variations
 
 MOST_FORM_BYTES: Final = 4096
@@ -30,7 +30,7 @@ class Variation:
     first_pos: int
     first_seen: float  # when bronze had that document, Unix seconds
     last_seen: float  # when a row of its schema landed last, or a registration read one
-    count: int  # documents with it; a statistic
+    count: int  # rows that landed by the schema that opened its columns; a statistic
     schema_id: int  # of the superset that opened its columns
     producer: str | None = None
 
@@ -71,6 +71,20 @@ def write_variations(connection: Connection, key: str, event_type: str, new: Ite
 
 def _of(key: str, event_type: str) -> tuple[ColumnElement[bool], ...]:
     return variations.c.game_key == key, variations.c.type == event_type
+
+
+def note_rows(engine: Engine, landed: Mapping[tuple[str, int], int], now: float) -> None:
+    """Add rows that landed, by game and schema, to the variations that the schema's registration began.
+
+    The first rows stand in place of the documents that the registration read, as they are the same ones.
+    """
+    table = variations
+    with writing(engine) as connection:
+        for (key, schema_id), rows in landed.items():
+            own = (table.c.game_key == key, table.c.schema_id == schema_id)
+            count = case((table.c.last_seen == table.c.first_seen, rows), else_=table.c.count + rows)
+            later = case((table.c.last_seen < now, now), else_=table.c.last_seen)
+            connection.execute(update(table).where(*own).values(count=count, last_seen=later))
 
 
 def count_variations(connection: Connection, key: str, event_type: str) -> int:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pipeline.base import failpoints
 from pipeline.base.names import game_key
@@ -99,18 +100,23 @@ def killed_at(point: str, count: int = 1) -> Iterator[None]:
         failpoints.on_hit = None
 
 
-def reported(world: ValueWorld) -> list[Need]:
-    """Return what a task lacks for the rows of all games behind their cursors, as their streams note it."""
+def tried(world: ValueWorld) -> dict[str, Any]:
+    """Return what a task reports of the rows of all games behind their cursors, by game key; it writes no table."""
     rows = open_table(world.paths.bronze).to_pyarrow_table(columns=list(READ)).combine_chunks()
     cursors: dict[str, int] = {game_key(name): world.stream(Game(game_key(name), name)).cursor for name in world.names}
-    known = registry(world).snapshot()
-    job = SplitJob(cursors, known, located(world.paths.root / "tried"))
+    job = SplitJob(cursors, registry(world).snapshot(), located(world.paths.root / "tried"))
+    (done,) = split(iter(rows.to_batches()), job)
+    games: dict[str, Any] = json.loads(done.column("report")[0].as_py())["games"]
+    return games
+
+
+def reported(world: ValueWorld) -> list[Need]:
+    """Return what a task lacks for these rows, as their streams note it."""
     names = {key: name for name, key in world.names.items()}
     found = list[Need]()
-    for done in split(iter(rows.to_batches()), job):
-        for key, game in json.loads(done.column("report")[0].as_py())["games"].items():
-            listed = map(TaskNeed.of_json, game["needs"])
-            found += [Need(key, names[key], SHAPES, each.writer, each.seq, each.pos) for each in listed]
+    for key, game in tried(world).items():
+        listed = map(TaskNeed.of_json, game["needs"])
+        found += [Need(game_key(names[key]), names[key], SHAPES, each.writer, each.seq, each.pos) for each in listed]
     return found
 
 

@@ -25,6 +25,7 @@ from pipeline.store.database.tables import games, placements, registrations, sch
 from pipeline.store.games import Game
 from pipeline.store.variations import read_variations
 from tests.tables.registering_world import (
+    LATER,
     Killed,
     arrive,
     content,
@@ -36,6 +37,7 @@ from tests.tables.registering_world import (
     resolve,
     shapes,
     supersets,
+    tried,
     waits,
     world_of,
 )
@@ -284,6 +286,26 @@ def test_caps_close_a_type(tmp_path: Path) -> None:
     world.split_all()
     whole = [row["__other__"] for row in table(world)]
     assert whole == [None, None, None, '{"k3": 1}', '{"k4": 1}']
+    world.engine.dispose()
+
+
+def test_landed_rows_are_counted_for_the_variations_of_their_registration(tmp_path: Path) -> None:
+    """Counts and last times of variations are statistics of passes, by the first superset that covers each row."""
+    world = world_of(tmp_path, [MOVE, MOVE])
+    resolve(world, need("move"))
+    arrive(world, [NAMED, MOVE, NAMED])
+    resolve(world, need("move", 1, (2, 0)))
+    landed = {int(each): rows for each, rows in tried(world)[KEY]["shapes"].items()}
+    assert landed == {1: 3, 2: 2}
+    driver = shapes(world)
+    for _ in range(2):
+        driver.count(KEY, landed)
+    driver.step()
+    driver.count(KEY, {1: 1})
+    driver.step()
+    assert {(each.form.split()[-1], each.count, each.last_seen) for each in read_variations(world.engine, KEY)} == {
+        ("name:text", 4, LATER), ("x:whole", 7, LATER),
+    }  # fmt: skip
     world.engine.dispose()
 
 

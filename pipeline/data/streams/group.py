@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from sqlalchemy import Engine
 
+from listeners.sample import PassResult
 from listeners.stream_id import StreamId
 from pipeline.base.errors import Transient
 from pipeline.base.failpoints import effect
@@ -94,7 +95,8 @@ class Group:
         self._lookup = Lookup(engine, resolution, shapes)
         self._looked_at = -math.inf  # when bronze was last asked for a profile
         schemas = CachedRegistry(LocalRegistry(engine, paths.bronze))
-        self._driver = DemuxContext(spark, settings, self.roster, schemas, publish, self._want)
+        self._publish = publish
+        self._driver = DemuxContext(spark, settings, self.roster, schemas, self._published, self._want)
         self._shared = self._demux(StreamId("demux", name), self._checkpoint, "shared")
         self._own: dict[str, Demux] = {}
         self._source = self._definition.open()  # for no reader
@@ -230,6 +232,13 @@ class Group:
                 self.roster.sync()
             self._heard_at = time.monotonic()
         return self._catch_up.step(self._due, self._reach_of)
+
+    def _published(self, result: PassResult) -> None:
+        """Publish a result, and count its rows for the variations of their shapes."""
+        for each in result.games:
+            if each.committed_at is not None and each.shapes:
+                self._lookup.count(each.game_key, each.shapes)
+        self._publish(result)
 
     def _want(self, streams: Collection[Stream]) -> None:
         """Ask registries for what these streams wait for, and bronze for a profile of its rows."""

@@ -5,7 +5,7 @@ A task never asks (law L13): it reports needs, and a stream that waits is here u
 
 import math
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from sqlalchemy import Engine
 
@@ -59,6 +59,11 @@ class Lookup:
             self._resolution.note([need for need in needs if need.registry != SHAPES])
         if self._shapes is not None:
             self._shapes.note(needs)
+
+    def count(self, key: str, rows: Mapping[int, int]) -> None:
+        """Take the rows of a game that landed, by the id of their schema that nobody declared; never waits."""
+        if self._shapes is not None:
+            self._shapes.count(key, rows)
 
     def ask_once(self) -> float:
         """Ask now, in this thread, for a driver that runs once and has no threads; return when to ask again.

@@ -7,7 +7,7 @@ schema set, files, quarantine, then one commit per game that moves its cursor.
 import json
 import math
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, KeysView, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -47,6 +47,7 @@ class GameReport:
     files: list[DataFile] = field(default_factory=list)
     rejects: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     types: dict[str, TypeRows] = field(default_factory=dict)
+    shapes: Counter[int] = field(default_factory=Counter)
     failure: Failure | None = None
     needs: list[Need] = field(default_factory=list)  # what the schema set lacks for its rows
 
@@ -300,6 +301,7 @@ def _add(report: GameReport, game: Mapping[str, Any]) -> None:
     for name, (landed, refused) in game["types"].items():
         before = report.types.get(name, TypeRows(0, 0))
         report.types[name] = TypeRows(before.landed + landed, before.refused + refused)
+    report.shapes.update({int(schema_id): rows for schema_id, rows in game.get("shapes", {}).items()})
     if game["error"] is not None:
         report.failure = Failure(game["error"]["kind"], game["error"]["evidence"], may_quote=True)
 
@@ -329,6 +331,7 @@ def _result(
         caught_up_rows=measured.caught_up,
         segments_seconds=measured.segments,
         types=report.types,
+        shapes=report.shapes,
     )
 
 

@@ -7,6 +7,7 @@ import logging
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -26,11 +27,13 @@ from pipeline.store.database.tables import games
 from pipeline.store.games import Game
 from pipeline.store.processes.leases import store_time
 from pipeline.store.schema_needs import OpenNeed, first_elsewhere, read_needs
+from pipeline.store.variations import note_rows
 
 _log: Final = logging.getLogger("turnout")
 _IDLE_SECONDS: Final = 30.0  # between two looks for what other processes wrote
 _RETRY_SECONDS: Final = 5.0  # after a failure; doubled up to
 _MOST_SECONDS: Final = 60.0
+_MOST_COUNTED: Final = 10_000  # schemas of games whose rows are counted at once
 _FAILS: Final = (Refused, Transient, Conflict, DeltaError, OSError)
 
 
@@ -64,6 +67,8 @@ class ShapeResolution:
         self._failures: dict[GameKey, int] = {}  # in a row
         self._retry_at: dict[GameKey, float] = {}  # by the steady clock
         self._troubles: dict[GameKey, str] = {}
+        self._landed: Counter[tuple[str, int]] = Counter()  # rows that are not in the store's statistics yet
+        self._lock = threading.Lock()
         self._wake = threading.Event()
 
     def note(self, needs: Iterable[Need], *, again: bool = False) -> None:
@@ -71,6 +76,13 @@ class ShapeResolution:
         noted = [self._notes.add(need, again=again) for need in needs if need.registry == SHAPES]
         if any(noted):
             self._wake.set()
+
+    def count(self, key: str, rows: Mapping[int, int]) -> None:
+        """Take rows that landed, by the id of their schema; never waits. Some may be lost: nothing depends on them."""
+        with self._lock:
+            for schema_id, number in rows.items():
+                if (key, schema_id) in self._landed or len(self._landed) < _MOST_COUNTED:
+                    self._landed[key, schema_id] += number
 
     def start(self, stop: threading.Event) -> None:
         """Start the thread; it ends after `stop` is set and `wake` was called."""
@@ -88,6 +100,7 @@ class ShapeResolution:
         """
         now, steady = self._clock(), self._steady()
         self._notes.write(now)
+        self._write_counts(now)
         needs, elsewhere = self._read()
         for key in [each for each in self._retry_at if each not in needs]:
             self._forget(key)
@@ -110,6 +123,12 @@ class ShapeResolution:
         """Return what is wrong, as a clause after "which", under the name that needs of shapes have; empty: nothing."""
         found = list(self._troubles.values())
         return {SHAPES: found[0]} if found else {}
+
+    def _write_counts(self, now: float) -> None:
+        with self._lock:
+            landed, self._landed = self._landed, Counter()
+        if landed:
+            note_rows(self._engine, landed, now)
 
     def _read(self) -> tuple[dict[GameKey, list[OpenNeed]], dict[GameKey, tuple[int, int]]]:
         """Return the needs of games that a group may carry, and what waits for other registries before them."""

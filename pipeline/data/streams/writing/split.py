@@ -24,7 +24,7 @@ from pipeline.base.names import GameKey, shown
 from pipeline.data.contracts.declared_types import versions_of
 from pipeline.data.contracts.decoded import Rows
 from pipeline.data.contracts.event_types import event_type
-from pipeline.data.contracts.formats.json.undeclared_format import superset_of
+from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, superset_of
 from pipeline.data.contracts.formats.supported import decoder, prepare
 from pipeline.data.contracts.placing import pad, placed
 from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
@@ -384,6 +384,7 @@ class _Split:
         for game, arrival in arrivals(games[order], table):
             self.games[keys.dictionary[game].as_py()]["arrivals"].append(arrival)
         self._count_landed(keys.dictionary, games[order], table.column("_type"))
+        self._count_shapes(keys.dictionary, games[order], table.column("_schema_id").to_numpy())
         ends = np.flatnonzero(np.diff(games[order], append=-1)) + 1
 
         def write(start: int, end: int) -> None:
@@ -403,6 +404,15 @@ class _Split:
         counts = np.bincount(games * many + named.indices.to_numpy())
         for place in np.flatnonzero(counts).tolist():
             self._count_type(keys[place // many].as_py(), named.dictionary[place % many].as_py(), 0, int(counts[place]))
+
+    def _count_shapes(self, keys: pa.Array, games: np.ndarray, ids: np.ndarray) -> None:
+        """Count the rows of each schema that nobody declared, for the statistics of variations."""
+        known = [each.schema_id for each in self.job.schema_set.schemas.values() if each.format == UNDECLARED]
+        if not known or not (chosen := np.isin(ids, known)).any():
+            return
+        pairs, counts = np.unique(np.stack([games[chosen], ids[chosen]]), axis=1, return_counts=True)
+        for game, schema_id, rows in zip(*pairs.tolist(), counts.tolist(), strict=True):
+            self.games[keys[game].as_py()].setdefault("shapes", {})[str(schema_id)] = rows
 
     def _write_game(self, key: str, rows: pa.Table) -> None:
         try:
