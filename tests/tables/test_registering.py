@@ -97,6 +97,7 @@ def test_a_later_registration_begins_at_the_first_uncovered_row(tmp_path: Path) 
 @pytest.mark.parametrize(
     "point", [pytest.param(each, marks=pytest.mark.long if each.startswith("before") else ()) for each in POINTS]
 )
+@pytest.mark.proves("G285")
 def test_a_registration_that_was_killed_anywhere_is_repeated_with_the_same_content(tmp_path: Path, point: str) -> None:
     """A killed registration keeps its range with its id: what is done again is the same, also if bronze has grown."""
     whole = world_of(tmp_path / "whole", [MOVE], [NAMED])
@@ -138,6 +139,7 @@ def test_two_drivers_register_the_same_shapes_once(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("keeps_placed", [True, False])
+@pytest.mark.proves("G285")
 def test_an_older_store_gets_its_registrations_again(tmp_path: Path, keeps_placed: bool) -> None:
     """Law L1: what is kept beside bronze is computed again with its id and columns, before anything new."""
     world = world_of(tmp_path, [MOVE], [NAMED])
@@ -158,6 +160,7 @@ def test_an_older_store_gets_its_registrations_again(tmp_path: Path, keeps_place
     world.engine.dispose()
 
 
+@pytest.mark.proves("G285")
 def test_rows_that_bronze_has_lost_leave_a_sentence(tmp_path: Path) -> None:
     """Law L14: columns that cannot be computed again keep their game waiting, and say what to restore."""
     world = world_of(tmp_path, [MOVE])

@@ -41,6 +41,7 @@ SCHEMA_CHANGE_SECONDS: Final = 900.0
 TOGETHER_SECONDS: Final = 60.0
 """Seconds after a game's first version within which others count as its first schema, as in a migration."""
 
+_SHAPES: Final = "shapes"  # the registry of needs that drivers answer themselves, from bronze
 _OTHER: Final = "other_type"
 _MOST_OTHER: Final = 500  # characters: it names both types and what can be done
 _HELD: Final = ("quarantined_schema", _OTHER)
@@ -53,7 +54,10 @@ def registry(window: GameWindow, _group: GroupWindow | None, evidence: Evidence)
     if seen.waits_for is None or not seen.in_trouble:
         return None
     evidences, runbook, registry = [cut(f"the stream {seen.waits_for}")], "turnoutlatencyoverobjective", "a registry"
-    if need is not None:
+    held = "until {0} answers"
+    if need is not None and need.registry == _SHAPES:
+        held, registry = "until the {0} are registered", "shapes of its documents"
+    elif need is not None:
         registry = f"registry {cut(need.registry, MAX_NAME)}"
         amount = f"{need.schemas} schema{'' if need.schemas == 1 else 's'}"
         evidences.append(f"{amount} wanted from {registry} for {duration(evidence.now - need.since)}")
@@ -64,7 +68,7 @@ def registry(window: GameWindow, _group: GroupWindow | None, evidence: Evidence)
             runbook = "turnoutregistrymistrusted"
     evidences += source_trouble(evidence)
     return of_game(
-        Cause.REGISTRY, f"Rows of {{}} held until {registry} answers", window, evidences,
+        Cause.REGISTRY, f"Rows of {{}} held {held.format(registry)}", window, evidences,
         ("no row is refused for it: rows wait in bronze", *source_is_well(evidence)),
         Action("Open schemas", "schemas", {"game": seen.game_key}), runbook, scope=registry, is_fact=True,
     )  # fmt: skip

@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 from pipeline.base.names import GameKey, plain
 from pipeline.base.texts import in_utc, join_limited
 from pipeline.data.contracts.catalogue.versions import GameVersions, read_versions
+from pipeline.data.contracts.shape_needs import SHAPES
 from pipeline.data.contracts.writer_ids import shown_writer
 from pipeline.settings.registries import RegistrySettings, generation_of, split_key
 from pipeline.store.games import known_names
@@ -91,7 +92,7 @@ def read_catalogue(engine: Engine, registries: Mapping[str, RegistrySettings]) -
     for each in counted:
         waiting[each.game_key] = (*waiting.get(each.game_key, ()), each)
     kinds: dict[str, str] = {generation_of(registries, name): each.kind for name, each in registries.items()}
-    met = {*states, *answers, *(each.registry for each in counted)}
+    met = {*states, *answers, *(each.registry for each in counted)} - {SHAPES}  # which no registry gives
     views = (
         RegistryView(
             name,

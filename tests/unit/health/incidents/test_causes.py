@@ -229,6 +229,15 @@ def test_a_registry_that_is_away_holds_a_game() -> None:
     assert "no row is refused for it: rows wait in bronze" in finding.excludes
 
 
+def test_documents_whose_shapes_are_not_registered_hold_a_game() -> None:
+    """No registry is blamed for what a driver registers from bronze itself."""
+    need = RegistryWait("shapes", 1, NOW - 300)
+    waits_for = "waits for shapes of the event type 'move', which cannot be registered"
+    finding = found(game(status="LAGGING", waits_for=waits_for, need=need))
+    assert finding.title == "Rows of Chess held until the shapes of its documents are registered"
+    assert not any("registry" in each for each in finding.evidence)
+
+
 def test_an_operation_explains_trouble_of_its_games() -> None:
     """An open operation explains trouble of its games, also through their group; the controller's own does not."""
     operation = OpenOperation("0af3" * 8, "move", "ann", NOW - 30)
