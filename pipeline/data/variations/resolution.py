@@ -30,7 +30,8 @@ from pipeline.store.schema_needs import OpenNeed, first_elsewhere, read_needs
 from pipeline.store.variations import note_rows
 
 _log: Final = logging.getLogger("turnout")
-_IDLE_SECONDS: Final = 30.0  # between two looks for what other processes wrote
+_IDLE_SECONDS: Final = 3.0  # between two looks for what other processes wrote: a replay of a new game's rows waits
+_NOTED_SECONDS: Final = 30.0  # between two writes of one need
 _RETRY_SECONDS: Final = 5.0  # after a failure; doubled up to
 _MOST_SECONDS: Final = 60.0
 _MOST_COUNTED: Final = 10_000  # schemas of games whose rows are counted at once
@@ -63,7 +64,7 @@ class ShapeResolution:
         self._engine, self._steady = engine, steady
         self._clock = clock or (lambda: store_time(engine))
         self._registrar = Registrar(engine, bronze, environment, caps)
-        self._notes = Notes(engine, steady, _IDLE_SECONDS)
+        self._notes = Notes(engine, steady, _NOTED_SECONDS)
         self._failures: dict[GameKey, int] = {}  # in a row
         self._retry_at: dict[GameKey, float] = {}  # by the steady clock
         self._troubles: dict[GameKey, str] = {}
