@@ -16,6 +16,7 @@ from sqlalchemy import delete
 
 from pipeline.base import failpoints
 from pipeline.base.names import game_key
+from pipeline.data.contracts import declared_types
 from pipeline.data.contracts.formats.json.caps import Caps
 from pipeline.data.contracts.given_ids import GivenIds
 from pipeline.data.contracts.registrations import Registration
@@ -41,7 +42,7 @@ from tests.tables.registering_world import (
     waits,
     world_of,
 )
-from tests.tables.shapes_world import GAME, KEY, table
+from tests.tables.shapes_world import GAME, KEY, quarantine, table
 
 MOVE = ("move", b'{"x":1}')
 NAMED = ("move", b'{"x":2,"name":"a"}')
@@ -289,6 +290,18 @@ def test_caps_close_a_type(tmp_path: Path) -> None:
     world.split_all()
     whole = [row["__other__"] for row in table(world)]
     assert whole == [None, None, None, '{"k3": 1}', '{"k4": 1}']
+    world.engine.dispose()
+
+
+def test_random_types_end_at_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A game gets a limited number of types: rows of further ones are refused, and the game does not wait for them."""
+    monkeypatch.setattr(declared_types, "MOST_TYPES", 5)
+    world = world_of(tmp_path, [(f"t{number}", b'{"x":1}') for number in range(8)])
+    drive(world)
+    assert [name for name, _, _ in supersets(world)] == [f"t{number}" for number in range(5)]
+    assert waits(world) == []
+    reasons = [reason for reason, _ in quarantine(world)]
+    assert reasons == [*["other_type"] * 4, *["unknown_schema"] * 3]
     world.engine.dispose()
 
 

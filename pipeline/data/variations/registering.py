@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine, select
 from pipeline.base.errors import Conflict, Refused
 from pipeline.base.failpoints import effect
 from pipeline.base.names import GameKey, shown
+from pipeline.data.contracts import declared_types
 from pipeline.data.contracts.declared_types import known_version
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.json.caps import USUAL, Caps
@@ -148,6 +149,7 @@ class Registrar:
             if schema.format == UNDECLARED:
                 name = event_type(schema.message)
                 newest[name] = max(newest.get(name, schema), schema, key=lambda each: superset_of(each).version)
+        room = declared_types.MOST_TYPES - len({event_type(schema.message) for schema, _ in placed})
         wanted: dict[str, _Wanted] = {}
         ended = list[bytes]()
         for need in sorted(needs, key=lambda each: (each.seq, each.pos)):
@@ -155,7 +157,8 @@ class Registrar:
             version = known_version(placed, name)
             if version is None or version > had:
                 ended.append(need.writer)
-            else:
+            elif name in wanted or name in newest or room > 0:  # beyond, its rows are refused in the next schema set
+                room -= name not in wanted and name not in newest
                 wanted.setdefault(name, _Wanted(name, (need.seq, need.pos), newest.get(name)))
         if ended:
             with self._engine.begin() as connection:
