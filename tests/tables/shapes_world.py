@@ -50,10 +50,10 @@ def shapes_world(folder: Path, profile: SourceProfile = BY_TYPE) -> ValueWorld:
     return world
 
 
-def payloads(world: ValueWorld, name: str, through: int | None = None) -> list[bytes]:
-    """Bronze's payloads of an event type, in order, as far as they can be read."""
+def payloads(world: ValueWorld, name: str) -> list[bytes]:
+    """Bronze's payloads of an event type, in order."""
     rows = open_table(world.paths.bronze).to_pyarrow_table(columns=["game_key", "seq", "pos", "writer", "raw"])
-    rows = rows.filter((pc.field("game_key") == str(KEY)) & (pc.field("seq") <= (through or world.seq)))
+    rows = rows.filter(pc.field("game_key") == str(KEY))
     placed = world.registry.snapshot().placed(KEY)
     of_type = [
         (row["seq"], row["pos"], row["raw"].split(b',"data":', 1)[1][:-1])
@@ -70,14 +70,14 @@ def known(world: ValueWorld, name: str) -> Superset:
     return max(every, key=lambda each: each.version, default=Superset())
 
 
-def gather(world: ValueWorld, name: str, through: int | None = None) -> None:
-    """Register the shapes of all documents of an event type that bronze has, as long as some are new."""
+def gather(world: ValueWorld, name: str, most: int | None = None) -> None:
+    """Register the shapes of the first documents of an event type, or of all that bronze has, until none is new."""
     if known_version(world.registry.snapshot().placed(KEY), name) is None:
         return
     while True:
         before = known(world, name)
         gathering = Gathering(before)
-        for each in payloads(world, name, through):
+        for each in payloads(world, name)[:most]:
             gathering.add(each)
         after = gathering.superset()
         if after is before and before.version:

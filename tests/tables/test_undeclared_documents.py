@@ -2,6 +2,8 @@
 
 import json
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,14 @@ from pipeline.data.contracts.formats.json import undeclared
 from pipeline.data.contracts.formats.supported import decoder
 from pipeline.data.contracts.profile import SourceProfile
 from pipeline.data.contracts.registrations import Registration
+from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.contracts.shape_needs import SHAPES, writer_of
+from pipeline.data.repair.asking import Ask
+from pipeline.data.repair.quarantined import Selection
 from pipeline.data.repair.rebuild import rebuild
+from pipeline.data.repair.replay import GameReplay, replay_all
 from pipeline.data.streams.needs import Need, Waiting, is_open
+from pipeline.store.schema_needs import OpenNeed, read_needs
 from tests.tables.repair_world import CHESS
 from tests.tables.shapes_world import (
     FIELDS,
@@ -198,8 +205,45 @@ def test_a_repair_waits_for_shapes_as_a_pass_does(tmp_path: Path) -> None:
     assert values(world) == [{"x": 1}]
     balance = world.check()
     assert (balance.problems, balance.totals.pending) == ((), 1)
+    with world.engine.connect() as connection:
+        assert [(each.registry, each.writer, each.seq) for each in read_needs(connection)] == [
+            (SHAPES, writer_of("move", 1), 2)
+        ]
     gather(world, "move")
     rebuild(world.paths, world.environment, world.engine, world.registry.snapshot, CHESS)
+    assert values(world) == [{"x": 1}, {"y": 1}]
+    verified(world, 2)
+
+
+def test_a_replay_asks_for_the_shapes_of_rows_that_their_stream_has_passed(tmp_path: Path) -> None:
+    """A replay has what its rows lack registered: no stream reads them again."""
+    profile = SourceProfile(envelope="json", framing="type", fields=FIELDS, undeclared="quarantine")
+    world = shapes_world(tmp_path / "env", profile)
+    world.arrive(record("move", b'{"x":1}'), record("move", b'{"y":1}'))
+    world.split_all()
+    gather(world, "move", most=1)
+    asked: list[OpenNeed] = []
+
+    def ask(needs: Sequence[OpenNeed]) -> None:
+        asked.extend(needs)
+        if needs:
+            gather(world, "move")
+
+    def replayed(ask: Ask | None) -> GameReplay:
+        known, snapshot = world.known(), registering
+        (done,) = replay_all(world.paths, world.environment, snapshot, known, Selection(), dry_run=False, ask=ask)
+        return done
+
+    def registering() -> SchemaSet:
+        """The schemas, and the profile as if its setting was changed since."""
+        now = world.registry.snapshot()
+        changed = {number: replace(each, undeclared="register") for number, each in now.profiles.items()}
+        return replace(now, profiles=changed)
+
+    assert "wait for new shapes of the event type 'move'" in str(replayed(None).error)
+    assert asked == []
+    assert replayed(ask).done.landed == 2
+    assert [each.writer for each in asked] == [writer_of("move", 1)]
     assert values(world) == [{"x": 1}, {"y": 1}]
     verified(world, 2)
 

@@ -10,14 +10,35 @@ import pyarrow.compute as pc
 from pipeline.base.errors import Refused, Transient
 from pipeline.base.names import shown
 from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.contracts.shape_needs import SHAPES
 from pipeline.data.streams.needs import Need
 from pipeline.data.streams.writing.split import READ, Place, SplitJob, split
 from pipeline.lake.delta.data_files import DataFile, discard
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.storage.location import Location
 from pipeline.store.games import Game
+from pipeline.store.schema_needs import OpenNeed
 
 _NOTHING: Final[dict[str, Any]] = {"error": None, "files": [], "needs": []}
+
+
+class RowsWait(Transient):
+    """Rows of a game wait for what a schema set lacks; `need` says what."""
+
+    def __init__(self, game: Game, need: Need) -> None:
+        """Say it to a person."""
+        super().__init__(
+            f"Rows of {shown(game.name)} from seq {need.seq} on wait for {need}, which is not known yet. Start the "
+            f"game's group, which looks it up, and try again when `turnout status` no longer shows it."
+        )
+        self.need = need
+
+    def wanted(self, game: Game, now: float) -> list[OpenNeed]:
+        """Return the needs that drivers cannot see in bronze's columns; none where `asking` finds them."""
+        need = self.need
+        if need.registry != SHAPES:
+            return []
+        return [OpenNeed(SHAPES, need.writer, game.key, game.name, now, need.seq, need.pos, again=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +63,7 @@ def decode(
 
     Raises:
         Refused: the rows cannot be laid out as the game's columns.
-        Transient: the schema of a row's writer is not known yet.
+        RowsWait: the schema of a row's writer is not known yet, or no superset covers its document.
     """
     job = SplitJob({game.key: 0}, schemas, tables, deadly=deadly)
     files: list[DataFile] = []
@@ -52,20 +73,13 @@ def decode(
         files += [DataFile(**file) for file in report["files"]]
         if report["needs"]:
             discard(tables / game.key, files)
-            raise _waits(game, Need.of_json(report["needs"][0]))
+            raise RowsWait(game, Need.of_json(report["needs"][0]))
         if report["error"] is not None:
             discard(tables / game.key, files)
             evidence = report["error"]["evidence"]
             raise Refused(f"Rows of {shown(game.name)} cannot be written: {evidence}. Fix that first.")
         rejects.append(pa.ipc.open_stream(done.column("rejects")[0].as_py()).read_all())
     return DecodedRows(files, _with_bronze_keys(pa.concat_tables(rejects), rows))
-
-
-def _waits(game: Game, need: Need) -> Transient:
-    return Transient(
-        f"Rows of {shown(game.name)} from seq {need.seq} on wait for {need}, which is not known yet. Start the game's "
-        f"group, which looks it up, and try again when `turnout status` no longer shows it."
-    )
 
 
 def _with_bronze_keys(rejects: pa.Table, rows: pa.Table) -> pa.Table:

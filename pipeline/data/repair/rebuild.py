@@ -22,7 +22,7 @@ from pipeline.base.failpoints import hit
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.repair import damaged_log, stale_quarantine, switch
 from pipeline.data.repair.bronze_rows import BronzeRows
-from pipeline.data.repair.decoding import decode
+from pipeline.data.repair.decoding import RowsWait, decode
 from pipeline.data.repair.refusals import unreadable
 from pipeline.data.streams.writing.split import landing_schema, target_schema
 from pipeline.lake.delta import accepted_gaps, generation, remade
@@ -37,6 +37,8 @@ from pipeline.lake.delta.table import CursorTable, TableConflict
 from pipeline.settings.tree import Paths
 from pipeline.store.assignments import reported_cursors
 from pipeline.store.games import Game, generations, record_generation, retired_games
+from pipeline.store.processes.leases import store_time
+from pipeline.store.schema_needs import write_needs
 
 _ATTEMPTS: Final = 5  # each reads all of the game's bronze
 
@@ -162,9 +164,11 @@ class _Rebuild:
             while not publish(self._folder, self._switch(cursor)):
                 cursor = self._read()  # the stream went on meanwhile, and readers must not lose its rows
                 self._quarantine_refused()
-        except (TableConflict, Refused, Transient):
+        except (TableConflict, Refused, Transient) as error:
             discard(self._folder, gathered.files)
             discard(self._paths.quarantine, gathered.rejects)
+            if isinstance(error, RowsWait):  # the game's stream may have passed these rows, and asks for nothing
+                write_needs(self._engine, error.wanted(self._game, store_time(self._engine)))
             raise
         hit("in_rebuild_switch")
         record_generation(self._engine, self._game.key, self._newest + 1)

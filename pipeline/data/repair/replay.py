@@ -4,6 +4,7 @@ A row lands by a compare-and-set on the table's repair counter, and only if the 
 leave quarantine. So a replay may be killed anywhere, run twice, and run beside passes and other repairs.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.repair import stale_quarantine
 from pipeline.data.repair.asking import Ask, lacking
 from pipeline.data.repair.bronze_rows import BronzeRows
-from pipeline.data.repair.decoding import decode
+from pipeline.data.repair.decoding import RowsWait, decode
 from pipeline.data.repair.places import PLACES, landed, within, without
 from pipeline.data.repair.quarantined import Selection, opened
 from pipeline.data.streams.writing.split import landing_schema
@@ -91,12 +92,18 @@ def replay_all(
     if ask is not None:
         for _ in range(_ASKS):
             ask(list({need: None for game, places in chosen for need in replay.lacking(game, places)}))
-    return [_one(replay, game, places) for game, places in chosen if places.num_rows]
+    return [_one(replay, game, places, ask) for game, places in chosen if places.num_rows]
 
 
-def _one(replay: "Replay", game: Game, places: pa.Table) -> GameReplay:
+def _one(replay: "Replay", game: Game, places: pa.Table, ask: Ask | None) -> GameReplay:
     try:
-        return GameReplay(game.key, game.name, replay.run(game, places))
+        try:
+            return GameReplay(game.key, game.name, replay.run(game, places))
+        except RowsWait as waiting:
+            if ask is None or not (wanted := waiting.wanted(game, time.time())):
+                raise
+            ask(wanted)
+            return GameReplay(game.key, game.name, replay.run(game, places))
     except (Refused, Transient, DeltaError, OSError, pa.ArrowException) as error:
         return GameReplay(game.key, game.name, Replayed(), first_line(error))
 
