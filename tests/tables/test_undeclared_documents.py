@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline.base import failpoints
 from pipeline.base.errors import Transient
 from pipeline.data.contracts.formats.json import undeclared
 from pipeline.data.contracts.formats.supported import decoder
@@ -23,6 +24,7 @@ from pipeline.data.repair.rebuild import rebuild
 from pipeline.data.repair.replay import GameReplay, replay_all
 from pipeline.data.streams.needs import Need, Waiting, is_open
 from pipeline.store.schema_needs import OpenNeed, read_needs
+from tests.tables.registering_world import drive, registry
 from tests.tables.repair_world import CHESS
 from tests.tables.shapes_world import (
     FIELDS,
@@ -113,7 +115,7 @@ def test_a_need_is_answered_by_a_newer_superset_alone(tmp_path: Path) -> None:
     world.engine.dispose()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(each, marks=pytest.mark.long) for each in range(1, 8))])
 def test_the_table_is_the_same_however_bronze_is_cut(tmp_path: Path, seed: int) -> None:
     """Laws L5, L12: passes between registrations, a rebuild and single rows give the same table; columns never change.
 
@@ -248,20 +250,6 @@ def test_a_replay_asks_for_the_shapes_of_rows_that_their_stream_has_passed(tmp_p
     verified(world, 2)
 
 
-def test_documents_without_a_type_are_of_one_type(tmp_path: Path) -> None:
-    """A game whose source has no path for the type gets a type of its own, which its documents share."""
-    plain = SourceProfile(envelope="json", framing="type", fields=(("game", "game"), ("payload", "data")))
-    world = shapes_world(tmp_path / "env", plain)
-    world.arrive(record("any", b'{"x":1}'), record("other", b'{"y":1}'))
-    gather(world, "document")
-    world.split_all()
-    assert [(row["_type"], row["x"], row["y"]) for row in table(world)] == [
-        ("document", 1, None),
-        ("document", None, 1),
-    ]
-    verified(world, 2)
-
-
 @pytest.mark.parametrize("bug", ["nothing", "versions"])
 def test_a_bug_of_the_fast_path_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bug: str) -> None:
     """Verify shares neither the fast path nor the way to the id of a row."""
@@ -284,4 +272,39 @@ def test_a_bug_of_the_fast_path_is_found(tmp_path: Path, monkeypatch: pytest.Mon
     found = {(each.column, each.expected, each.found) for each in balance.values.named}
     wanted = {"nothing": {("x", "null", "[]")}, "versions": {("_schema_id", "1", "2")}}
     assert found == wanted[bug]
+    world.engine.dispose()
+
+
+def test_documents_without_a_type_are_registered(tmp_path: Path) -> None:
+    """A need without a type is that of the game's first type, or of the one that such documents get."""
+    plain = SourceProfile(envelope="json", framing="type", fields=(("game", "game"), ("payload", "data")))
+    world = shapes_world(tmp_path / "env", plain)
+    world.arrive(record("any", b'{"x":1}'))
+    drive(world)
+    world.arrive(record("other", b'{"y":1}'))
+    drive(world)
+    assert [(row["_type"], row["x"], row["y"]) for row in table(world)] == [
+        ("document", 1, None), ("document", None, 1),
+    ]  # fmt: skip
+    verified(world, 2)
+
+
+def test_no_superset_follows_a_schema_that_is_declared_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A registration that meets a schema of its type writes nothing: rows that it decodes never move."""
+    world = shapes_world(tmp_path / "env")
+    world.arrive(record("move", b'{"x":1}'))
+    acted: list[str] = []
+
+    def other(name: str) -> None:
+        if name == "before_commit_registration" and not acted:
+            acted.append(name)
+            declare(world, "move", x={"type": "integer"})
+
+    monkeypatch.setattr(failpoints, "on_hit", other)
+    drive(world)
+    assert acted
+    assert [(row["x"], row["_schema_id"]) for row in table(world)] == [(1, 1)]
+    assert [each.format for each in registry(world).snapshot().of(KEY)] == ["json"]
     world.engine.dispose()

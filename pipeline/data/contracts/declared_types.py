@@ -9,7 +9,8 @@ from functools import lru_cache
 from typing import Final
 
 from pipeline.data.contracts.event_types import event_type
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, superset_of
+from pipeline.data.contracts.formats.json.stored_supersets import version_of
+from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED
 from pipeline.data.contracts.schemas import FieldPlacement, Schema
 from pipeline.data.contracts.shape_needs import UNNAMED
 
@@ -46,7 +47,7 @@ def known_version(placed: Placed, name: str) -> int | None:
     if any(schema.format == FORMAT for schema, _ in of_type):
         return None
     if of_type:
-        return superset_of(of_type[0][0]).version
+        return version_of(of_type[0][0].definition)
     return None if _types(placed) >= MOST_TYPES else 0
 
 
@@ -54,7 +55,22 @@ def versions_of(placed: Iterable[tuple[Schema, FieldPlacement]], newest: Schema)
     """Return the ids of a game's supersets of one event type, by their versions."""
     own = event_type(newest.message)
     chain = [each for each, _ in placed if each.format == UNDECLARED and event_type(each.message) == own]
-    return {superset_of(each).version: each.schema_id for each in chain}
+    return {version_of(each.definition): each.schema_id for each in chain}
+
+
+def without_older(placed: Iterable[tuple[Schema, FieldPlacement]]) -> Placed:
+    """Return a game's schemas without the supersets whose columns a later one of the same event type has, too."""
+    every = tuple(placed)
+    newest: dict[tuple[str, bool], int] = {}
+    for schema, at in every:
+        if schema.format == UNDECLARED:
+            own = schema.message, at.has_columns
+            newest[own] = max(newest.get(own, 0), version_of(schema.definition))
+    return tuple(
+        (schema, at)
+        for schema, at in every
+        if schema.format != UNDECLARED or version_of(schema.definition) == newest[schema.message, at.has_columns]
+    )
 
 
 def type_named(placed: Iterable[tuple[Schema, FieldPlacement]], name: str) -> str:
@@ -75,7 +91,7 @@ def _of_type(placed: Iterable[tuple[Schema, FieldPlacement]], name: str) -> list
         and (_is_first(at) if not name else event_type(schema.message) == event_type(name))
     ]
     chain = [each for each in own if each[0].format == UNDECLARED]
-    newest = sorted(chain, key=lambda each: superset_of(each[0]).version)[-1:]
+    newest = sorted(chain, key=lambda each: version_of(each[0].definition))[-1:]
     return [*newest, *(each for each in own if each[0].format == FORMAT)]
 
 

@@ -17,6 +17,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey, game_key, is_game_name, shown
 from pipeline.base.texts import first_lines
 from pipeline.data.contracts.ages import UNKNOWN, Age, Ages, after
+from pipeline.data.contracts.declared_types import without_older
 from pipeline.data.contracts.decoded import one_line
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.evolution import evolve
@@ -308,7 +309,8 @@ class RegistrationBatch:
         if schema_id is not None and (before := held.get(schema_id)) is not None and before.withdrawn:
             return (), restored(before)
         others = [(self._schemas[each], at) for each, at in held.items() if each != schema_id]
-        own = {e: at for e, at in held.items() if not at.other_type and at.struct == struct and e != schema_id}
+        listed = {schema.schema_id: at for schema, at in without_older(others)}
+        own = {e: at for e, at in listed.items() if not at.other_type and at.struct == struct}
         known = tuple((self._schemas[each], at) for each, at in own.items())
         taken = (
             frozenset(each.lower() for each in by_struct(others) if each is not None) if struct is None else frozenset()

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from pipeline.data.contracts.columns import members, merge
+from pipeline.data.contracts.declared_types import without_older
 from pipeline.data.contracts.formats.supported import columns
 from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema
 
@@ -35,7 +36,7 @@ def table_schema(placed: Iterable[tuple[Schema, FieldPlacement]]) -> pa.Schema:
         Refused: two schemas disagree on a column's type; registered ones never do.
     """
     result = pa.schema([])
-    for schema, placement in sorted(placed, key=lambda each: each[1].struct is not None):
+    for schema, placement in sorted(without_older(placed), key=lambda each: each[1].struct is not None):
         if placement.has_columns:
             result = merge(result, placed_columns(schema, placement))
     return result

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from pipeline.base.errors import Refused
+from pipeline.data.contracts.declared_types import without_older
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.known import LONGEST_BASE
 from pipeline.data.contracts.layout import Registered, layout
@@ -17,10 +18,10 @@ _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 def by_struct(placed: Iterable[tuple[Schema, FieldPlacement]]) -> dict[str | None, Registered]:
     """Return a game's schemas by the struct column of their event type, None for the first type.
 
-    Those of another type that have no column are left out.
+    Those of another type that have no column are left out, and supersets whose columns a later one has.
     """
     found: dict[str | None, list[tuple[Schema, FieldPlacement]]] = {}
-    for schema, at in placed:
+    for schema, at in without_older(placed):
         if not at.other_type or at.withdrawn:
             found.setdefault(at.struct, []).append((schema, at))
     return {struct: tuple(held) for struct, held in found.items()}

@@ -15,10 +15,11 @@ from pipeline.base.errors import Conflict, Refused
 from pipeline.base.failpoints import effect
 from pipeline.base.names import GameKey, shown
 from pipeline.data.contracts import declared_types
-from pipeline.data.contracts.declared_types import known_version
+from pipeline.data.contracts.declared_types import FORMAT, known_version, type_named
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.json.caps import USUAL, Caps
 from pipeline.data.contracts.formats.json.shapes import count, form
+from pipeline.data.contracts.formats.json.stored_supersets import version_of
 from pipeline.data.contracts.formats.json.superset import Superset
 from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, superset_of
 from pipeline.data.contracts.given_ids import GivenId, GivenIds, NewIds, with_ids
@@ -148,13 +149,13 @@ class Registrar:
         for schema, _ in placed:
             if schema.format == UNDECLARED:
                 name = event_type(schema.message)
-                newest[name] = max(newest.get(name, schema), schema, key=lambda each: superset_of(each).version)
+                newest[name] = max(newest.get(name, schema), schema, key=lambda each: version_of(each.definition))
         room = declared_types.MOST_TYPES - len({event_type(schema.message) for schema, _ in placed})
         wanted: dict[str, _Wanted] = {}
         ended = list[bytes]()
         for need in sorted(needs, key=lambda each: (each.seq, each.pos)):
-            name, had = of_writer(need.writer)
-            version = known_version(placed, name)
+            given, had = of_writer(need.writer)
+            name, version = type_named(placed, given), known_version(placed, given)
             if version is None or version > had:
                 ended.append(need.writer)
             elif name in wanted or name in newest or room > 0:  # beyond, its rows are refused in the next schema set
@@ -293,13 +294,16 @@ _LONGEST_PRODUCER: Final = 255
 
 
 def _registered(connection: Connection, key: GameKey, types: Collection[str]) -> set[str]:
-    """Return the fingerprints of the supersets that the store has for a game's event types."""
+    """Return the fingerprints of the JSON schemas that the store has for a game's event types.
+
+    Also of declared ones: no superset may follow such a schema of its type.
+    """
     query = (
         select(schemas.c.fingerprint, schemas.c.message)
         .join(registrations, registrations.c.schema_id == schemas.c.schema_id)
-        .where(registrations.c.game_key == key, schemas.c.format == UNDECLARED)
+        .where(registrations.c.game_key == key, schemas.c.format.in_([UNDECLARED, FORMAT]))
     )
-    return {row.fingerprint for row in connection.execute(query) if row.message in types}
+    return {row.fingerprint for row in connection.execute(query) if event_type(row.message) in types}
 
 
 def _by_fingerprint(known: SchemaSet, key: GameKey) -> dict[str, Schema]:

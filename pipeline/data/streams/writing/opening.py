@@ -70,11 +70,14 @@ class OpenRows:
 
     def uncovered(self, rows: Collection[int], version: int) -> dict[str, tuple[Need, ...]]:
         """Return by game key what rows need that their type's superset of this version does not cover."""
-        columns = self.routed.select(["game_key", "writer", "seq", "pos"]).take(pa.array(rows, pa.int64())).to_pylist()
+        columns = self.routed.select(["game_key", "writer", "seq", "pos"]).take(pa.array(rows, pa.int64()))
+        in_order = columns.sort_by([("seq", "ascending"), ("pos", "ascending")])
+        of_writers = in_order.group_by(["game_key", "writer"], use_threads=False)
         needs: dict[str, list[Need]] = {}
-        for row in columns:
+        for row in of_writers.aggregate([("seq", "first"), ("pos", "first")]).to_pylist():
             writer = writer_of(event_type(row["writer"].decode()), version)
-            needs.setdefault(row["game_key"], []).append(Need(row["seq"], row["pos"], self.number, SHAPES, writer))
+            need = Need(row["seq_first"], row["pos_first"], self.number, SHAPES, writer)
+            needs.setdefault(row["game_key"], []).append(need)
         return {key: lowest(each) for key, each in needs.items()}
 
     def close(self, keys: Collection[str]) -> None:

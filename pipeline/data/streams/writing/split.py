@@ -24,7 +24,8 @@ from pipeline.base.names import GameKey, shown
 from pipeline.data.contracts.declared_types import versions_of
 from pipeline.data.contracts.decoded import Rows
 from pipeline.data.contracts.event_types import event_type
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, superset_of
+from pipeline.data.contracts.formats.json.stored_supersets import version_of
+from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED
 from pipeline.data.contracts.formats.supported import decoder, prepare
 from pipeline.data.contracts.placing import pad, placed
 from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
@@ -315,7 +316,7 @@ class _Split:
         """Note what rows need that a superset does not cover; return those that are refused instead."""
         if not part.registers:
             return [(row, "unknown_schema", "no schema has its shape") for row in rows]
-        for key, needs in part.uncovered(rows, superset_of(schema).version).items():
+        for key, needs in part.uncovered(rows, version_of(schema.definition)).items():
             self.needs[key] += needs
         return []
 

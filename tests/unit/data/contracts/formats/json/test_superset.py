@@ -3,10 +3,13 @@
 import itertools
 from contextlib import suppress
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.data.contracts.columns import merge
+from pipeline.data.contracts.declared_types import without_older
 from pipeline.data.contracts.formats.json.caps import Caps, caps_of
 from pipeline.data.contracts.formats.json.columns import suffix
 from pipeline.data.contracts.formats.json.definitions import MAX_DEFINITION_BYTES
@@ -15,9 +18,12 @@ from pipeline.data.contracts.formats.json.growth import as_of
 from pipeline.data.contracts.formats.json.scalar import Misfit, parsed
 from pipeline.data.contracts.formats.json.shapes import facts
 from pipeline.data.contracts.formats.json.splitting import NotCovered, split, written_again
-from pipeline.data.contracts.formats.json.stored_supersets import dumps, loads
+from pipeline.data.contracts.formats.json.stored_supersets import dumps, loads, version_of
 from pipeline.data.contracts.formats.json.superset import OTHER, Superset, lines
 from pipeline.data.contracts.formats.json.undeclared import UndeclaredDecoder, declared_schema
+from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED
+from pipeline.data.contracts.schemas import FieldPlacement, Schema
+from pipeline.data.contracts.shape import placed_columns, table_schema
 from pipeline.settings.undeclared import Undeclared
 from tests.unit.data.contracts.formats.json.document_world import DOCUMENTS, binary, decoder_of, is_whole, leaves
 
@@ -277,3 +283,25 @@ def test_a_new_column_takes_no_name_of_another_event_type() -> None:
     gathering.add(b'{"Sold":1,"in":{"sold":2},"A":3}')
     names = [line.split()[-3] for line in lines(gathering.superset())]
     assert names == [f"A__{suffix('A')}", f"Sold__{suffix('Sold')}", "in", "in.sold"]
+
+
+def test_the_columns_of_a_table_need_the_newest_superset_alone() -> None:
+    """A table of a type with many registrations has its columns at once: the newest superset holds all."""
+    superset, placed = Superset(), list[tuple[Schema, FieldPlacement]]()
+    for version in range(1, 60):
+        superset = gathered(superset, [f'{{"k{version}":{version % 2 or 2.5},"x":"a"}}'.encode()])
+        schema = Schema(version, UNDECLARED, "move", dumps(superset))
+        assert version_of(schema.definition) == version
+        placed.append((schema, FieldPlacement(superset.column_names())))
+    declared = Schema(60, "json", "move", declared_schema("move", gathered(Superset(), [b'{"y":true}'])).definition)
+    kept = without_older([*placed, (declared, FieldPlacement())])
+    assert [each.schema_id for each, _ in kept] == [59, 60]
+    each_one = merged([placed_columns(*each) for each in placed])
+    assert sorted(table_schema(placed), key=str) == sorted(each_one, key=str)
+
+
+def merged(every: list[pa.Schema]) -> pa.Schema:
+    found = every[0]
+    for each in every[1:]:
+        found = merge(found, each)
+    return found
