@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeline.base.errors import Refused
 from pipeline.base.names import plain
 from pipeline.base.terminal import say, say_json, say_lines
 from pipeline.base.texts import in_utc
@@ -68,19 +69,37 @@ def show_views(env_dir: Path, game: str, as_json: bool) -> None:
         say_lines(f"-- {name}, Unity Catalog\n{each.unity_catalog}\n-- {name}, DuckDB\n{each.duckdb}")
 
 
+def _accepting(command: Any) -> Any:
+    """Give the command that accepts types its own options."""
+    policies = click.option(
+        "--policy", "policies", multiple=True,
+        help="Policy of a change, such as name=side-column; repeatable. Default: those by which it came.",
+    )  # fmt: skip
+    nest = click.option(
+        "--nest", is_flag=True, help="Without TYPES: give the first type a struct column, too, and rebuild the table."
+    )
+    return nest(policies(command))
+
+
 def _changing(kind: OperationKind, help_text: str, *, more: Callable[[Any], Any] | None = None) -> click.Command:
     """Make the command that accepts or withdraws types."""
 
     @click.command(kind, help=help_text)
     @click.argument("game")
-    @click.argument("types", nargs=-1, required=True)
+    @click.argument("types", nargs=-1)
     @submitting
     def command(
-        env_dir: Path, game: str, types: tuple[str, ...], how: SubmitOptions, policies: tuple[str, ...] = ()
-    ) -> None:
+        env_dir: Path, game: str, types: tuple[str, ...], how: SubmitOptions, policies: tuple[str, ...] = (),
+        nest: bool = False,
+    ) -> None:  # fmt: skip
         from pipeline.control.operations.event_types import propose_types
+        from pipeline.control.operations.nested_types import propose_nesting
 
         context = CommandContext(env_dir)
+        if nest == bool(types):
+            raise Refused("Name event types, or use `schemas accept-type GAME --nest` alone.")
+        if nest:
+            submit_and_wait(context, propose_nesting(context.engine, game, context.actor, how.reason), how)
         bronze = context.paths.bronze
         proposal = propose_types(
             kind, context.engine, bronze, game, types, context.actor, how.reason, policies=policies
@@ -97,11 +116,8 @@ accept_type = _changing(
     "Accept event types of GAME (name or key), whose rows wait in quarantine as `other_type`.\n\n"
     "TYPES are full names or last segments. Each gets a struct column in the game's table, then the rows that wait "
     "are replayed. Several types at once cost one change of the table. See docs/schemas.md.",
-    more=click.option(
-        "--policy", "policies", multiple=True,
-        help="Policy of a change, such as name=side-column; repeatable. Default: those by which it came.",
-    ),
-)  # fmt: skip
+    more=_accepting,
+)
 withdraw_type = _changing(
     OperationKind.WITHDRAW_TYPE,
     "Withdraw accepted event types of GAME (name or key): their next rows wait in quarantine.\n\n"

@@ -20,20 +20,24 @@ from pipeline.control.operations import event_types
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.event_types import propose_types
 from pipeline.control.operations.executor import tick
+from pipeline.control.operations.nested_types import propose_nesting
 from pipeline.data.contracts.formats.json.format import JsonFormat
-from pipeline.data.contracts.further_types import game_types
+from pipeline.data.contracts.further_types import flattening, game_types
 from pipeline.data.contracts.policies import parse_policies
 from pipeline.data.contracts.schemas import Schema
 from pipeline.data.contracts.type_views import views
+from pipeline.data.verify.balance import verify
+from pipeline.data.verify.values import Wanted
 from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.opening import open_table
 from pipeline.store.database.states import OperationKind
 from pipeline.store.database.tables import games
-from pipeline.store.games import register_group
+from pipeline.store.games import generations, register_group
 from pipeline.store.operations import Operation, operation, submit
 from pipeline.store.processes.drivers import write_streams
 from tests.tables.repair_world import CHESS, Event, World, good, make_world
 from tests.tables.types_world import SOLD, accept, come, event, withdraw
+from tests.unit.data.contracts.registering_world import proto
 
 
 @pytest.fixture
@@ -73,6 +77,52 @@ def test_a_type_is_accepted_with_its_rows_and_the_undo_withdraws_it(world: World
     undone = carried_out(world, submit(world.engine, undo.intent))
     assert undone.state == "succeeded", undone.outcome
     assert [each.state for each in game_types(world.registry.snapshot(), CHESS.key)] == ["first", "withdrawn"]
+
+
+def test_the_first_type_is_nested_by_a_rebuild_and_flattened_again(world: World) -> None:
+    """One operation moves the first type's fields into a column, of old rows, too, and its undo moves them back."""
+
+    def columns() -> list[str]:
+        fields = open_table(world.paths.table(CHESS.key)).schema().fields
+        return sorted(each.name for each in fields if not each.name.startswith("_"))
+
+    def require_right() -> None:
+        wanted = Wanted(world.registry.snapshot())
+        balance = verify(world.paths, world.environment, generations(world.engine), wanted=wanted)
+        assert balance.problems == ()
+        assert balance.values is not None
+        assert balance.values.mismatches == 0
+
+    accepted(world)
+    assert columns() == ["points", "sold"]
+    proposal = propose_nesting(world.engine, CHESS.key, "ann", "one column for each type")
+    assert any("its fields lie in the column m" in line for line in proposal.lines)
+    nested = carried_out(world, submit(world.engine, proposal.intent))
+    assert nested.state == "succeeded", nested.outcome
+    assert columns() == ["m", "sold"]
+    (sold,) = [schema for each in game_types(world.registry.snapshot(), CHESS.key) for schema, _ in each.schemas][1:]
+    world.ingest(good(2), event(sold, item="axe"))
+    world.split()
+    assert [each["m"] for each in world.contents() if each["_type"] == "t.M"] == [{"points": 1}, {"points": 2}]
+    require_right()
+    with pytest.raises(Refused, match="No event type of the game 'Chess' has its fields as columns"):
+        propose_nesting(world.engine, CHESS.key, "ann")
+    undo = proposals.undo(world.settings, world.engine, nested, "ann", "a mistake")
+    undone = carried_out(world, submit(world.engine, undo.intent))
+    assert undone.state == "succeeded", undone.outcome
+    assert columns() == ["points", "sold"]
+    require_right()
+
+
+def test_a_field_is_no_column_where_a_type_has_its_name(world: World) -> None:
+    """A flattened type takes no other type's column; the plan says which field is in the way."""
+    carried_out(world, submit(world.engine, propose_nesting(world.engine, CHESS.key, "ann", "tidy").intent))
+    (points,) = come(world, proto("message Points { int64 p = 1; }"))
+    accept(world, "Points")
+    registry = world.registry
+    with pytest.raises(Refused, match=r"The field 'points' of 't\.M' cannot be a column"):
+        registry.plan_all(flattening(registry.snapshot(), CHESS.key, CHESS.name, "t.M", "ann"))
+    assert points.message == "acme.Points"
 
 
 def test_the_replay_waits_for_the_driver_to_report_the_new_set(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,7 @@ def _register(context: ControlContext, asked: Operation) -> StepResult:
     return StepResult("done", f"{join_limited(types)}: {wanted}.")
 
 
-def _settle(context: ControlContext, asked: Operation) -> StepResult:
+def settle(context: ControlContext, asked: Operation) -> StepResult:
     """Wait until the game's driver, where one runs, writes its rows by the new schema set.
 
     A driver that has just started does not know it before its first pass: then two triggers are enough.
@@ -178,7 +178,7 @@ def _define(
 ) -> OperationDefinition:
     given = (
         StepDefinition("register", _register, 30.0),
-        StepDefinition("settle", _settle, 300.0, verifies=not more, looks=True),
+        StepDefinition("settle", settle, 300.0, verifies=not more, looks=True),
     )
     return OperationDefinition(
         kind, Role.OPERATOR, of_one_game(1), (*given, *more), _facts, partial(_done, verb), inverse,

@@ -30,6 +30,8 @@ _PLACES: Final[Mapping[OperationKind, str]] = {
     OperationKind.ISOLATE: "isolation:ISOLATE",
     OperationKind.ACCEPT_TYPE: "event_types:ACCEPT",
     OperationKind.WITHDRAW_TYPE: "event_types:WITHDRAW",
+    OperationKind.NEST_TYPE: "nested_types:NEST",
+    OperationKind.FLATTEN_TYPE: "nested_types:FLATTEN",
 }
 """All definitions in the order in which pages offer them: the least disruptive first."""
 

@@ -11,6 +11,7 @@ from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.policies import DEFAULTS, Policies
 from pipeline.data.contracts.registrations import Registration
 from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
+from pipeline.data.contracts.structs import free_name, taken_names
 
 TypeState = Literal["first", "accepted", "waits", "withdrawn"]
 
@@ -80,6 +81,36 @@ def withdrawing(schemas: SchemaSet, key: GameKey, game: str, types: Iterable[str
     found = [_named(accepted, name, game, "was accepted") for name in dict.fromkeys(types)]
     schemas_of = [schema for each in found for schema, _ in each.schemas]
     return [replace(_registration(game, schema, actor), withdraws=True) for schema in schemas_of]
+
+
+def nesting(schemas: SchemaSet, key: GameKey, game: str, actor: str) -> tuple[str, list[Registration]]:
+    """Return a game's first type, and the registrations by which its fields lie in a struct column, too.
+
+    Raises:
+        Refused: no type's fields are columns of the table; or it is JSON, whose documents without a type are of it.
+    """
+    first = next((each for each in game_types(schemas, key) if each.state == "first"), None)
+    if first is None:
+        raise Refused(f"No event type of the game {shown(game)} has its fields as columns of the table.")
+    if any(schema.format.startswith("json") for schema, _ in first.schemas):
+        raise Refused(
+            f"{shown(first.name)} is JSON: documents without a type are of the type with columns of the table."
+        )
+    struct = free_name(first.name, taken_names(schemas.placed(key)))
+    return first.name, [replace(_registration(game, schema, actor), nests=struct) for schema, _ in first.schemas]
+
+
+def flattening(schemas: SchemaSet, key: GameKey, game: str, name: str, actor: str) -> list[Registration]:
+    """Return the registrations by which the fields of one event type are columns of the table again.
+
+    Raises:
+        Refused: those of another type are, or such a type was not accepted.
+    """
+    types = game_types(schemas, key)
+    if (first := next((each for each in types if each.state == "first"), None)) is not None:
+        raise Refused(f"The fields of {shown(first.name)} are columns of the table of the game {shown(game)}.")
+    of = _named([each for each in types if each.state == "accepted"], name, game, "lies in a column")
+    return [replace(_registration(game, schema, actor), nests="") for schema, _ in of.schemas]
 
 
 def _named(found: Sequence[GameType], name: str, game: str, what: str) -> GameType:

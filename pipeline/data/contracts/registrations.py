@@ -41,6 +41,7 @@ from pipeline.data.contracts.model import remarks
 from pipeline.data.contracts.plans import TYPE, RegistrationPlan, Step
 from pipeline.data.contracts.policies import DEFAULTS, Policies, lands
 from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema
+from pipeline.data.contracts.shape import table_schema
 from pipeline.data.contracts.stored_registrations import REGISTERED, placement_values, take_up
 from pipeline.data.contracts.stored_schemas import read_ages, read_ids, read_schemas, write_schema
 from pipeline.data.contracts.structs import by_struct, free_name, require_room, taken_names
@@ -65,6 +66,8 @@ class Registration:
     continues: str | None = None  # the game's event type that was renamed to this one, as the actor says
     new_type: bool = False  # the actor accepts its event type as a further one of the game
     withdraws: bool = False  # the actor withdraws it: its next rows wait as those of another event type
+    # The column in which the fields of its event type lie from now on; empty: they are columns of the table again.
+    nests: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ class CheckedRegistration:
     continues: str | None = None  # see `Registration`
     new_type: bool = False  # see `Registration`
     withdraws: bool = False  # see `Registration`
+    nests: str | None = None  # see `Registration`
 
     @property
     def schema(self) -> Schema:
@@ -119,6 +123,7 @@ def ready(registering: Iterable[Registration]) -> list[CheckedRegistration]:
         definition, mark = known[source]
         checked = CheckedRegistration(each.game, key, each.format, each.message, definition, mark, each.policies)
         said = replace(checked, continues=each.continues, new_type=each.new_type, withdraws=each.withdraws)
+        said = replace(said, nests=each.nests)
         registrations.append(replace(said, plan_hash=each.plan_hash, actor=each.actor))
     return registrations
 
@@ -174,6 +179,8 @@ class RegistrationBatch:
         """Return what a registration would do now."""
         if checked.withdraws:
             return self._withdrawal(checked)
+        if checked.nests is not None:
+            return self._nesting(checked, checked.nests or None)
         held = self._held.get(checked.key, {})
         schema_id = self._ids.get(checked.fingerprint)
         before = None if schema_id is None else held.get(schema_id)
@@ -235,6 +242,28 @@ class RegistrationBatch:
         what = f"is no event type of the game any more; the column {at.struct} stays"
         step = Step(checked.message, TYPE, "withdraw", what, new_rows="go to quarantine")
         version, placement = self._newest.get(checked.key, 0) + 1, withdrawn(checked.message, at)
+        return RegistrationPlan(checked.game, checked.message, checked.fingerprint, version, True, (step,), placement)
+
+    def _nesting(self, checked: CheckedRegistration, struct: str | None) -> RegistrationPlan:
+        """Return the plan by which a schema's fields lie in a column of its type, or are columns of the table again.
+
+        Rows that landed before follow by a rebuild.
+        """
+        schema_id, held = self._ids.get(checked.fingerprint, 0), self._held.get(checked.key, {})
+        at = held.get(schema_id)
+        if at is None or at.other_type or at.struct == struct:
+            raise Refused(
+                f"The fields of {shown(checked.message)} in the game {shown(checked.game)} lie there already."
+            )
+        placement = replace(at, struct=struct)
+        if struct is None:
+            _require_distinct(checked, placement, by_struct((self._schemas[e], one) for e, one in held.items()).keys())
+        where = "are columns of the table again" if struct is None else f"lie in the column {struct}"
+        kind = None if struct is None else "struct"
+        old = "follow by the rebuild"
+        policy = "flatten" if struct is None else "nest"
+        step = Step(checked.message, TYPE, policy, f"its fields {where}", struct, kind, old)
+        version = self._newest.get(checked.key, 0) + 1
         return RegistrationPlan(checked.game, checked.message, checked.fingerprint, version, True, (step,), placement)
 
     def _types(self, key: GameKey) -> dict[str | None, tuple[str, ...]]:
@@ -460,6 +489,16 @@ def _by_rules(connection: Connection, registrations: Sequence[CheckedRegistratio
             made = replace(made, new_type=True)
         ruled.append(made)
     return ruled
+
+
+def _require_distinct(checked: CheckedRegistration, placement: FieldPlacement, structs: Collection[str | None]) -> None:
+    """Check that no field of a type whose fields become columns of the table has the name of another type's column."""
+    flat = {each.lower() for each in table_schema(((checked.schema, placement),)).names}
+    if both := sorted(flat & {each.lower() for each in structs if each is not None}):
+        raise Refused(
+            f"The field {shown(both[0])} of {shown(checked.message)} cannot be a column of the table: it is the column "
+            f"of an event type."
+        )
 
 
 def _check_game(game: str) -> None:

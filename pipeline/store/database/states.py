@@ -48,6 +48,8 @@ class OperationKind(StrEnum):
     ACCESS = "access"
     ACCEPT_TYPE = "accept-type"
     WITHDRAW_TYPE = "withdraw-type"
+    NEST_TYPE = "nest-type"
+    FLATTEN_TYPE = "flatten-type"
     KEEP_VIEWS = "keep-views"
     DROP_VIEWS = "drop-views"
 

@@ -30,7 +30,7 @@ REPAIRS = {
     "pause", "resume", "retry", "replay", "dedupe", "rebuild", "restart",
     "onboard", "propose a game", "reject a game", "register a schema", "approve a schema", "reject a schema",
     "trust a registry", "give up a registry", "accept lost schemas", "set an own query", "accept a gap",
-    "adopt a source", "break the demo", "accept-type", "withdraw-type",
+    "adopt a source", "break the demo", "accept-type", "withdraw-type", "nest-type", "flatten-type",
 }  # fmt: skip
 STEERS = {
     "move", "start", "stop", "retire", "restore", "isolate", "create a group", "change a group", "remove a group",
