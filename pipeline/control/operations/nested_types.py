@@ -59,7 +59,7 @@ def _proposal(
     kind: OperationKind, engine: Engine, key: GameKey, name: str, actor: str, reason: str, undoes: str | None
 ) -> OperationProposal:
     plans = _plans(kind, LocalRegistry(engine, None), engine, key, name, actor)
-    facts = {key: [each.hash for each in plans]}
+    facts: dict[str, list[str]] = {key: [each.hash for each in plans]}
     intent = intent_of("game", kind, facts, actor, reason, undoes)
     intent = replace(intent, parameters={**intent.parameters, "types": [name]})
     return OperationProposal(intent, [*(line for plan in plans for line in render_plan(plan)), _LINE])
