@@ -20,8 +20,11 @@ from pipeline.data.contracts import declared_types
 from pipeline.data.contracts.formats.json.caps import Caps
 from pipeline.data.contracts.given_ids import GivenIds
 from pipeline.data.contracts.registrations import Registration
+from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.repair.rebuild import rebuild
 from pipeline.data.variations.resolution import ShapeResolution
+from pipeline.settings.tree import Paths
+from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import games, placements, registrations, schemas, variations
 from pipeline.store.games import Game
 from pipeline.store.variations import read_variations
@@ -136,6 +139,30 @@ def test_two_drivers_register_the_same_shapes_once(tmp_path: Path, monkeypatch: 
     assert acted
     assert supersets(world) == [("move", 1, ("x",))]
     assert waits(world) == []
+    world.engine.dispose()
+
+
+def test_a_driver_with_another_store_takes_over_what_was_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law L1: of two stores of one bronze the loser of an id computes the winner's columns, and then goes on."""
+    world = world_of(tmp_path / "env", [MOVE])
+    shutil.copytree(world.paths.root, tmp_path / "copy", ignore=lambda _, names: {"tables", "bronze"} & {*names})
+    copied = open_store(world.settings, Paths(tmp_path / "copy"))
+    other = ShapeResolution(copied, world.paths.bronze, world.environment, Caps(columns=900), lambda: LATER)
+    other.note([need("move")])
+    acted: list[str] = []
+
+    def first(name: str) -> None:
+        if name == "before_publish_id" and not acted:
+            acted.append(name)
+            other.step()
+
+    monkeypatch.setattr(failpoints, "on_hit", first)
+    resolve(world, need("move"))
+    assert acted
+    mine, theirs = (LocalRegistry(each, world.paths.bronze).snapshot() for each in (world.engine, copied))
+    assert mine.of(KEY) == theirs.of(KEY)
+    assert [each.definition.count(b'"columns":900') for each in mine.of(KEY)] == [1]
+    copied.dispose()
     world.engine.dispose()
 
 
