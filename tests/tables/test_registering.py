@@ -369,7 +369,7 @@ def test_drivers_that_are_killed_register_what_verify_finds_right(
 
     for _ in range(4):
         documents = chance.choices([*SOUND, *HOSTILE], k=chance.randint(1, 6))
-        arrive(world, [("move", each) for each in documents])
+        arrive(world, [(chance.choice(("move", "sold")), each) for each in documents])
         monkeypatch.setattr(failpoints, "on_hit", killed)
         for _ in range(3):
             with contextlib.suppress(Killed):

@@ -99,11 +99,13 @@ class Registrar:
             Refused: what is kept cannot be computed again; the sentence says why.
             OSError, Transient: bronze's folder or the store does not serve; try again.
         """
+        later = _POLL_SECONDS
         for _ in range(_ATTEMPTS):
             self._given.refresh()
             schemas_now = self._registry.snapshot()
             try:
                 if self._restored(game, schemas_now):
+                    later = 0.0  # after other games had their turn
                     continue
                 wanted = self._wanted(game, needs, schemas_now)
                 if not wanted:
@@ -114,7 +116,7 @@ class Registrar:
                 continue
             if rest is not None:
                 return rest
-        return _POLL_SECONDS
+        return later
 
     def _restored(self, game: Game, known: SchemaSet) -> bool:
         """Compute one superset again that is kept beside bronze and that the store lacks; return whether there was one.
