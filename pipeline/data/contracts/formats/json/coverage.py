@@ -42,6 +42,8 @@ def _of_whole(superset: Superset, document: bytes) -> int:
 def _of_level(columns: Sequence[pa.Array], level: Level, count: int, *, whole: bool = False) -> Rows:
     found = np.zeros(count, np.int64)
     for values, (slot, slots) in zip(columns, _in_order(level, whole=whole), strict=True):
+        if slot is not None and slot.since <= _FIRST and slot.members is None and REST not in slot.kind:
+            continue  # which says nothing: every document has the first version at least
         own = np.where(_valid(values), _WHOLE, 0) if slot is None else _of_slot(values, slot, slots, "")
         found = np.maximum(found, own)
     return found
