@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -63,23 +64,32 @@ CEILINGS: Final = {
 CODE: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 COMMENT: Final = re.compile(r"(?:^|\s)(#\s.*)")
 SPAN: Final = re.compile(r"`[^`\n]*`")
+TEST: Final = re.compile(r"^ *def test_(\w+)", re.MULTILINE)
 PART: Final = re.compile(r"\n\s*\n|\n(?=[-*|#] |\d+\. )|^[-*|#]+ ", re.MULTILINE)
+
+
+@cache
+def strings(path: Path) -> tuple[tuple[int, str, bool], ...]:
+    """Return line and text of each string of a module, and whether it is a docstring, also of a constant."""
+    tree = ast.parse(path.read_text("utf-8"))
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return tuple(
+        (node.lineno, node.value, id(node) in alone)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
     """Yield line and text of each string of a module that is no docstring."""
-    tree = ast.parse(path.read_text("utf-8"))
-    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
-            yield node.lineno, node.value
+    yield from ((line, text) for line, text, is_docstring in strings(path) if not is_docstring)
 
 
 def docstrings(path: Path) -> Iterator[tuple[int, str]]:
     """Yield line and text of each docstring of a module, also of its constants, on one line each."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield node.lineno, SPAN.sub("", " ".join(node.value.value.split()))
+    yield from (
+        (line, SPAN.sub("", " ".join(text.split()))) for line, text, is_docstring in strings(path) if is_docstring
+    )
 
 
 def comments(path: Path) -> Iterator[tuple[int, str]]:
@@ -157,17 +167,13 @@ def prose(room: str) -> Iterator[tuple[str, str, bool]]:
         if path.name not in {"plan.md", "CHANGELOG.md"}:
             written = CODE.sub("", path.read_text("utf-8").partition("\n<!-- generated -->\n")[0])
             yield from ((path.name, SPAN.sub("_", " ".join(part.split())), True) for part in PART.split(written))
+    is_test = room == "tests"
     for path in sorted(folder.rglob("*.py")):
-        tree, is_test = ast.parse(path.read_text("utf-8")), room == "tests"
-        own = {id(node.value): node for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and (id(node) in own or not is_test):
-                is_text = id(node) not in own
-                if " " in node.value:
-                    yield f"{path.relative_to(ROOT)}:{node.lineno}", first_paragraph(node.value), is_test or is_text
-            elif is_test and isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                place = f"{path.relative_to(ROOT)}:{node.lineno}"
-                yield place, node.name.removeprefix("test_").replace("_", " ") + ".", True
+        for line, text, is_docstring in strings(path):
+            if " " in text and (is_docstring or not is_test):
+                yield f"{path.relative_to(ROOT)}:{line}", first_paragraph(text), is_test or not is_docstring
+        for name in TEST.findall(path.read_text("utf-8")) if is_test else ():
+            yield f"{path.relative_to(ROOT)}: test_{name}", name.replace("_", " ") + ".", True
 
 
 @pytest.mark.parametrize("room", CEILINGS)
