@@ -260,7 +260,7 @@ def test_a_bucket_is_set_up_for_when_it_is_named(machine: Machine, words: tuple[
 @pytest.mark.parametrize(
     ("words", "folders", "chosen"),
     [
-        (("test",), ("tests/packaging", "tests/spark", "tests/unit"), "not long"),
+        (("test",), ("tests/packaging", "tests/spark", "tests/workspace", "tests/unit"), "not long"),
         (("test", "spark"), ("tests/spark",), "not long"),
         (("test", "faults"), ("tests/faults",), None),
     ],
@@ -268,9 +268,12 @@ def test_a_bucket_is_set_up_for_when_it_is_named(machine: Machine, words: tuple[
 def test_long_tests_run_by_parts_only(
     machine: Machine, words: tuple[str, ...], folders: tuple[str, ...], chosen: str | None
 ) -> None:
-    """A test that is marked `long` is none of an ordinary run's; `test_long_parts.py` finds each in a part."""
+    """A test that is marked `long` is none of an ordinary run's; `test_long_parts.py` finds each in a part.
+
+    Unit tests come last: their many quick files keep both workers busy to the end.
+    """
     (machine.home / "tests" / "worlds").mkdir(parents=True)  # no tier: it has no test
-    for folder in ("faults", "packaging", "spark", "unit/store"):
+    for folder in ("faults", "packaging", "spark", "unit/store", "workspace"):
         (machine.home / "tests" / folder).mkdir(parents=True)
         (machine.home / "tests" / folder / "test_a.py").touch()
     (machine.home / ".ci").mkdir()
@@ -279,7 +282,7 @@ def test_long_tests_run_by_parts_only(
     assert machine.run(*words)[0] == 0
     command = machine.calls()[-1]
     assert command.startswith("pytest ")
-    assert {each for each in command.split() if each.startswith("tests/")} == set(folders)
+    assert tuple(each for each in command.split() if each.startswith("tests/")) == folders
     assert (f"-m {chosen}" in command) if chosen else ("long" not in command)
 
 
