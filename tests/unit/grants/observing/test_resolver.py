@@ -21,7 +21,7 @@ from tests.unit.grants.grants_world import (
 from tests.unit.grants.observing.resolver_model import require_what_a_slow_model_says
 
 USES = {CATALOG: {"readers": {"USE_CATALOG"}}, SCHEMA: {"readers": {"USE_SCHEMA"}}}
-HIERARCHIES = 1_000
+HIERARCHIES = 300  # `tests/soak` has 5,000
 
 
 @pytest.mark.parametrize(("emulated", "worlds"), [(False, HIERARCHIES), (True, HIERARCHIES // 4)])
