@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import psycopg
 import pytest
-from sqlalchemy import Connection, event, inspect
+from sqlalchemy import Connection, Engine, event, inspect
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy.util import LRUCache
 from xdist.scheduler import LoadFileScheduling
 
 from pipeline.base.failpoints import ENVIRON
@@ -77,6 +79,26 @@ def _no_power_cut() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _file: None)
         patch.setattr(engine, "_tune_sqlite", tune_without_waiting)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _statements_compiled_once() -> Iterator[None]:
+    """Let all SQLite stores of this process share what SQLAlchemy compiled: a new store's cache is empty.
+
+    Its keys have the dialect, of which each engine has its own; those of one class compile alike.
+    """
+    shared, begin = LRUCache[Any, Any](2_000), Engine.__init__
+
+    def begun(self: Engine, *arguments: Any, **more: Any) -> None:
+        begin(self, *arguments, **more)
+        if isinstance(self.dialect, SQLiteDialect_pysqlite):
+            self._compiled_cache = shared
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Engine, "__init__", begun)
+        patch.setattr(SQLiteDialect_pysqlite, "__eq__", lambda self, other: type(self) is type(other))
+        patch.setattr(SQLiteDialect_pysqlite, "__hash__", lambda self: hash(type(self)))
         yield
 
 
