@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pipeline.data.contracts.event_types import event_type
+from pipeline.data.contracts.formats.json.stored_supersets import version_of
 from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, superset_of
 from pipeline.data.contracts.formats.payload_format import ReferenceDecoder
 from pipeline.data.contracts.formats.supported import format_of
@@ -78,7 +79,7 @@ def decoder(known: KnownSchema) -> ReferenceDecoder:
 def _chain(schemas: Mapping[int, KnownSchema]) -> list[tuple[int, int]]:
     """Return the supersets among schemas in their order: version and id."""
     supersets = (
-        (superset_of(known.schema).version, schema_id)
+        (version_of(known.schema.definition), schema_id)
         for schema_id, known in schemas.items()
         if known.schema.format == UNDECLARED
     )

@@ -413,7 +413,8 @@ class _Split:
             return
         pairs, counts = np.unique(np.stack([games[chosen], ids[chosen]]), axis=1, return_counts=True)
         for game, schema_id, rows in zip(*pairs.tolist(), counts.tolist(), strict=True):
-            self.games[keys[game].as_py()].setdefault("shapes", {})[str(schema_id)] = rows
+            counted = self.games[keys[game].as_py()].setdefault("shapes", {})
+            counted[str(schema_id)] = counted.get(str(schema_id), 0) + rows  # a slice may write several times
 
     def _write_game(self, key: str, rows: pa.Table) -> None:
         try:

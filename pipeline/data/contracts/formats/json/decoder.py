@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from pipeline.data.contracts.decoded import Decoded, Rows, malformed, one_line
+from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES, Decoded, Rows, malformed, one_line
 from pipeline.data.contracts.formats.batches import held, joined, one_batch, parts, sized
 from pipeline.data.contracts.formats.json.columns import columns_of
 from pipeline.data.contracts.formats.json.definitions import describe
@@ -50,9 +50,9 @@ class Decoder:
         self._parser = DocumentParser(root, self.arrow_schema, pockets or {}) if together else None
         self._screen = Screen(root)
 
-    def decode(self, payloads: pa.BinaryArray) -> Decoded:
-        """Decode documents; null is a row without one."""
-        sizes, rows, refused = sized(payloads)
+    def decode(self, payloads: pa.BinaryArray, most: int = MAX_PAYLOAD_BYTES) -> Decoded:
+        """Decode documents; null is a row without one. `most` is the number of bytes of the largest one."""
+        sizes, rows, refused = sized(payloads, most)
         batches, good = list[pa.RecordBatch](), [np.empty(0, dtype=np.int64)]
         for part in parts(rows, sizes):
             batch, places, bad = self._part(held(payloads, part))

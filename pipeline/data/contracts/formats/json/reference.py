@@ -34,14 +34,15 @@ _Convert: TypeAlias = Callable[[Any], Any]
 class ReferenceDecoder:
     """Decodes documents of one schema into the columns they have in one game's table."""
 
-    def __init__(self, definition: bytes, names: Mapping[str, str]) -> None:
+    def __init__(self, definition: bytes, names: Mapping[str, str], most: int = MAX_PAYLOAD_BYTES) -> None:
         """Prepare for a registered definition.
 
         Args:
             definition: its canonical JSON.
             names: of properties that do not lie in the column of their name: path → column or member.
+            most: bytes of the largest document.
         """
-        self._names = names
+        self._names, self._most = names, most
         root = self._object(json.loads(definition), "")
         self._convert = root.convert
         self.schema = pa.schema(list(root.type) if isinstance(root.type, pa.StructType) else [])
@@ -63,7 +64,7 @@ class ReferenceDecoder:
     def _one(self, payload: bytes | None) -> dict[str, Any]:
         if payload is None:
             raise Undecodable("empty_payload", "the payload is empty")
-        if len(payload) > MAX_PAYLOAD_BYTES:
+        if len(payload) > self._most:
             raise _malformed(f"{len(payload)} bytes")
         _check_levels_and_keys(payload)
         try:

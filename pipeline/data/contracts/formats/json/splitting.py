@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES
 from pipeline.data.contracts.formats.json.scalar import Fraction, Whole
 from pipeline.data.contracts.formats.json.shapes import LIST, MAP, REST, Shape, kind_of, require_text
 from pipeline.data.contracts.formats.json.superset import (
@@ -25,6 +26,10 @@ from pipeline.data.contracts.formats.json.superset import (
 
 _quoted: Final = json.encoder.encode_basestring
 _CONSTANTS: Final = {None: "null", True: "true", False: "false"}
+
+
+MOST_WRITTEN: Final = 4 * MAX_PAYLOAD_BYTES
+"""Most bytes of a document that is written again: as a text in itself it has a backslash before each quote."""
 
 
 class NotCovered(Exception):

@@ -19,7 +19,7 @@ from pipeline.data.contracts.formats.json.glance import Bytes, Places, rows_with
 from pipeline.data.contracts.formats.json.nothing import without_nothing
 from pipeline.data.contracts.formats.json.scalar import Misfit
 from pipeline.data.contracts.formats.json.shapes import MARK
-from pipeline.data.contracts.formats.json.splitting import NotCovered, written_again
+from pipeline.data.contracts.formats.json.splitting import MOST_WRITTEN, NotCovered, written_again
 from pipeline.data.contracts.formats.json.superset import Superset
 from pipeline.data.contracts.schemas import Schema
 
@@ -77,7 +77,7 @@ class UndeclaredDecoder:
                 uncovered.append(row)
             except Misfit as error:
                 refused.append(malformed(row, one_line(str(error))))
-        late = self._decoder.decode(pa.array(again, pa.binary()))
+        late = self._decoder.decode(pa.array(again, pa.binary()), MOST_WRITTEN)
         refused += [Refusal(kept[each.row], each.reason, each.detail) for each in late.refused]
         return late.batch, np.array(kept, np.int64)[late.rows]
 

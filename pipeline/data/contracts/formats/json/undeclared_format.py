@@ -14,7 +14,7 @@ from pipeline.data.contracts.formats.json.excerpt import excerpt
 from pipeline.data.contracts.formats.json.fields import message_of
 from pipeline.data.contracts.formats.json.reference import ReferenceDecoder
 from pipeline.data.contracts.formats.json.scalar import Misfit
-from pipeline.data.contracts.formats.json.splitting import NotCovered, written_again
+from pipeline.data.contracts.formats.json.splitting import MOST_WRITTEN, NotCovered, written_again
 from pipeline.data.contracts.formats.json.stored_supersets import dumps, loads
 from pipeline.data.contracts.formats.json.superset import Superset
 from pipeline.data.contracts.formats.json.undeclared import UndeclaredDecoder, declared_schema
@@ -76,7 +76,7 @@ class UndeclaredReference:
     def __init__(self, superset: Superset, names: Mapping[str, str]) -> None:
         """Prepare for a superset; `names` of columns are those of its placement."""
         self._superset = superset
-        self._decoder = ReferenceDecoder(declared_schema("", superset).definition, names)
+        self._decoder = ReferenceDecoder(declared_schema("", superset).definition, names, MOST_WRITTEN)
         self.schema = self._decoder.schema
 
     def decode(self, payloads: Sequence[bytes | None]) -> tuple[pa.Table, dict[int, Undecodable]]:

@@ -11,7 +11,8 @@ from pipeline.data.contracts.formats.json.splitting import written_again
 from pipeline.data.contracts.formats.json.stored_supersets import dumps, loads
 from pipeline.data.contracts.formats.json.superset import Superset, lines
 from pipeline.data.contracts.formats.json.undeclared import UndeclaredDecoder, declared_schema
-from pipeline.data.contracts.schemas import FieldPlacement
+from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, UndeclaredFormat
+from pipeline.data.contracts.schemas import FieldPlacement, Schema
 from pipeline.data.contracts.shape import placed_columns
 from tests.unit.data.contracts.formats.json.document_world import DOCUMENTS, binary
 
@@ -56,6 +57,16 @@ def test_a_null_list_hides_no_empty_one() -> None:
     assert without_nothing(lists).to_pylist() == [None, None, [3]]
     same = pa.array([{"a": 1, "b": [1]}, {"a": 2, "b": None}])
     assert without_nothing(same) is same
+
+
+def test_a_large_document_lands_whole_although_it_grows() -> None:
+    """A document with 80,000 random keys is text of more than 1 MiB where it was written again."""
+    wide = ("{" + ",".join(f'"k{each:05}":1' for each in range(88_000)) + "}").encode()
+    superset = Superset(version=1, other=1)
+    assert _decoded(superset, wide) == [{"_other__j9a2416": wide.decode()}]
+    schema = Schema(1, UNDECLARED, "T", dumps(superset))
+    table, refused = UndeclaredFormat().reference(schema, dict(superset.column_names())).decode([wide])
+    assert (table.column("__other__").to_pylist(), refused) == ([wide.decode()], {})
 
 
 def test_nothing_lands_as_null() -> None:
