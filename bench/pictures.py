@@ -30,6 +30,7 @@ PAGES: Final[Mapping[str, str]] = {
     "fleet": "/",
     "game": f"/game?game={CHESS}",
     "groups": "/groups?steer=b",
+    "games": "/games",
     "schemas": f"/schemas?game={CHESS}",
     "repairs": "/repairs",
     "access": f"/access?why_game={CHESS}&why_who={WHO}",

@@ -33,7 +33,7 @@ def draw(environment: Environment, seen: GamesOverview, each: Candidate, framing
     """Draw a name: left its evidence, right the ways to decide."""
     key = listing.key_of(each)
     state = listing.state_of(each, seen.deciding)
-    title = parts.title(formatting.shown(each.game, 80), listing.STATES[state], listing.TONES[state])
+    title = parts.title(formatting.exact(each.game, 80), listing.STATES[state], listing.TONES[state])
     st.html(title)
     st.caption(f"key {key}")
     left, right = st.columns([3, 2], gap="medium")

@@ -108,7 +108,7 @@ def draw(seen: Reading[Candidates], deciding: Mapping[str, str]) -> None:
     )
     names = {key_of(each): each.game for each in shown}
     st.selectbox(
-        "Name",
+        "Name to decide about",
         list(names),
         key=CHOSEN,
         index=None,
@@ -120,12 +120,13 @@ def draw(seen: Reading[Candidates], deciding: Mapping[str, str]) -> None:
 
 
 def about(found: Candidates) -> str:
-    """Say how many names there are, and of whose rows ingest refuses."""
+    """Say how many names are proposed, how many wait, and how many become games with their next rows."""
     proposed = sum(each.proposal is not None for each in found.names)
-    waits = len(found.seen.names)
-    said = [f"{formatting.count(proposed)} proposed", f"{formatting.count(waits)} {'name' if waits == 1 else 'names'}"]
+    comes = sum(each.comes for each in found.seen.names)
+    waits = len(found.seen.names) - comes
     more = f" · the first {MOST}" if len(found.names) > MOST else ""
-    return f"{said[0]} · {said[1]} of which ingest refuses rows{more}"
+    counts = f"{formatting.count(proposed)} proposed · {formatting.count(waits)} waiting"
+    return f"{counts} · {formatting.count(comes)} coming with the next rows{more}"
 
 
 def lines(names: Sequence[Candidate], deciding: Mapping[str, str]) -> list[dict[str, object]]:
@@ -133,7 +134,7 @@ def lines(names: Sequence[Candidate], deciding: Mapping[str, str]) -> list[dict[
     return [
         {
             "state": [STATES[state_of(each, deciding)]],
-            "name": formatting.shown(each.game, 80),
+            "name": formatting.exact(each.game, 80),
             "rows": rows_text(each.waiting),
             "first": None if each.waiting is None else formatting.moment(each.waiting.first_seen)[:16],
             "last": None if each.waiting is None else formatting.moment(each.waiting.last_seen)[:16],
@@ -171,4 +172,4 @@ def why_text(each: Candidate) -> str:
 def looks_like(each: Candidate) -> str | None:
     """Return games and other names that people may take it for."""
     alike = () if each.waiting is None else each.waiting.looks_like[:3]
-    return ", ".join(formatting.shown(name, 60) for name in alike) or None
+    return ", ".join(formatting.exact(name, 60) for name in alike) or None

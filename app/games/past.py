@@ -50,7 +50,7 @@ def _draw_retired(environment: Environment, seen: GamesOverview) -> None:
     st.dataframe(
         pd.DataFrame(
             {
-                "Game": formatting.shown(each.game, 80),
+                "Game": formatting.exact(each.game, 80),
                 "key": each.game_key,
                 "Retired, UTC": formatting.moment(each.retired_at)[:16],
                 "rows": _behind(each.last_seq, each.cursor_seq),
@@ -64,7 +64,7 @@ def _draw_retired(environment: Environment, seen: GamesOverview) -> None:
     )
     names = {each.game_key: each.game for each in retired[:MOST]}
     _draw_way_back(
-        environment, _RETIRED, names, "Restore…", OperationKind.RESTORE,
+        environment, "Retired game", _RETIRED, names, "Restore…", OperationKind.RESTORE,
         lambda key: preview_named(environment, OperationKind.RESTORE, [key]),
     )  # fmt: skip
 
@@ -78,7 +78,7 @@ def _draw_rejected(environment: Environment, seen: GamesOverview) -> None:
     st.dataframe(
         pd.DataFrame(
             {
-                "Name": formatting.shown(each.game, 80),
+                "Name": formatting.exact(each.game, 80),
                 "By": formatting.shown(each.actor, 60),
                 "Reason": formatting.shown(each.reason or formatting.UNKNOWN_VALUE, 200),
                 "At, UTC": formatting.moment(each.refused_at)[:16],
@@ -91,7 +91,7 @@ def _draw_rejected(environment: Environment, seen: GamesOverview) -> None:
     )
     names = {str(game_key(each.game)): each.game for each in rejected[:MOST]}
     _draw_way_back(
-        environment, _REJECTED, names, "Approve…", OperationKind.ONBOARD,
+        environment, "Rejected name", _REJECTED, names, "Approve…", OperationKind.ONBOARD,
         lambda key: previews.preview_approval(environment, names[key]),
     )  # fmt: skip
 
@@ -110,19 +110,20 @@ def _many(count: int, about: str) -> str:
 
 def _draw_way_back(
     environment: Environment,
+    title: str,
     field: str,
     names: Mapping[str, str],
     label: str,
     kind: str,
     preview: Callable[[str], Preview],
 ) -> None:
-    """Draw the choice of one of them by its key, and the button that previews its way back."""
+    """Draw the choice of one by its key, `title` for a screen reader, and the button that previews its way back."""
     if st.session_state.get(field) not in {None, *names}:
         st.session_state[field] = None
     needs = services.missing_role(environment, kind)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         st.selectbox(
-            "Name", list(names), key=field, index=None, label_visibility="collapsed", width=360,
+            title, list(names), key=field, index=None, label_visibility="collapsed", width=360,
             format_func=lambda key: formatting.game_text(key, names[key]) if key in names else key,
             placeholder="choose one: type, then Enter",
         )  # fmt: skip

@@ -45,16 +45,18 @@ def _draw_fields(seen: GamesOverview) -> None:
         "Game", key=f"{_OWN}_game", max_chars=256, autocomplete="off",
         help="Its exact name, as its producers will send it. Replaces an earlier proposal of the name.",
     )  # fmt: skip
-    st.number_input("Expected events per second", min_value=0.0, value=None, key=f"{_OWN}_load")
-    st.selectbox("Group", seen.groups, index=None, key=f"{_OWN}_group", placeholder="its rule's, or placement chooses")
-    st.selectbox("Priority", PRIORITIES, index=None, key=f"{_OWN}_priority", placeholder="its rule's")
+    load, group, priority = st.columns(3, gap="medium")
+    load.number_input("Expected events per second", min_value=0.0, value=None, key=f"{_OWN}_load")
+    group.selectbox("Group", seen.groups, index=None, key=f"{_OWN}_group", placeholder="its rule's, or placement's")
+    priority.selectbox("Priority", PRIORITIES, index=None, key=f"{_OWN}_priority", placeholder="its rule's")
     st.text_input(
         "Readers", key=f"{_OWN}_readers", max_chars=1_000, autocomplete="off",
         help="Principals of the catalog, separated by commas. The person who approves answers for them.",
     )  # fmt: skip
     endings = [suffix.removeprefix(".") for suffix in BY_SUFFIX]
-    st.file_uploader("Its first schema (.avsc, .json, or a .desc of protoc)", type=endings, key=f"{_OWN}_file")
-    st.text_input(
+    file, message = st.columns(2, gap="medium")
+    file.file_uploader("Its first schema (.avsc, .json, or a .desc of protoc)", type=endings, key=f"{_OWN}_file")
+    message.text_input(
         "Message", key=f"{_OWN}_message", max_chars=1_000, autocomplete="off",
         help="Full name of the schema's message or record, or the title of its JSON Schema.",
     )  # fmt: skip

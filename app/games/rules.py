@@ -79,7 +79,7 @@ def lines(rules: tuple[OnboardingRule, ...]) -> list[dict[str, str | None]]:
 
 
 def _some(texts: tuple[str, ...]) -> str | None:
-    return join_limited(texts, _MOST_NAMED, lambda each: formatting.shown(each, 60)) if texts else None
+    return join_limited(texts, _MOST_NAMED, lambda each: formatting.exact(each, 60)) if texts else None
 
 
 def _draw_form(environment: Environment, seen: GamesOverview) -> None:

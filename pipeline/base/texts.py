@@ -112,6 +112,14 @@ def visible(text: str, longest: int = _LONGEST_TEXT) -> str:
     return kept if len(kept) <= longest else f"{kept[: longest - 1]}…"
 
 
+def exact(text: str, longest: int = _LONGEST_TEXT) -> str:
+    """Return a foreign text that a person decides about: whole as it is, or quoted with escapes where letters hide."""
+    if visible(text, len(text) + 1) == text and "  " not in text:
+        return visible(text, longest)
+    quoted = repr(text)
+    return quoted if len(quoted) <= longest else f"{quoted[: longest - 2]}…{quoted[-1]}"
+
+
 def game_text(key: str, name: str) -> str:
     """Return a game's name with its key, which tells apart names that look alike."""
     return f"{visible(name, 60)} · {key}"

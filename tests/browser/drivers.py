@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from sqlalchemy import Engine, update
+from sqlalchemy import Engine, insert, update
 
 from pipeline.control import controller
 from pipeline.control.backends.duties import Duty
@@ -77,7 +77,7 @@ def _drive(store: Engine, drivers: dict[str, Lease], stop: threading.Event) -> N
 
 
 def _report(store: Engine, key: str, group: str, made: StreamControl) -> None:
-    """Tell of a stream as it was told before, but where it is now and how it is read."""
+    """Tell of a stream as it was told before, but where it is now and how it is read; of a new one that it runs."""
     if made.desired == "paused":
         lane, status = "PAUSED", "PAUSED"
     elif made.parked_at is not None:
@@ -87,7 +87,12 @@ def _report(store: Engine, key: str, group: str, made: StreamControl) -> None:
     values: dict[str, object] = {"group_name": group, "updated_at": time.time(), "lane": lane}
     with store.begin() as connection:
         last = connection.execute(streams.select().where(streams.c.game_key == key)).first()
-        if last is not None and lane != last.lane:
+        if last is None:
+            values |= {"game_key": key, "status": "RUNNING", "status_since": time.time(), "cursor_seq": 839}
+            values |= {"rows_total": 0, "rejects_total": 0}
+            connection.execute(insert(streams).values(values))
+            return
+        if lane != last.lane:
             values |= {"status": status, "status_since": time.time()}
         connection.execute(update(streams).where(streams.c.game_key == key).values(values))
 

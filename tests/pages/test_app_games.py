@@ -94,7 +94,7 @@ def test_names_are_listed_with_their_evidence(store: Engine, tmp_path: Path, ope
     proposed(store, tmp_path)
     app = opening("games", name=DELUXE)
     assert "1 proposed game waits for a decision; ingest refuses rows of 2 names without a game" in texts(app)
-    assert frame(app, "name") == ["New", "Chess Deluxe", "chess"]
+    assert frame(app, "name") == ["New", "Chess Deluxe", "'chess '"]
     assert frame(app, "state") == ["['△ proposed']", "['○ waits']", "['○ waits']"]
     assert frame(app, "rows") == ["0", "30", "29"]
     assert frame(app, "group")[0] == "b"
@@ -102,7 +102,7 @@ def test_names_are_listed_with_their_evidence(store: Engine, tmp_path: Path, ope
     said = texts(app)
     assert "30 rows, " in said
     assert "none in quarantine" in said
-    assert "wrapper, wrapper" in said
+    assert "envelope wrapper, framing wrapper" in said
     assert app.code[0].value.splitlines() == [
         "turnout games approve -- 'Chess Deluxe'",
         "turnout games reject -- 'Chess Deluxe'",

@@ -116,7 +116,7 @@ def candidates(settings: Settings, engine: Engine) -> Candidates:
     names = dict.fromkeys([*(each.game for each in proposed.values()), *waiting])
     by_name = {each.game: each for each in proposed.values()}
     found = (_candidate(name, by_name.get(name), waiting.get(name), rules, near, loads) for name in names)
-    framings = (f"{each.envelope}, {each.framing}" for each in settings.every_source.values())
+    framings = (f"envelope {each.envelope}, framing {each.framing}" for each in settings.every_source.values())
     return Candidates(tuple(found), tuple(framings), seen)
 
 

@@ -225,7 +225,7 @@ def _obstacle(
     """Return why a name is not a game; None: its next rows make it one."""
     if candidate is None:
         obstacle = roll.obstacle(OnboardingCandidate(game_key(name), name, "approval"), limits, rules, now)
-        return obstacle or "no registered schema and no rule: approve or refuse it"
+        return obstacle or "no registered schema and no rule: approve or reject it"
     return roll.obstacle(candidate, limits, rules, now)
 
 

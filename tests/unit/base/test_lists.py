@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.base.texts import first_lines, join_limited
+from pipeline.base.texts import exact, first_lines, join_limited
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,20 @@ def test_only_what_is_shown_is_spelled() -> None:
     assert join_limited(range(10_000), 2, text) == "game 0, game 1 and 9,998 more"
     assert first_lines(range(10_000), 1, text) == ["game 0", "and 9,999 more"]
     assert spelled == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Chess", "Chess"),
+        ("Chess ", "'Chess '"),
+        ("Che\u200bss", r"'Che\u200bss'"),
+        ("two  blanks", "'two  blanks'"),
+        ("", "''"),
+        ("L" * 90, "L" * 79 + "…"),
+        ("L" * 90 + " ", "'" + "L" * 77 + "…'"),
+    ],
+)
+def test_a_text_to_decide_about_hides_no_letter(text: str, shown: str) -> None:
+    """A text is quoted with escapes where blanks or invisible characters would make it look like another one."""
+    assert exact(text, 80) == shown

@@ -53,7 +53,7 @@ def test_a_proposal_is_listed_with_its_evidence(engine: Engine, tmp_path: Path) 
     assert [(each.game, each.rule, each.group) for each in found.names] == [
         ("New", None, "b"), ("spam", None, "a"), ("s/x", "studio", "a"),
     ]  # fmt: skip
-    assert found.framings == ("wrapper, wrapper",)
+    assert found.framings == ("envelope wrapper, framing wrapper",)
     write_sketch(engine, sketched(pa.array(["S/x"]), pa.array([7]), 1.0, 10).dumps())
     assert lines(candidates(SETTINGS, engine).names[1])[1] == "  nearly rule studio (prefix 's/')"
     again = propose(SETTINGS, engine, Paths(tmp_path).bronze, GameProposal(NEW, "New", "bob", "sooner"))
