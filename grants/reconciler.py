@@ -32,7 +32,7 @@ from pipeline.control.operations.definition import ControlContext, OperationDefi
 from pipeline.control.roles import groups_of
 from pipeline.store import members
 from pipeline.store.processes.leases import store_time
-from pipeline.store.wanted_readers import WantedReader, read_ungranted
+from pipeline.store.wanted_readers import WantedReader, read_taken_back, read_ungranted
 
 _log: Final = logging.getLogger("turnout")
 _LONG_SECONDS: Final = 900.0  # an alarm and no limit: the round goes on
@@ -127,13 +127,16 @@ class AccessReconciler:
         if now < self._readers_due_at or self._stop.is_set():
             return
         self._readers_due_at, again = now + _READERS_SECONDS, now >= self._refused_due_at
-        if any(again or each.problem is None for each in read_ungranted(self._context.engine)):
+        waiting = [*read_ungranted(self._context.engine), *read_taken_back(self._context.engine)]
+        if any(again or each.problem is None for each in waiting):
             self._refused_due_at = now + _REFUSED_SECONDS if again else self._refused_due_at
             self._readers = self._pool.submit(self.grant_to_new_readers, again=again)
 
     def grant_to_new_readers(self, *, again: bool = True) -> None:
         """Submit the operations of readers that wait, those that were refused `again`; a tick does it in a thread."""
-        onboarded_readers.submit_due(self._context, self._open(), again=again)
+        catalog = self._open()
+        onboarded_readers.submit_due(self._context, catalog, again=again)
+        onboarded_readers.take_back_due(self._context, catalog)
 
     def _submit_expired(self) -> None:
         expiries.submit_expired(self._context.engine, proposals.schema_of(self._context.settings.access))

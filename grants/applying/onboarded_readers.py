@@ -1,4 +1,4 @@
-"""Grants games to the readers that onboardings want: an operation of access for each of them, by the controller.
+"""Grants games to the readers that onboardings want, by operations of the controller; an undo takes them back.
 
 Who authorised a reader counts as the person who grants: the rules for people hold for rules and approvals, too.
 """
@@ -17,7 +17,14 @@ from pipeline.control.operations.definition import ControlContext
 from pipeline.control.roles import CONTROLLER
 from pipeline.lake.delta.log import exists
 from pipeline.store.operations import TargetsBusy, submit
-from pipeline.store.wanted_readers import WantedReader, note_problem, note_submitted, read_ungranted
+from pipeline.store.wanted_readers import (
+    WantedReader,
+    forget,
+    note_problem,
+    note_submitted,
+    read_taken_back,
+    read_ungranted,
+)
 
 
 def submit_due(context: ControlContext, catalog: Catalog, *, again: bool = True) -> None:
@@ -46,16 +53,37 @@ def submit_due(context: ControlContext, catalog: Catalog, *, again: bool = True)
             note_problem(context.engine, readers, str(refused))
 
 
+def take_back_due(context: ControlContext, catalog: Catalog) -> None:
+    """Revoke what undone onboardings gave to their readers; what the catalog had before stays.
+
+    Raises:
+        CatalogUnavailable: the catalog cannot be read.
+    """
+    for _, some in groupby(sorted(read_taken_back(context.engine), key=_whose), key=_whose):
+        readers = list(some)
+        given = [each for each in readers if each.access_operation_id]
+        try:
+            if given:
+                _submit(context, catalog, given, read=False)
+        except TargetsBusy:
+            continue  # such as the one that grants: the next look
+        except Refused as refused:
+            note_problem(context.engine, given, str(refused))
+            continue
+        forget(context.engine, readers)
+
+
 def _whose(reader: WantedReader) -> tuple[str, str, str]:
     return reader.principal, reader.authorised_by, reader.reason
 
 
-def _submit(context: ControlContext, catalog: Catalog, readers: Sequence[WantedReader]) -> str:
-    """Submit one principal's readings; return the operation, or nothing where the catalog has it all."""
+def _submit(context: ControlContext, catalog: Catalog, readers: Sequence[WantedReader], *, read: bool = True) -> str:
+    """Submit one principal's readings, or their end; return the operation, or nothing where nothing changes."""
     engine, access, first = context.engine, context.settings.access, readers[0]
-    intents = [AccessIntent(each.principal, each.game_key, read=True, reason=each.reason) for each in readers]
+    reason = first.reason if read else f"undone: {first.reason}"
+    intents = [AccessIntent(each.principal, each.game_key, read=read, reason=reason) for each in readers]
     prepared = proposals.prepare(engine, catalog, access, context.paths, intents)
-    intent = prepared.to_intent(CONTROLLER, first.reason, **{AUTHORISED_BY: first.authorised_by})
+    intent = prepared.to_intent(CONTROLLER, reason, **{AUTHORISED_BY: first.authorised_by})
     if not intent.targets:
         return ""
     proposals.require_permitted(engine, context.settings, catalog, prepared, intent)

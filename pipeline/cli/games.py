@@ -103,9 +103,9 @@ def approve_game(
     """Make NAME (exact) a game: onboard it, register its proposed schema, place it, replay what came before.
 
     NAME need not have arrived yet. One operation, which ends when the game's stream is live; needs a running
-    controller. Its undo retires the game; nothing is deleted. Reverts a rejection of NAME. Readers get access by an
-    operation of their own once the table is in the catalog; --reader needs the role access_admin. Refused where the
-    catalog of a workspace has another table of the game's key.
+    controller. Its undo retires the game and revokes what it granted; nothing is deleted. Reverts a rejection of NAME.
+    Readers get access by an operation of their own once the table is in the catalog; --reader needs the role
+    access_admin. Refused where the catalog of a workspace has another table of the game's key.
     """
     from pipeline.base.names import game_key
     from pipeline.control.operations.onboarding import Wishes, approve

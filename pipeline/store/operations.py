@@ -303,6 +303,16 @@ def submitted_under(engine: Engine, keys: Sequence[str]) -> dict[str, Operation]
         return {row.idempotency_key: _operation(row) for row in connection.execute(query)}
 
 
+def succeeded_with(engine: Engine, kind: str, step: str, detail: str) -> list[Operation]:
+    """Return the operations of a kind that succeeded, and of which a step says exactly this, the oldest first."""
+    said = (operation_steps.c.name == step) & (operation_steps.c.detail == detail)
+    ended = (operations.c.kind == kind) & (operations.c.state == OperationState.SUCCEEDED)
+    of_step = operation_steps.c.operation_id == operations.c.operation_id
+    query = select(operations).join(operation_steps, of_step).where(ended & said).order_by(operations.c.requested_at)
+    with engine.connect() as connection:
+        return [_operation(row) for row in connection.execute(query)]
+
+
 def last_durations(engine: Engine, target: str) -> dict[str, float]:
     """Return how many seconds the newest success of each kind took, of those that were about this target alone."""
     succeeded = (operations.c.targets == json.dumps([target])) & (operations.c.state == OperationState.SUCCEEDED)

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Engine, insert, select, update
+from sqlalchemy import Connection, Engine, delete, insert, select, update
 
 from pipeline.store.database.engine import writing
-from pipeline.store.database.tables import games, wanted_readers
+from pipeline.store.database.tables import games, operations, wanted_readers
 from pipeline.store.processes.leases import store_now
 
 
@@ -71,3 +71,20 @@ def _note(engine: Engine, readers: Sequence[WantedReader], operation_id: str | N
             own_row = (wanted_readers.c.game_key == each.game_key) & (wanted_readers.c.principal == each.principal)
             values = {"access_operation_id": operation_id, "problem": problem}
             connection.execute(update(wanted_readers).where(own_row).values(values))
+
+
+def read_taken_back(engine: Engine) -> list[WantedReader]:
+    """Return the readers whose onboarding was undone."""
+    undone = wanted_readers.join(operations, operations.c.undoes == wanted_readers.c.operation_id)
+    query = select(*_COLUMNS).select_from(undone).where(operations.c.state == "succeeded")
+    with engine.connect() as connection:
+        return [WantedReader(*row) for row in connection.execute(query)]
+
+
+def forget(engine: Engine, readers: Sequence[WantedReader]) -> None:
+    """Remove readers who are not wanted any more."""
+    with writing(engine) as connection:
+        for each in readers:
+            own_row = (wanted_readers.c.game_key == each.game_key) & (wanted_readers.c.principal == each.principal)
+            is_same = wanted_readers.c.operation_id == each.operation_id
+            connection.execute(delete(wanted_readers).where(own_row & is_same))

@@ -1,5 +1,6 @@
 """Rows from before a name was a game land once it is a game, and nobody replays them by hand."""
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,15 +13,18 @@ from pipeline.control.operations import onboarding
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.control.operations.onboarding import Wishes, approve
+from pipeline.data.contracts.catalogue.versions import read_versions
 from pipeline.data.ingest.admission import begun_without
 from pipeline.data.ingest.name_sketch import sketched
 from pipeline.data.ingest.onboarding import Onboarding
 from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.table import CursorTable
+from pipeline.store.database.states import OperationState
+from pipeline.store.game_proposals import GameProposal, propose
 from pipeline.store.games import record_seen
 from pipeline.store.onboarding import number_of, write_sketch
-from pipeline.store.operations import Operation, operation, steps, submit, submitted_under
+from pipeline.store.operations import Operation, change, list_operations, operation, steps, submit, submitted_under
 from pipeline.store.sources import open_generation
 from tests.onboarding_world import give_rules, rule
 from tests.tables.repair_world import GO, SECOND, World, early, good, make_world
@@ -75,16 +79,42 @@ def test_rows_from_before_a_rule_for_the_exact_name_land_with_it(tmp_path: Path)
     assert world.rows(GO) == [(1, 0), (1, 1)]
 
 
-def test_without_a_schema_the_rows_stay_and_the_outcome_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing waits without end for a schema that nobody registers."""
+def test_rows_whose_schema_comes_late_land_without_a_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An onboarding waits a while for a schema; where it comes later, the controller replays what came before, once."""
     world = make_world(tmp_path)
-    world.ingest(early(1, GO))
-    write_sketch(world.engine, sketched(pa.array([GO.name]), pa.array([1]), 1.0, 10).dumps())
+    world.ingest(early(1, GO), early(2, GO))
+    write_sketch(world.engine, sketched(pa.array([GO.name]), pa.array([2]), 1.0, 10).dumps())
     monkeypatch.setattr(onboarding, "_SCHEMA_SECONDS", -1.0)
     context, begun = approved(world, GO.name)
-    until(context, begun, "land", "wait in quarantine: register a schema, then run `turnout repair replay`")
+    until(context, begun, "land", onboarding.LEFT_WAITING)
+    change(world.engine, operation(world.engine, begun.operation_id), OperationState.SUCCEEDED, "it is a game")
+    keeper = OnboardingKeeper(world.engine)
+    keeper.look()
+    assert [each.kind for each in list_operations(world.engine)] == ["onboard"], "there is no schema yet"
+    world.register(GO)
+    assert world.register(GO, SECOND) == 2
+    OnboardingKeeper(world.engine).look()
+    OnboardingKeeper(world.engine).look()
+    (replay,) = [each for each in list_operations(world.engine) if each.kind == "replay"]
+    assert (replay.actor, replay.reason) == ("(controller)", "its first schema came")
+    until(context, replay, "replay", "2 landed")
+    assert world.rows(GO) == [(1, 0), (1, 1)]
+
+
+def test_a_schema_of_a_game_by_a_rule_names_who_proposed_it(tmp_path: Path) -> None:
+    """The controller registers what a person proposed, and the schema's versions name the person."""
+    world = make_world(tmp_path)
+    definition = json.dumps({"type": "record", "name": "t.M", "fields": [{"name": "score", "type": "long"}]}).encode()
+    proposed = GameProposal(GO.key, GO.name, "dora", "new", format="avro", message="t.M", definition=definition)
+    propose(world.engine, proposed)
+    give_rules(world.engine, rule(GO.name))
+    Onboarding(world.engine, world.settings.onboarding).admit(1.0)
+    record_seen(world.engine, {GO.key: GO.name}, 2, placing())
+    OnboardingKeeper(world.engine).look()
+    (begun,) = submitted_under(world.engine, [f"onboard-{number_of(world.engine, GO.key)}"]).values()
+    context = ControlContext(world.settings, world.engine, world.paths)
+    until(context, begun, "schema", "version 1, proposed by dora.")
+    assert [each.registered_by for each in read_versions(world.engine, GO.key)[GO.key].versions] == ["dora"]
 
 
 def test_the_replay_waits_for_a_micro_batch_that_does_not_know_the_game(tmp_path: Path) -> None:

@@ -1,20 +1,24 @@
 """Submits an operation for each game that a rule has onboarded, so that its first rows land and its readers get access.
 
 The controller looks once a second. The operation's key names the onboarding, so of two controllers, or of two lives of
-one, the second submits nothing.
+one, the second submits nothing. Where an onboarding ended before the game had a schema, the keeper submits the replay
+of its first rows once it has one.
 """
 
+import time
 from typing import Final
 
 from sqlalchemy import Engine
 
-from pipeline.control.operations.onboarding import by_rule
-from pipeline.store.games import known_groups
+from pipeline.control.operations.onboarding import LEFT_WAITING, by_rule, landing_later
+from pipeline.store.database.states import OperationKind
+from pipeline.store.games import known_groups, registered_keys, retired_games
 from pipeline.store.onboarding import Onboarded, onboarded
-from pipeline.store.operations import TargetsBusy, submit, submitted_under
+from pipeline.store.operations import TargetsBusy, submit, submitted_under, succeeded_with
 
 _LOOKED_UP: Final = 500  # keys in one statement
 _MOST: Final = 20  # at one look, which the controller's loop waits for
+_LATE_SECONDS: Final = 5.0  # between two looks for games whose first schema came later
 
 
 class OnboardingKeeper:
@@ -24,10 +28,15 @@ class OnboardingKeeper:
         """Begin with all games, at the first look."""
         self._engine = engine
         self._last = 0
+        self._late_due_at = 0.0
+        self._landed: set[str] = set()  # onboardings whose late rows have their replay
         self._open: dict[str, Onboarded] = {}  # by the key of its operation
 
     def look(self) -> None:
         """Submit the operations of games that have arrived; those that exact names made may never send anything."""
+        if time.monotonic() >= self._late_due_at:
+            self._late_due_at = time.monotonic() + _LATE_SECONDS
+            self._land_late()
         for game in onboarded(self._engine, self._last):
             self._last = game.number
             if game.candidate.rule is not None and game.candidate.how != "approval":  # whose operation has begun
@@ -48,3 +57,21 @@ class OnboardingKeeper:
             except TargetsBusy:  # of a person, or of another controller
                 continue
             del self._open[key]
+
+    def _land_late(self) -> None:
+        """Submit the replay of each game whose onboarding ended without a schema, and that has one by now."""
+        left = succeeded_with(self._engine, OperationKind.ONBOARD, "land", LEFT_WAITING)
+        left = [each for each in left if each.operation_id not in self._landed]
+        if not left:
+            return
+        schemas, retired = registered_keys(self._engine), retired_games(self._engine)
+        keys = {each.operation_id: str(each.parameters["games"][0]) for each in left}
+        due = [each for each in left if schemas.get(keys[each.operation_id])]
+        for each in [one for one in due if keys[one.operation_id] not in retired][:_MOST]:
+            intent = landing_later(each, schemas[keys[each.operation_id]])
+            if not submitted_under(self._engine, [intent.idempotency_key]):
+                try:
+                    submit(self._engine, intent)
+                except TargetsBusy:
+                    continue
+            self._landed.add(each.operation_id)

@@ -2,12 +2,13 @@
 
 A person approves a name, or a rule has made it a game already; then the controller submits the operation, so that the
 rows that introduced the name land, too, and the rule's readers get access. Readers are only written down here: what
-knows the catalog grants them, by an operation of its own. The inverse is to retire the game: nothing is deleted.
+knows the catalog grants them, by an operation of its own, and takes that back where the onboarding is undone. The
+inverse is to retire the game: nothing is deleted.
 """
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from sqlalchemy import Engine
 from pipeline.base.errors import Refused, Transient, first_line
 from pipeline.base.names import GameKey, game_key
 from pipeline.base.texts import join_limited
+from pipeline.control.operations import repairs
 from pipeline.control.operations.definition import (
     ControlContext,
     OperationDefinition,
@@ -58,6 +60,10 @@ _SCHEMA_SECONDS: Final = 60.0  # rows that came before wait this time for a sche
 _INGEST_SECONDS: Final = 300.0
 _LAND_SECONDS: Final = 6 * 3600.0  # as a replay
 _LIVE_SECONDS: Final = 300.0
+
+
+LEFT_WAITING: Final = "Rows that came before, if any, wait in quarantine until a schema is registered."
+"""What the step `land` says where it ends before there is a schema; `OnboardingKeeper` looks for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,14 @@ def by_rule(game: Onboarded) -> Intent:
         OperationKind.ONBOARD, (f"game:{candidate.game_key}",), CONTROLLER, f"onboarding rule {candidate.rule}",
         parameters, preview, idempotency_key=f"onboard-{game.number}",
     )  # fmt: skip
+
+
+def landing_later(done: Operation, schemas: int) -> Intent:
+    """Return the replay that lands what an onboarding left waiting; asked again it is the same one."""
+    key = _key(done)
+    rows = repairs.choice(UNKNOWN_GAME, None, None)
+    intent = repairs.intent(OperationKind.REPLAY, {key: schemas}, CONTROLLER, "its first schema came", rows)
+    return replace(intent, idempotency_key=f"land-{done.operation_id}")
 
 
 def _plan(settings: Settings, engine: Engine, name: str, wishes: Wishes, actor: str) -> dict[str, Any]:
@@ -216,11 +230,12 @@ def _register(context: ControlContext, operation: Operation) -> StepResult:
     if proposal is not None and not is_approved:
         message = "Its proposal was replaced after the approval: register a schema by `turnout schemas register`."
     elif proposal is not None and proposal.definition is not None and proposal.message and proposal.format:
+        author = proposal.proposed_by if operation.parameters["by_rule"] else operation.actor
         registration = Registration(
-            proposal.game, proposal.message, proposal.definition, format=proposal.format, actor=operation.actor
+            proposal.game, proposal.message, proposal.definition, format=proposal.format, actor=author
         )
         (done,) = context.registry.register_many([registration])
-        message = f"Schema {done.schema_id}, version {done.version}."
+        message = f"Schema {done.schema_id}, version {done.version}, proposed by {proposal.proposed_by}."
     discard(context.engine, _key(operation))
     return StepResult("done", message)
 
@@ -249,10 +264,7 @@ def _land(context: ControlContext, operation: Operation) -> StepResult:
     if not context.background_tasks.contains(operation.operation_id) and not registered_keys(context.engine).get(key):
         if operation.parameters["rows"] and _waited(context, operation, "land") <= _SCHEMA_SECONDS:
             return StepResult("waiting", "Its rows wait for a schema.")
-        later = (
-            "Rows that came before, if any, wait in quarantine: register a schema, then run `turnout repair replay`."
-        )
-        return StepResult("done", later if operation.parameters["rows"] else "")
+        return StepResult("done", LEFT_WAITING if operation.parameters["rows"] else "")
     return worked(context, operation, partial(_replay, context, operation), "Rows that came before are being decoded.")
 
 

@@ -34,8 +34,9 @@ from pipeline.health.facts.controller_metrics import read_controller_metrics
 from pipeline.health.facts.fleet import read_fleet
 from pipeline.settings.tree import Roles
 from pipeline.store import audit
+from pipeline.store.database.states import OperationKind, OperationState
 from pipeline.store.database.tables import entitlements, ignored_drift
-from pipeline.store.operations import Operation, list_operations, operation, steps, submit
+from pipeline.store.operations import Intent, Operation, change, list_operations, operation, steps, submit
 from pipeline.store.wanted_readers import WantedReader, read_ungranted, read_wanted, want_within
 from tests.unit.grants.access_world import ANN, BOB, CHESS, GO, House
 from tests.unit.grants.catalog_world import SCIM, register_other, served
@@ -623,6 +624,41 @@ def test_readers_of_a_rule_read_once_the_table_is_there(house: House) -> None:
     assert [each.operation_id for each in list_operations(engine)] == [done.operation_id]
     prepared = proposals.prepare_undo(engine, house.catalog, house.world.settings.access, house.world.paths, done)
     assert not prepared.plan.is_empty, "it is undone like any other"
+
+
+def undone_onboarding(house: House, *readers: str) -> None:
+    """Let a game be onboarded with readers who get access, and the onboarding be undone."""
+    engine = house.world.engine
+    target = (f"game:{CHESS}",)
+    made = submit(engine, Intent(OperationKind.ONBOARD, target, "carl", "new", {"games": [CHESS]}))
+    change(engine, made, OperationState.SUCCEEDED, "done")
+    with engine.begin() as connection:
+        want_within(connection, [WantedReader(CHESS, each, "by carl", "carl", made.operation_id) for each in readers])
+    house.steward.grant_to_new_readers()
+    for _ in readers:
+        house.finish()
+    back = submit(engine, Intent(OperationKind.RETIRE, target, "dora", "a mistake", undoes=made.operation_id))
+    change(engine, back, OperationState.SUCCEEDED, "done")
+
+
+def test_an_undone_onboarding_takes_back_what_its_readers_got(house: House) -> None:
+    """An undo revokes what the onboarding granted, once, and leaves what a reader had before."""
+    house.make_table(CHESS)
+    house.rounds()
+    house.do(AccessIntent(BOB, CHESS, True, None, "had it before"))
+    undone_onboarding(house, ANN)
+    with house.world.engine.begin() as connection:
+        (made,) = [each for each in list_operations(house.world.engine) if each.kind == OperationKind.ONBOARD]
+        want_within(connection, [WantedReader(CHESS, BOB, "by carl", "carl", made.operation_id, "")])
+    house.steward.grant_to_new_readers()
+    done = house.finish()
+    assert (done.state, done.actor, done.reason) == ("succeeded", CONTROLLER, "undone: by carl")
+    readers = house.catalog.assignments(Securable((*house.schema.path, CHESS)))
+    assert "SELECT" not in readers.get(ANN, ())
+    assert "SELECT" in readers[BOB]
+    count = len(list_operations(house.world.engine))
+    house.steward.grant_to_new_readers()
+    assert (read_wanted(house.world.engine), len(list_operations(house.world.engine))) == ([], count)
 
 
 def test_nobody_grants_to_themselves_by_a_rule(house: House) -> None:
