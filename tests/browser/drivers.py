@@ -77,7 +77,7 @@ def _drive(store: Engine, drivers: dict[str, Lease], stop: threading.Event) -> N
 
 
 def _report(store: Engine, key: str, group: str, made: StreamControl) -> None:
-    """Tell of a stream as it was told before, but where it is now and how it is read; of a new one that it runs."""
+    """Tell of a stream as before, but where it is now and how it is read; a new one runs."""
     if made.desired == "paused":
         lane, status = "PAUSED", "PAUSED"
     elif made.parked_at is not None:
