@@ -56,6 +56,8 @@ def evidence(each: Candidate, framings: Sequence[str], schema_ids: str, now: flo
     else:
         times = f"{formatting.moment(waiting.first_seen)[:16]} to {formatting.moment(waiting.last_seen)[:16]} UTC"
         found.append(("Arrived", f"{listing.rows_text(waiting)} rows, {times}"))
+        sources = ", ".join(formatting.shown(each, 60) for each in waiting.sources)
+        found.append(("Sent by", sources or "not known: it came before turnout recorded sources"))
         found.append(("Why no game", formatting.shown(waiting.why, _LONGEST)))
     if (alike := listing.looks_like(each)) is not None:
         found.append(("Looks like", alike))

@@ -19,8 +19,9 @@ from pipeline.data.verify.balance import Balance
 from pipeline.data.verify.balance import verify as prove
 from pipeline.data.verify.report import as_dict
 from pipeline.data.verify.values import Wanted as Values
-from pipeline.demo import claim, dashboard, monitoring
+from pipeline.demo import claim, dashboard, monitoring, newcomer
 from pipeline.demo.broker import Broker
+from pipeline.demo.framings import by_type
 from pipeline.demo.framings.supported import FOREIGN, WRAPPER, RegistryAddress, check_framings
 from pipeline.demo.object_storage import VARIABLES
 from pipeline.demo.registry import Registry
@@ -65,6 +66,7 @@ class DemoOptions:
     registry_url: str | None = None
     glue_endpoint: str | None = None
     event_types: int = 1
+    appear_after: int | None = None
 
     @property
     def is_mixed(self) -> bool:
@@ -79,6 +81,7 @@ class DemoOptions:
             *(["--hostile"] if self.hostile else []),
             *("--formats", ",".join(self.formats), "--framing", ",".join(self.framings)),
             *([] if self.version_every is None else ["--version-every", str(self.version_every)]),
+            *([] if self.appear_after is None else ["--appear-after", str(self.appear_after)]),
             *([] if self.registry_url is None else ["--registry-url", self.registry_url]),
             *([] if self.glue_endpoint is None else ["--glue-endpoint", self.glue_endpoint]),
         ]
@@ -132,8 +135,7 @@ def live(settings: Settings, paths: Paths, wanted: DemoOptions, rate: float) -> 
     note(paths, DEMO, f"http://{dashboard.HOST}:{settings.dashboard.port}")
     stop = stop_on_signals()
     env = ("--env-dir", str(paths.root))
-    for name in GROUPS:
-        _let_controller_run(settings, paths, name)
+    _prepare(settings, paths, wanted)
     watching = monitoring.plan(settings, paths)
     with (
         _broker(settings, paths) as environ,
@@ -251,11 +253,11 @@ def _says_broker(paths: Paths) -> bool:
 
 @contextmanager
 def _registry(paths: Paths, wanted: DemoOptions) -> Iterator[tuple[DemoOptions, dict[str, str]]]:
-    """Start a registry of our own where frames need one and none is named; yield the children's variables, too."""
+    """Start a registry of our own where frames need one and none is named; yield the variables of the source, too."""
     check_framings(wanted.framings)
     name = next((each for each in wanted.framings if each in FOREIGN), None)
     if name is None:
-        yield wanted, {}
+        yield wanted, by_type.settings() if by_type.BY_TYPE in wanted.framings else {}
     elif FOREIGN[name].is_startable and wanted.registry_url is None:
         say("starting a schema registry")
         folder = paths.root / "registry"
@@ -286,6 +288,13 @@ def _kept_port(folder: Path) -> int | None:
 
 def _know_group(settings: Settings, paths: Paths, name: str) -> None:
     register_group(open_store(settings, paths), name, placing_by(settings))
+
+
+def _prepare(settings: Settings, paths: Paths, wanted: DemoOptions) -> None:
+    for name in GROUPS:
+        _let_controller_run(settings, paths, name)
+    if wanted.appear_after is not None:
+        say(newcomer.expect(settings, open_store(settings, paths), wanted.games, wanted.seed, hostile=wanted.hostile))
 
 
 def _let_controller_run(settings: Settings, paths: Paths, name: str) -> None:

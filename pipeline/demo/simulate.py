@@ -26,7 +26,7 @@ from pipeline.lake.storage.places import located
 from pipeline.settings.source import Source, reads_several
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.onboarding import onboarded_names
-from pipeline.store.onboarding_rules import ALL_TYPES, OnboardingRule, apply, read_rules
+from pipeline.store.onboarding_rules import ALL_TYPES, OnboardingRule, RuleSet, apply, read_rules
 
 PARTITIONS = 4  # of a topic the simulator creates
 _RULE = "simulate"  # the onboarding rule of games whose schemas come from a registry
@@ -123,7 +123,7 @@ def register_samples(
 def allow_others(engine: Engine, plan: SimulationPlan) -> None:
     """Apply a rule for the games whose schemas come from a registry: ingest refuses rows of names that are not games.
 
-    It accepts all their event types where the plan has several.
+    It accepts all their event types where the plan has several, and leaves names to the prefixes of other rules.
 
     Raises:
         Refused: another person has applied rules at the same moment.
@@ -133,7 +133,8 @@ def allow_others(engine: Engine, plan: SimulationPlan) -> None:
     taken = {*onboarded_names(engine).values(), *(name for each in others for name in each.names)}
     foreign = [game for game, writing in game_writings(plan).items() if writing.framing != WRAPPER]
     own = rules.by_name.get(_RULE, OnboardingRule(_RULE, changed_by=actor))
-    new = [game for game in foreign if game not in taken and game not in own.names]
+    ruled = RuleSet(rules=tuple(others))
+    new = [game for game in foreign if game not in taken and game not in own.names and ruled.match(game) is None]
     then = replace(own, names=(*own.names, *new), event_types=(ALL_TYPES,) if plan.event_types > 1 else ())
     if then.names and then != own:
         apply(engine, [*others, then], rules.number, actor, "turnout simulate")

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import MALFORMED, MAX_NAME_BYTES
+from pipeline.demo.framings.by_type import BY_TYPE, document, require_json
 from pipeline.demo.framings.framing import Framed, Framing
 from pipeline.demo.framings.supported import WRAPPER, check_framings
 from pipeline.demo.framings.wrapper import WrapperFraming
@@ -92,6 +93,7 @@ class SimulationPlan:
     framings: tuple[str, ...] = (WRAPPER,)
     event_types: int = 1  # of each game, mixed
     version_every: int | None = None  # events from one version's first to the next one's; None: all from the start
+    appear_after: int | None = None  # events before the first one of the last game; None: it sends from the start
     start_time: float = 1_767_225_600.0  # event time of the first event, Unix seconds
     step_seconds: float = 0.001  # event time between two events
 
@@ -161,6 +163,8 @@ def game_writings(plan: SimulationPlan) -> dict[str, Writing]:
     """
     check_formats(plan.formats)
     check_framings(plan.framings)
+    if BY_TYPE in plan.framings:
+        require_json(plan.formats)
     names = game_names(plan.games, plan.seed, hostile=plan.hostile)
     pairs = [Writing(each, framing) for framing in plan.framings for each in plan.formats]
     return dict(zip(names, itertools.cycle(pairs)))
@@ -195,6 +199,11 @@ class Simulator:
         writings = game_writings(plan)
         self.games = tuple(writings)
         own = [game for game, writing in writings.items() if writing.framing == WRAPPER]
+        if plan.appear_after is not None and (plan.games == 1 or self.games[-1] in own):
+            raise Refused(
+                "A game that appears later needs others beside it and no schema of turnout's own. Use 2 games or more "
+                f"and another framing than {WRAPPER}."
+            )
         wanted = itertools.product(own, plan.versions_of_types())
         if missing := [pair for pair in wanted if pair not in schema_ids]:
             raise Refused(f"{len(missing)} schemas have no id, first {missing[0]!r}. Register the games first.")
@@ -206,7 +215,9 @@ class Simulator:
         self._tags = {game: hashlib.sha256(game.encode()).hexdigest()[:12] for game in self._families}
         self._formats = {game: writing.format for game, writing in writings.items()}
         local = WrapperFraming(self.games, schema_ids, frames=foreign is not None)
-        self._framings: dict[str, Framing] = dict.fromkeys(self._families, local)
+        self._are_documents = BY_TYPE in plan.framings
+        others = foreign if self._are_documents and foreign is not None else local
+        self._framings: dict[str, Framing] = dict.fromkeys(self._families, others)
         self._reached: dict[tuple[str, int], int] = {}  # the highest version of each game and type that has frames
         for game in self.games:
             if writings[game].framing != WRAPPER:
@@ -253,6 +264,8 @@ class Simulator:
             for offset, index in enumerate(block):
                 kind = self._kinds[min(bisect(kinds, numbers[3 * offset]), last_kind)]
                 game = self.games[min(bisect(weights, numbers[3 * offset + 1] * weights[-1]), last_game)]
+                if game == self.games[-1] and index < (plan.appear_after or 0):
+                    game = self.games[0]
                 yield self._event(kind, game, int(numbers[3 * offset + 2] * 2**53), index)
 
     def _event(self, kind: str, game: str, chance: int, index: int) -> Event:
@@ -272,7 +285,10 @@ class Simulator:
         if kind == "malformed_wrapper":
             return Event(None, _broken_wrapper(framed.body, sequence, chance), game, sequence, kind)
         payload = b"" if kind == "empty_payload" else self._framings[game].joined(framed)
-        value = self._wrapped(game, framed.schema_id, payload, sequence, time)
+        if self._are_documents:
+            value = document(game, framed.head.decode(), payload, f"{self._tags[game]}-{sequence}", time)
+        else:
+            value = self._wrapped(game, framed.schema_id, payload, sequence, time)
         return Event(game.encode() or None, value, game, sequence, kind)
 
     def _framed(self, kind: str, game: str, of: tuple[int, int], chance: int, sequence: int, time: int) -> Framed:

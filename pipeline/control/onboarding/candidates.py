@@ -169,6 +169,7 @@ def lines(each: Candidate) -> list[str]:
     """Return a name with its evidence as lines; raw texts are in them."""
     proposal, waiting = each.proposal, each.waiting
     arrived = "nothing has arrived" if waiting is None else f"{waiting.rows:,} rows have arrived"
+    arrived += f" from {', '.join(waiting.sources)}" if waiting is not None and waiting.sources else ""
     found = [f"{each.game!r}: {arrived}; rule {each.rule or '-'}; group {each.group or 'none has room'}"]
     if each.near is not None:
         found.append(f"  nearly rule {each.near}")

@@ -243,7 +243,8 @@ def _last_records(bronze: pa.Table) -> list[list[Any]]:
 
 def _unknown(rejects: pa.Table, job: IngestJob) -> dict[str, Any] | None:
     """Return the report on names without a game: a sketch, and the busiest names under each prefix of a rule."""
-    names = rejects.filter(pc.equal(rejects.column("refused"), _UNKNOWN)).column("game")
+    rejects = rejects.filter(pc.equal(rejects.column("refused"), _UNKNOWN))
+    names = rejects.column("game")
     if not len(names):
         return None
     counts = pc.value_counts(names)
@@ -255,10 +256,31 @@ def _unknown(rejects: pa.Table, job: IngestJob) -> dict[str, Any] | None:
         fits = pc.and_not(pc.starts_with(distinct, prefix), taken)
         taken = pc.or_(taken, fits)
         candidates[prefix] = distinct.take(order.filter(fits.take(order))[:_CANDIDATES]).to_pylist()
+    limit = job.onboarding.max_pending
+    sources = _sources(rejects, distinct.take(order[:limit]))
     return {
-        "sketch": sketched(distinct, rows, time.time(), job.onboarding.max_pending).dumps(),
+        "sketch": sketched(distinct, rows, time.time(), limit, sources).dumps(),
         "candidates": candidates,
     }
+
+
+def _sources(rejects: pa.Table, names: pa.Array) -> dict[str, list[str]]:
+    """Return for each of these names the topics and landing tables that it came from."""
+    rejects = rejects.filter(pc.is_in(rejects.column("game"), value_set=names))
+    places = whole(pc.fill_null(rejects.column("topic"), "")).dictionary_encode()
+    labels = pa.array([_source(place) for place in places.dictionary.to_pylist()], pa.string()).take(places.indices)
+    pairs = pa.table({"game": rejects.column("game"), "source": labels}).group_by(["game", "source"]).aggregate([])
+    found: dict[str, list[str]] = {}
+    for game, source in zip(pairs.column("game").to_pylist(), pairs.column("source").to_pylist(), strict=True):
+        found.setdefault(game, []).append(source)
+    return {game: sorted(each) for game, each in found.items()}
+
+
+def _source(topic: str) -> str:
+    """Return the topic, or the landing table of a file: `delta:` and its id, or `landing` for our own."""
+    if not topic.endswith(".parquet"):
+        return topic or "unknown"
+    return topic.split("/", 1)[0] if topic.startswith("delta:") else "landing"
 
 
 def _quarantine_rows(rejects: pa.Table) -> pa.Table:

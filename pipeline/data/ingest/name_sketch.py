@@ -23,6 +23,12 @@ _REGISTERS: Final = 1 << _INDEX_BITS  # one byte each; the standard error is 1.0
 _ALPHA: Final = 0.7213 / (1 + 1.079 / _REGISTERS)
 
 
+NO_SOURCES: Final[Mapping[str, Sequence[str]]] = {}
+
+MOST_SOURCES: Final = 3
+"""Sources that are kept for a name, the first ones."""
+
+
 class NameCount(NamedTuple):
     """The count of a name. The true number of its rows lies between `rows - error` and `rows`."""
 
@@ -30,6 +36,7 @@ class NameCount(NamedTuple):
     error: int
     first_seen: float  # Unix seconds; since when it is in the list
     last_seen: float
+    sources: tuple[str, ...] = ()  # topics and landing tables from which it came, a few
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +85,10 @@ def loads(text: str | None) -> Sketch:
         return EMPTY
     try:
         kept: dict[str, Any] = json.loads(text)
-        names = {name: NameCount(*seen) for name, seen in kept["names"].items()}
+        names = {name: _name_count(*seen) for name, seen in kept["names"].items()}
         "".join(names).encode()  # half a character is no name, and fails where it is shown
         sketch = Sketch(names, kept["rows"], kept["floor"], base64.b64decode(kept["registers"]))
-        numbers = [sketch.rows, sketch.floor, *(number for seen in names.values() for number in seen)]
+        numbers = [sketch.rows, sketch.floor, *(number for seen in names.values() for number in seen[:4])]
         is_one = len(sketch.registers) == _REGISTERS and all(math.isfinite(number) for number in numbers)
     except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
         is_one = False
@@ -93,13 +100,24 @@ def loads(text: str | None) -> Sketch:
     return sketch
 
 
-def sketched(names: pa.Array, rows: pa.Array, at: float, limit: int) -> Sketch:
-    """Return the sketch of distinct names and their rows, all at one moment; at most `limit` are listed."""
+def _name_count(rows: int, error: int, first_seen: float, last_seen: float, sources: Sequence[str] = ()) -> NameCount:
+    return NameCount(rows, error, first_seen, last_seen, tuple(map(str, sources)))
+
+
+def sketched(
+    names: pa.Array, rows: pa.Array, at: float, limit: int, sources: Mapping[str, Sequence[str]] = NO_SOURCES
+) -> Sketch:
+    """Return the sketch of distinct names and their rows, all at one moment; at most `limit` are listed.
+
+    `sources` says where names came from.
+    """
     order = pc.sort_indices(pa.table({"rows": rows, "name": names}), [("rows", "descending"), ("name", "ascending")])
     listed = order[:limit]
     busiest = zip(names.take(listed).to_pylist(), rows.take(listed).to_pylist(), strict=True)
     return Sketch(
-        names={name: NameCount(count, 0, at, at) for name, count in busiest},
+        names={
+            name: NameCount(count, 0, at, at, tuple(sources.get(name, ())[:MOST_SOURCES])) for name, count in busiest
+        },
         rows=pc.sum(rows).as_py() or 0,
         floor=rows[order[limit].as_py()].as_py() if len(order) > limit else 0,
         registers=_registers(names.to_pylist()),
@@ -128,6 +146,7 @@ def _added(one: NameCount | None, other: NameCount | None, one_floor: int, other
             one.error + other.error,
             min(one.first_seen, other.first_seen),
             max(one.last_seen, other.last_seen),
+            tuple(dict.fromkeys((*one.sources, *other.sources)))[:MOST_SOURCES],
         )
     seen, floor = (one, other_floor) if one is not None else (other, one_floor)
     assert seen is not None

@@ -47,6 +47,7 @@ class Waiting:
     error: int
     first_seen: float  # Unix seconds; since when it is in the list
     last_seen: float
+    sources: tuple[str, ...]  # topics and landing tables from which it came, the first three
     why: str
     looks_like: tuple[str, ...]  # games and other waiting names that an operator may confuse with it
     rule: str | None  # the onboarding rule that its name matches
@@ -237,7 +238,8 @@ def _checked(name: str) -> GameKey:
 
 def _line(each: Waiting) -> str:
     count = f"{each.rows:,}" if not each.error else f"{each.rows - each.error:,} to {each.rows:,}"
-    return f"{count} rows  {_day(each.first_seen)} to {_day(each.last_seen)}  {_named(each)}: {each.why}"
+    origin = f" from {', '.join(each.sources)}" if each.sources else ""
+    return f"{count} rows  {_day(each.first_seen)} to {_day(each.last_seen)}{origin}  {_named(each)}: {each.why}"
 
 
 def _named(each: Game | Waiting) -> str:

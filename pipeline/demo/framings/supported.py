@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from pipeline.base.errors import Refused
+from pipeline.demo.framings.by_type import BY_TYPE, TypeFraming
 from pipeline.demo.framings.framing import Framing
 
 WRAPPER: Final = "wrapper"
@@ -76,30 +77,34 @@ FOREIGN: Final[Mapping[str, ForeignFraming]] = MappingProxyType(
 )
 """Framings by the name that `--framing` takes."""
 
-FRAMINGS: Final = (WRAPPER, *FOREIGN)
+FRAMINGS: Final = (WRAPPER, *FOREIGN, BY_TYPE)
 
 
 def check_framings(framings: Sequence[str]) -> None:
     """Check a choice of framings.
 
     Raises:
-        Refused: one is unknown, or two need registries, of which a source has one.
+        Refused: one is unknown, two need registries, of which a source has one, or one must be alone.
     """
     if unknown := [name for name in framings if name not in FRAMINGS]:
         raise Refused(f"The simulator does not write the framing {unknown[0]!r}: use {', '.join(FRAMINGS)}.")
     if len(foreign := [name for name in framings if name in FOREIGN]) > 1:
         raise Refused(f"A source has one registry: choose one of {' and '.join(foreign)}, with or without {WRAPPER}.")
+    if BY_TYPE in framings and len(framings) > 1:
+        raise Refused(f"Documents that name no schema are a source of their own: use the framing {BY_TYPE} alone.")
     if not framings or len(set(framings)) < len(framings):
         raise Refused(f"Name each framing once: {', '.join(FRAMINGS)}.")
 
 
 def foreign_framing(framings: Sequence[str], address: RegistryAddress) -> Framing | None:
-    """Return the framing among these that needs a registry, ready to write; none if none does.
+    """Return the framing among these that names no schema of turnout's, ready to write; none if none does.
 
     Raises:
         Refused: its registry's address is missing or not usable.
         Transient: its registry does not answer.
     """
+    if BY_TYPE in framings:
+        return TypeFraming()
     for name in framings:
         if name in FOREIGN:
             return FOREIGN[name].open(address)

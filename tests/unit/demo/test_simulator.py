@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import json
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -18,6 +19,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import MALFORMED, game_key, is_game_name
 from pipeline.data.contracts.further_types import game_types
 from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.demo.framings.by_type import TypeFraming
 from pipeline.demo.samples.sample import FAMILIES, VERSIONS
 from pipeline.demo.simulate import register_samples
 from pipeline.demo.simulator import (
@@ -291,3 +293,32 @@ def test_a_game_sends_several_event_types(engine: Engine, format_name: str) -> N
     assert [(each.state, len(each.schemas)) for each in types] == [("first", 2), ("accepted", 2), ("accepted", 2)]
     sent = {Wrapper.FromString(each.value).schema_id for batch in simulator.batches(50) for each in batch}
     assert sent == {schema.schema_id for each in types for schema, _ in each.schemas}
+
+
+def test_documents_name_their_type_and_no_schema() -> None:
+    """Plain documents carry game, type, id, time and content, and the last game sends after the others."""
+    plan = SimulationPlan(
+        games=3, versions=2, events=400, formats=("json",), framings=("type",), event_types=5, appear_after=200
+    )
+    (events,) = Simulator(plan, {}, TypeFraming()).batches(400)
+    documents = [json.loads(each.value) for each in events]
+    assert {tuple(each) for each in documents} == {("game", "type", "id", "at", "data")}
+    newcomer = game_names(3, plan.seed)[-1]
+    assert newcomer not in {each["game"] for each in documents[:200]}
+    assert len({each["type"] for each in documents if each["game"] == newcomer}) == 5
+    again = Simulator(plan, {}, TypeFraming())
+    assert [each.value for each in next(again.batches(400))] == [each.value for each in events]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"framings": ("type",)}, "Use --framing type with --formats json."),
+        ({"formats": ("json",), "framings": ("type", "wrapper")}, "use the framing type alone"),
+        ({"appear_after": 5}, "another framing than wrapper"),
+    ],
+)
+def test_a_plan_of_documents_that_cannot_be_is_refused(wrong: dict[str, Any], said: str) -> None:
+    """Documents without a schema are JSON and a source of their own; turnout knows its own ids from the start."""
+    with pytest.raises(Refused, match=said):
+        Simulator(SimulationPlan(games=2, versions=1, **wrong), {}, TypeFraming())

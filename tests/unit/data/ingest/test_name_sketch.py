@@ -37,6 +37,17 @@ def test_the_list_is_bounded_and_its_counts_hold(batches: list[dict[str, int]], 
         assert dict(true) == {name: seen.rows for name, seen in sketch.names.items()}
 
 
+def test_a_name_keeps_the_first_sources_it_came_from() -> None:
+    """A sketch keeps the first three sources of a name, and reads a sketch of an earlier build, which has none."""
+    sketch = EMPTY
+    for number in (2, 1, 2, 3, 4):
+        came = sketched(pa.array(["Chess"]), pa.array([1]), NOW, 5, {"Chess": [f"topic {number}"]})
+        sketch = name_sketch.loads(merged(sketch, came, 5).dumps())
+    assert sketch.names["Chess"].sources == ("topic 2", "topic 1", "topic 3")
+    old = sketch.dumps().replace(', ["topic 2", "topic 1", "topic 3"]', "")
+    assert name_sketch.loads(old).names["Chess"] == (5, 0, NOW, NOW, ())
+
+
 @pytest.mark.parametrize("count", [0, 1, 50, 3_000, 20_000, 300_000])
 def test_the_number_of_names_is_about_right(count: int) -> None:
     """About how many names there were is told within 5 %, whether they came at once, in parts, or again."""
@@ -57,7 +68,7 @@ def test_a_busy_name_is_found_in_a_flood() -> None:
         sketch = merged(sketch, sketched(pa.array(names), rows, NOW + batch, 1_000), 1_000)
     busiest = max(sketch.names, key=lambda name: sketch.names[name].rows - sketch.names[name].error)
     assert busiest == "a real game"
-    assert sketch.names[busiest] == (160, 0, NOW, NOW + 19)
+    assert sketch.names[busiest] == (160, 0, NOW, NOW + 19, ())
 
 
 def test_a_task_tells_names_under_a_prefix_busiest_first(tmp_path: Path) -> None:
