@@ -5,8 +5,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from tests.model.state import FOREIGN, Game, Refusals, Row, State, Table
-from tests.model.world import Part, World, landed
+from tests.model.state import FOREIGN, TYPED, Game, Refusals, Row, State, Table
+from tests.model.world import Part, World, landed, lands
 
 
 @lru_cache(maxsize=1 << 20)
@@ -83,14 +83,21 @@ def nothing_is_taken_for_damage(world: World, before: State | None, state: State
 
 
 def readers_lose_nothing(world: World, before: State | None, state: State) -> str | None:
-    """L12, L15: a row that readers of a table have seen stays in it, also when a rebuild replaces all of its files."""
+    """L12, L15: a row that readers have seen stays in its table, also in a rebuild, while its type is accepted."""
     if before is None or before.tables is state.tables:
         return None
     for game, (old, new) in enumerate(zip(before.tables, state.tables, strict=True)):
-        if gone := landed(old) - landed(new):
+        if gone := {row for row in landed(old) - landed(new) if not _is_withdrawn(world, state, game, row)}:
             places = ", ".join(_place(row) for row in sorted(gone))
             return f"L12, L15: readers of game {game} lose rows: {places} leave its table"
     return None
+
+
+def _is_withdrawn(world: World, state: State, game: Game, row: Row) -> bool:
+    """Return whether a row waits by the newest schema set as one of an event type that is not the game's."""
+    parts = world.parts(state.bronze + state.hidden, game)
+    kinds = {each: kind for part in parts for each, kind in zip(part.rows, part.kinds, strict=True)}
+    return kinds[row] == TYPED and not lands(TYPED, state.schemas)
 
 
 def writers_decide(world: World, before: State | None, state: State) -> str | None:

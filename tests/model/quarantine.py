@@ -3,7 +3,7 @@
 from tests.model.repairs import again, running, waiting, with_repair, with_table
 from tests.model.state import FOREIGN, NEVER, Repair, Row, State
 from tests.model.tables import with_rows
-from tests.model.world import Next, World, landed
+from tests.model.world import Next, World, landed, lands
 
 # -------------------------------------------------------------------------------------------------------------- replay
 
@@ -52,7 +52,7 @@ def _decodes(world: World, state: State, work: Repair, row: Row) -> int | None:
     kind = kinds.get(row, NEVER)
     if kind > FOREIGN:
         return state.lookup.meaning(kind - FOREIGN, work.version) or None
-    return 0 if kind <= work.version else None
+    return 0 if lands(kind, work.version) else None
 
 
 def commit_replay(world: World, state: State) -> Next:

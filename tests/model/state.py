@@ -12,9 +12,12 @@ NEVER: Final = 9
 FOREIGN: Final = 100
 """Payloads of the writers of a foreign registry are of the kinds above it: its first writer's of kind 101."""
 
+TYPED: Final = 8
+"""A payload of a further event type: the second schema set accepts it, the third withdraws it, and so on."""
+
 Game: TypeAlias = int
 Writer: TypeAlias = int  # of a foreign registry, from 1 on
-Kinds: TypeAlias = tuple[int, ...]  # of one game's rows in one batch: the first schema set that decodes each
+Kinds: TypeAlias = tuple[int, ...]  # of one game's rows in one batch: the first schema set that decodes each, or TYPED
 Batch: TypeAlias = dict[Game, Kinds]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.model.explore import explore, render
 from tests.model.laws import LAWS, Law, each_row_once
-from tests.model.state import FOREIGN, NEVER, Batch, Budget, Rules, Scenario
+from tests.model.state import FOREIGN, NEVER, TYPED, Batch, Budget, Rules, Scenario
 
 STATES = int(os.environ.get("PROOF_STATES", "40000"))
 
@@ -37,6 +37,16 @@ LIED_TO = replace(
 """A second driver has no games; it only asks."""
 UPLOADED = replace(HELD, batches=({0: (THEIRS,)}, {0: (THEIRS,)}), writers=(0,), budget=Budget(uploads=1, attempts=0))
 UPLOADED_IN_REBUILD = replace(UPLOADED, landed=2, chunk_seqs=1, repairs=(("rebuild", 0),))
+ACCEPTED = Scenario(({0: (TYPED,)}, {0: (TYPED, GOOD)}), landed=1, budget=Budget(schemas=1, crashes=1), advances=False)
+WITHDRAWN = Scenario(
+    ({0: (TYPED,)},),
+    landed=1,
+    schemas=2,
+    budget=Budget(schemas=1, attempts=1),
+    repairs=(("rebuild", 0), ("replay", 0)),
+    advances=False,
+)
+"""A rebuild takes rows out of the table whose type was withdrawn, as it may otherwise only by `REFUSES_LANDED`."""
 LARGEST = Scenario(
     ({0: (GOOD,), 1: (GOOD,), 2: (GOOD,)}, {0: (GOOD,)}, {1: (GOOD,)}, {2: (GOOD,)}),
     games=3,
@@ -98,6 +108,11 @@ WHOLE = {
         UPLOADED, landed=2, repairs=(("replay", 0), ("replay", 0))
     ),
     "a schema is uploaded during a rebuild": UPLOADED_IN_REBUILD,
+    "a type is accepted while its rows come, a driver crashes": ACCEPTED,
+    "a type is withdrawn beside a rebuild and a replay": WITHDRAWN,
+    "a type is withdrawn and accepted again beside a rebuild and a removal": replace(
+        WITHDRAWN, budget=Budget(schemas=2, attempts=1), repairs=(("rebuild", 0), ("removal", 0))
+    ),
     "three games, four seqs, two owners of all, a crash": replace(LARGEST, repairs=()),
     "an older bronze is put back": Scenario((ONE, ONE, ONE), landed=2, budget=Budget(restores=1, adoptions=1)),
 }
@@ -216,6 +231,20 @@ REMOVED: dict[str, tuple[dict[str, bool], Scenario, str, int]] = {
     "a registry that is away has no schema": ({"away_decides_nothing": False}, HELD, "L14: row", 12),
     "a rebuild has the writers of its beginning at its switch": (
         {"rebuild_has_todays_schemas": False}, UPLOADED_IN_REBUILD, "readers of game 0 lose rows", 24,
+    ),
+    "a rebuild does not look at the repairs of a table whose type is withdrawn": (
+        {"rebuild_checks_repairs": False}, WITHDRAWN, "is lost", 15,
+    ),
+    "a rebuild does not look at quarantine's removals when a type is withdrawn": (
+        {"rebuild_checks_removals": False}, WITHDRAWN, "is lost", 19,
+    ),
+    "a removal does not move the counter of a table whose type is withdrawn": (
+        {"removal_moves_counter": False}, WITHDRAWN, "is lost", 13,
+    ),
+    "a rebuild has the types of its beginning at its switch": (
+        {"rebuild_has_todays_schemas": False},
+        replace(WITHDRAWN, budget=Budget(schemas=2, attempts=1)),
+        "readers of game 0 lose rows", 9,
     ),
     "prev_seq does not go on over generations of ingest": (
         {"last_seqs_continue": False}, replace(QUIET, budget=Budget(adoptions=1)), "its rows before are of seq 1", 2,
