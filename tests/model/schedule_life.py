@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,7 +49,8 @@ from tests.model.schedule_registry import IMPATIENT, PATIENT, Asking, ForeignReg
 from tests.model.schedule_spark import ConcurrentQuery, Spark
 from tests.model.schedule_strategies import Priorities, Segments, Uniform, Written
 from tests.model.schedule_tasks import START, Names, Process, Scheduler, Strategy, Stuck, Task
-from tests.model.schedule_world import LATE, REGISTRY, SECOND, Beginning, Row, World
+from tests.model.schedule_types import Types
+from tests.model.schedule_world import FURTHER, LATE, REGISTRY, SECOND, Beginning, Row, World
 
 _MAX_STEPS: Final = 60_000
 _REST_SECONDS: Final = 600.0  # in which everything must have landed once nobody disturbs any more
@@ -113,7 +115,7 @@ class Schedules:
         folder = self._root / f"schedule-{os.getpid()}"
         shutil.rmtree(folder, ignore_errors=True)
         life = Life(seed, Paths(folder / "env"), self._store, segments, focus, in_memory=in_memory)
-        self._patches.splits.world = (life.world.number, life.world.foreign, self.code)
+        self._patches.splits.world = (life.world.number, life.world.foreign, life.world.typed, self.code)
         self._store.on_use(life.store_used)
         patches = self._patches.installed(life.scheduler, life.disk, self._store, seed, in_memory=in_memory)
         with patches, life.watched():
@@ -148,8 +150,7 @@ class Life:
         self._focus = focus
         self._draw = draw = random.Random(f"life {seed}")
         self._foreign = random.Random(f"foreign {seed}")  # of its own: other schedules stay as they were
-        foreign = self._foreign.random() < 0.03 or "foreign" in focus
-        self.world: World = schedule_world.world(draw.randrange(schedule_world.WORLDS), foreign=foreign)
+        self.world = self._world(draw.randrange(schedule_world.WORLDS), seed)
         self.paths, self._store, self._engine = paths, store, store.engine
         demux = Demux(
             catchup_seqs=draw.choice((1, 2, 200)), checkpoint_interval=draw.choice((3, 20)), trigger_seconds=0.5
@@ -160,14 +161,15 @@ class Life:
         if segments is not None:
             strategy = Written(segments)
         tick = draw.choice((0.001, 0.01, 0.05))
-        if foreign:  # the registry's threads come often: with fewer ticks a second somebody could always go on
-            tick = min(tick, 0.01)
+        # A registry's threads come often: with fewer ticks a second somebody could always go on.
+        tick = min(tick, 0.01) if self.world.foreign else tick
         self.scheduler = Scheduler(strategy, tick, _MAX_STEPS)
         self.disk = schedule_store.Disk(self.scheduler, Names(), paths.root, in_memory=in_memory)
-        self.oracle = Oracle(self.world, paths, self.disk, self._settings.environment)
+        self._types = Types(self.world, self._engine, seed, self._versions_of)
+        self.oracle = Oracle(self.world, paths, self.disk, self._settings.environment, self._types.decisions)
         self.problems: list[str] = []
         self._registry: ForeignRegistry | None = None
-        if foreign:
+        if self.world.foreign:
             is_away = self._foreign.random() < 0.3 or "registry away" in focus
             back_at = START + self._foreign.choice((0.0, 0.0, 2.0, 10.0))
             self._registry = ForeignRegistry(self.scheduler, back_at, is_away=is_away)
@@ -175,7 +177,7 @@ class Life:
         self._uploads, self._late_seq = self._uploads_of(focus) if self.world.has(LATE) else ([], None)
         # The last row of a schema that is registered while a rebuild stands still: ingest waits for that before it.
         is_held = random.Random(f"held {seed}").random() < 0.03 or "schema in held rebuild" in focus
-        self._held_row = self._last_early_row() if is_held else None
+        self._held_row = self._last_row("typed" if self.world.typed else "early") if is_held else None
         self._is_registered = False
         self._spark = Spark(self.disk, seed)
         self._drivers: dict[str, list[Process]] = {}  # by group, those that run
@@ -186,13 +188,20 @@ class Life:
         self._begun = 0  # how many drivers have
         self._ending: list[Task] = []  # those that come to an end by themselves
         self._rest_by: float | None = None
+        self._is_replayed = False  # for the last time: what waits then is of no accepted type
         self.acts: list[str] = []
         self._strategy_name = chosen
+
+    def _world(self, number: int, seed: int) -> World:
+        foreign = self._foreign.random() < 0.03 or "foreign" in self._focus
+        typed = random.Random(f"typed {seed}").random() < 0.03 or "types" in self._focus
+        return schedule_world.world(number, foreign=foreign, typed=typed)
 
     @property
     def scenario(self) -> str:
         world = f"world {self.world.number}, {len(self.world.games)} games, {len(self.world.commits)} seqs"
         registry = "" if self._registry is None else "; a foreign registry"
+        registry += "; types" if self.world.typed else ""
         leases = "on" if self._leases else "off"
         return f"{world}{registry}; {self._strategy_name}; leases {leases}; {', '.join(self.acts)}"
 
@@ -222,6 +231,9 @@ class Life:
             self._begin_driver(group)
         for act in [*self._acts(groups), *self._acts_of_registry()]:
             act()
+        for game in self._types.games:
+            if self._held_row is None or self._held_row.game != game:
+                self._finite("types", partial(self._live_types, game))
         self.scheduler.run(self._at_rest)
         self._look_at_decisions()
 
@@ -289,8 +301,8 @@ class Life:
         rows = [row for commit in self.world.commits for row in commit if row.writer == LATE]
         return rows[-1].game
 
-    def _last_early_row(self) -> Row | None:
-        return next((row for commit in reversed(self.world.commits) for row in commit if row.kind == "early"), None)
+    def _last_row(self, kind: str) -> Row | None:
+        return next((row for commit in reversed(self.world.commits) for row in commit if row.kind == kind), None)
 
     def _at_rest(self) -> bool:
         if any(not task.ended for task in self._ending):
@@ -300,6 +312,11 @@ class Life:
         if not waiting and self._registry is not None and is_away:
             self._registry.is_away, self._rest_by = False, None
             return False
+        if not waiting and not self._is_replayed:
+            self._is_replayed = True
+            for game in self._types.games:
+                self._ending.append(self.scheduler.spawn("last", partial(self._replay_last, game), Process("last")))
+            return not self._types.games
         if not waiting:
             return True
         if self._rest_by is None:
@@ -592,10 +609,34 @@ class Life:
                 self.scheduler.wait(lambda: self.oracle.cursor(row.game) >= row.seq, 20.0, "held")
             return read[-1]
 
+        if row.further is not None:
+            self._types.come(row.game, row.further)
         (task,) = self._repair("rebuild", lambda game: self._rebuild(game, schemas), row.game).tasks
         self.scheduler.wait(lambda: bool(read) or task.ended, name="rebuild")
-        registry.register(row.game.name, "t.M", SECOND)
+        if row.further is not None:
+            self._types.decide(row.game, FURTHER[row.further].message)
+        else:
+            registry.register(row.game.name, "t.M", SECOND)
         self._is_registered = True
+
+    def _live_types(self, game: Game) -> None:
+        repairs = [
+            partial(self._repair, "replay", self._replay, game),
+            partial(self._repair, "rebuild", self._rebuild, game),
+        ]
+        self._types.live(game, self._wait_a_while, repairs)
+
+    def _replay_last(self, game: Game) -> None:
+        while True:
+            try:
+                self._replay(game)
+            except _EXPECTED:
+                self._wait_a_while()
+            else:
+                return
+
+    def _versions_of(self, game: Game) -> int:
+        return len(self.disk.states(Path(self.paths.table(game.key))))
 
     def _upload(self) -> None:
         """The registry gets a schema, perhaps after rows of it were refused, and two people replay them at once."""

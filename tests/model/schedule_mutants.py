@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from pipeline.data.contracts import registrations
+from pipeline.data.contracts.game_types import Typed
 from pipeline.data.contracts.registries.answers import Absent, Answer, Away, SchemaResolver
 from pipeline.data.contracts.registries.resolution import Resolution
 from pipeline.data.contracts.schemas import SchemaSet
@@ -335,6 +337,20 @@ def _rebuild_has_the_writers_of_its_beginning() -> list[Change]:
     return [(SchemaSet, "judges_as", lambda self, earlier, key: self.placed(key) == earlier.placed(key))]
 
 
+def _rebuild_has_the_types_of_its_beginning() -> list[Change]:
+    """A rebuild looks which schemas a game has, and not whether their types are accepted."""
+    return [(SchemaSet, "judges_as", lambda self, earlier, key: self.of(key) == earlier.of(key))]
+
+
+def _any_type_lands() -> list[Change]:
+    """A schema of another event type is taken for a further version of the game's first one."""
+    return [(registrations, "judged", _first_type)]
+
+
+def _first_type(types: Mapping[str | None, Sequence[str]], *_: object) -> Typed:
+    return Typed(struct=None) if types else Typed()
+
+
 _TWICE: Final = ("rows twice",)
 _AT_ONCE: Final = ("at once",)
 _DEPARTED: Final = ("leave the table",)
@@ -377,5 +393,9 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
     "a rebuild has the writers of its beginning": Mutant(
         _rebuild_has_the_writers_of_its_beginning, _DEPARTED, ("foreign", "upload in rebuild"), is_rare=True
     ),
+    "a rebuild has the types of its beginning": Mutant(
+        _rebuild_has_the_types_of_its_beginning, _DEPARTED, ("types", "schema in held rebuild")
+    ),
+    "any type lands": Mutant(_any_type_lands, ("was never accepted", "other values"), ("types",)),
     "a replay of found rows does not look": Mutant(_replay_does_not_look, _TWICE, ("foreign", "upload")),
 }

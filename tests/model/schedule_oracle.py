@@ -12,6 +12,7 @@ from pipeline.data.streams.needs import Need, is_open
 from pipeline.settings.tree import Paths
 from pipeline.store.games import Game
 from tests.model.schedule_store import Disk, State
+from tests.model.schedule_types import Decisions
 from tests.model.schedule_world import REGISTRY, Row, World
 
 Place = tuple[int, int]
@@ -20,8 +21,9 @@ Place = tuple[int, int]
 class Oracle:
     """Judges one schedule."""
 
-    def __init__(self, world: World, paths: Paths, disk: Disk, environment: str) -> None:
+    def __init__(self, world: World, paths: Paths, disk: Disk, environment: str, decisions: Decisions) -> None:
         self._world, self._paths, self._disk, self._environment = world, paths, disk, environment
+        self._decisions = decisions
 
     def cursor(self, game: Game, state: State | None = None) -> int:
         """Return the cursor of the newest generation of a game's table."""
@@ -84,7 +86,7 @@ class Oracle:
             yield f"{game.name}: its cursor is {cursor}, its last seq {self._world.last_seq(game)}"
         for state in states:
             yield from self._version(game, state, rows)
-        yield from self._departed(game, states)
+        yield from self._departed(game, states, rows)
         landed = {(row["_seq"], row["_pos"]): row for row in self._rows(game, states[-1])}
         for place, row in rows.items():
             where = [name for name, there in (("table", landed), ("quarantine", quarantined)) if place in there]
@@ -92,6 +94,8 @@ class Oracle:
                 yield f"{game.name}: row {place} is lost"
             if row.kind == "good" and where == ["quarantine"]:
                 yield f"{game.name}: row {place} decodes, and is in quarantine"
+            if row.kind == "typed" and where == ["quarantine"] and self._decisions.must_land(row):
+                yield f"{game.name}: row {place} is of an accepted type, and is in quarantine"
             if row.kind in {"broken", "denied"} and "table" in where:
                 yield f"{game.name}: row {place} does not decode, and is in the table"
             if place in landed and not _is_right(row, landed[place]):
@@ -110,13 +114,17 @@ class Oracle:
         good = {place for place, row in rows.items() if row.kind == "good" and row.seq <= cursor}
         if missing := sorted(good - places.keys()):
             yield f"{game.name} version {state.version}: rows missing below the cursor {cursor}: {missing}"
+        may_land = self._decisions.may_land
+        if early := sorted(each for each in places if each in rows and not may_land(rows[each], state.version)):
+            yield f"{game.name} version {state.version}: rows whose type was never accepted: {early}"
 
-    def _departed(self, game: Game, states: Sequence[State]) -> Iterator[str]:
-        """A row that readers have seen stays in the table: no schema is ever withdrawn (laws L12, L15)."""
+    def _departed(self, game: Game, states: Sequence[State], rows: dict[Place, Row]) -> Iterator[str]:
+        """A row that readers have seen stays in the table, unless its event type is withdrawn (laws L12, L15)."""
         seen: set[Place] = set()
         for state in states:
             places = {(row["_seq"], row["_pos"]) for row in self._rows(game, state)}
-            if gone := sorted(seen - places):
+            gone = sorted(each for each in seen - places if not self._decisions.may_leave(rows[each], state.version))
+            if gone:
                 yield f"{game.name} version {state.version}: rows that leave the table: {gone}"
             seen = places
 
@@ -140,5 +148,10 @@ class Oracle:
 
 def _is_right(row: Row, landed: dict[str, Any]) -> bool:
     return landed["_schema_id"] == row.schema_id and all(
-        landed.get(name) == value for name, value in row.values.items()
+        _without_nulls(landed.get(name)) == value for name, value in row.values.items()
     )
+
+
+def _without_nulls(value: Any) -> Any:
+    """Return a struct without the members that later schemas of its type have added."""
+    return {name: each for name, each in value.items() if each is not None} if isinstance(value, dict) else value

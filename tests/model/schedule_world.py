@@ -19,6 +19,7 @@ from pipeline.data.contracts.formats.supported import fingerprint
 from pipeline.data.contracts.given_ids import NewIds
 from pipeline.data.contracts.profile import SourceProfile
 from pipeline.data.contracts.registry import LocalRegistry, number_of_profile
+from pipeline.data.contracts.schemas import Schema
 from pipeline.data.contracts.stored_schemas import write_schema
 from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.bronze import BRONZE
@@ -33,6 +34,15 @@ GAMES: Final = tuple(Game(game_key(name), name) for name in ("Chess", "Go", "Pok
 FIRST: Final = bundle(define({"M": {"points": (1, "int64")}}))
 SECOND: Final = bundle(define({"M": {"points": (1, "int64"), "player": (2, "string")}}))
 THIRD: Final = bundle(define({"M": {"points": (1, "int64"), "bonus": (3, "int64")}}))
+FURTHER: Final[Mapping[int, Schema]] = {
+    schema_id: Schema(schema_id, "protobuf", name, canonical(name, bundle(define({name[2:]: fields}))))
+    for schema_id, name, fields in (
+        (4, "t.Sold", {"price": (1, "int64")}),
+        (5, "t.Left", {}),
+        (6, "t.Sold", {"price": (1, "int64"), "gift": (2, "bool")}),
+    )
+}
+"""Schemas of further event types, by id."""
 WORLDS: Final = 16
 
 REGISTRY: Final = "main"
@@ -52,26 +62,44 @@ class Row:
     pos: int
     points: int
     # good, broken (refused always), early (of a schema that is registered later, if at all), denied (refused, as its
-    # registry has no schema), late (refused or not, as its registry gets the schema later)
+    # registry has no schema), late (refused or not, as its registry gets the schema later), typed (waits until its
+    # event type is accepted, if it is at all)
     kind: str
     writer: bytes | None = None  # in the foreign registry
+    further: int | None = None  # its schema, where that is of a further event type
 
     @property
     def place(self) -> tuple[int, int]:
         return self.seq, self.pos
 
     @property
+    def type(self) -> str | None:
+        """Its event type, None for the first one of its game."""
+        return None if self.further is None else FURTHER[self.further].message
+
+    @property
     def schema_id(self) -> int:
+        if self.further is not None:
+            return self.further
         if self.writer == OTHER:
             return 3
         return 2 if self.kind == "early" else 1
 
     @property
-    def values(self) -> dict[str, Any]:
-        """The columns that it has in the table."""
+    def fields(self) -> dict[str, Any]:
+        """The fields of its payload."""
+        if self.further is not None:
+            return {4: {"price": self.points}, 5: {}, 6: {"price": self.points, "gift": True}}[self.further]
         if self.writer == OTHER:
             return {"points": self.points, "bonus": self.points + 1}
         return {"points": self.points} | ({"player": f"player {self.points}"} if self.kind == "early" else {})
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The columns that it has in the table."""
+        if self.further is None:
+            return {"_type": "t.M", **self.fields}
+        return {"_type": self.type} | ({"sold": self.fields} if self.fields else {})
 
 
 @dataclass(frozen=True)
@@ -83,6 +111,7 @@ class World:
     commits: tuple[tuple[Row, ...], ...]  # by seq, from 1
     files: tuple[tuple[pa.Table, ...], ...] = field(repr=False, compare=False)
     foreign: bool = False
+    typed: bool = False
 
     @property
     def games(self) -> tuple[Game, ...]:
@@ -100,10 +129,11 @@ class World:
 
 
 @lru_cache(maxsize=2 * WORLDS)
-def world(number: int, *, foreign: bool = False) -> World:
+def world(number: int, *, foreign: bool = False, typed: bool = False) -> World:
     """Return one of the worlds; some of its games are quiet most of the time.
 
-    In a `foreign` one some of the rows are written by others, with ids of their registry.
+    In a `foreign` one some of the rows are written by others, with ids of their registry; in a `typed` one some are
+    of further event types.
     """
     draw = random.Random(f"world {number}")
     games = GAMES[: draw.randint(2, 4)]
@@ -120,7 +150,9 @@ def world(number: int, *, foreign: bool = False) -> World:
     discovered = draw.random() < 0.4
     if foreign:
         commits = _with_writers(number, commits)
-    return World(number, discovered, tuple(commits), _files(commits), foreign)
+    if typed:
+        commits = _with_types(number, commits)
+    return World(number, discovered, tuple(commits), _files(commits), foreign, typed)
 
 
 def _with_writers(number: int, commits: list[tuple[Row, ...]]) -> list[tuple[Row, ...]]:
@@ -130,6 +162,17 @@ def _with_writers(number: int, commits: list[tuple[Row, ...]]) -> list[tuple[Row
     def written(row: Row) -> Row:
         writer = draw.choice((None, None, None, KNOWN, OTHER, LATE, DENIED))
         return row if writer is None or row.kind != "good" else replace(row, writer=writer, kind=kinds[writer])
+
+    return [tuple(written(row) for row in rows) for rows in commits]
+
+
+def _with_types(number: int, commits: list[tuple[Row, ...]]) -> list[tuple[Row, ...]]:
+    draw = random.Random(f"typed {number}")
+
+    def written(row: Row) -> Row:
+        further = draw.choice((None, None, *FURTHER))
+        is_other = further is not None and row.kind == "good" and row.writer is None
+        return replace(row, further=further, kind="typed") if is_other else row
 
     return [tuple(written(row) for row in rows) for rows in commits]
 
@@ -170,9 +213,11 @@ def _wrapper(row: Row) -> bytes:
 def _payload(row: Row) -> bytes:
     if row.kind == "broken":
         return b"\xff\xff\xff\xff"
-    descriptor = (FIRST, SECOND, THIRD)[row.schema_id - 1]
-    message = GetMessageClass(describe("t.M", canonical("t.M", descriptor)))
-    return bytes(message(**row.values).SerializeToString())
+    if row.further is not None:
+        described = describe(FURTHER[row.further].message, FURTHER[row.further].definition)
+    else:
+        described = describe("t.M", canonical("t.M", (FIRST, SECOND, THIRD)[row.schema_id - 1]))
+    return bytes(GetMessageClass(described)(**row.fields).SerializeToString())
 
 
 @dataclass(frozen=True)
@@ -259,9 +304,12 @@ class ControlStore:
             assert registry.register(game.name, "t.M", FIRST).schema_id == 1
         with self.engine.begin() as connection:  # so that their ids do not depend on who registers first
             ids = NewIds(connection, None)
-            for schema_id, descriptor in ((2, SECOND), (3, THIRD)):
-                values = ("protobuf", "t.M", canonical("t.M", descriptor))
-                assert write_schema(connection, ids, fingerprint(*values), *values, 0.0) == schema_id
+            known = [
+                Schema(each, "protobuf", "t.M", canonical("t.M", made)) for each, made in ((2, SECOND), (3, THIRD))
+            ]
+            for schema in (*known, *FURTHER.values()):
+                values = (schema.format, schema.message, schema.definition)
+                assert write_schema(connection, ids, fingerprint(*values), *values, 0.0) == schema.schema_id
         assert number_of_profile(self.engine, PROFILE) == _PROFILE
         register_group(self.engine, "a", placing())
         made, empty = {}, self._raw().serialize()

@@ -26,6 +26,7 @@ from tests.model.schedule_world import FIRST, KNOWN, PROFILE, REGISTRY, SECOND, 
 SCHEDULES: Final = int(os.environ.get("SCHEDULES", "100"))
 LONG_SCHEDULES: Final = 5_000
 FOREIGN_SCHEDULES: Final = 1_500  # all with rows of a foreign registry, which few of the others have
+TYPED_SCHEDULES: Final = 500  # all with rows of further event types
 _SECONDS: Final = 60 + max(SCHEDULES, LONG_SCHEDULES) / 5  # on a busy machine; a quiet one takes a fifth of it
 
 NOT_REACHED: Final = {
@@ -114,6 +115,16 @@ def test_no_order_lands_or_refuses_a_row_before_its_writer_is_known() -> None:
     assert (reported["failed"], reported["schedules"]) == ([], FOREIGN_SCHEDULES)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(_SECONDS)
+@pytest.mark.proves("G34", "G240")
+def test_no_order_lands_a_row_before_its_type_is_accepted() -> None:
+    """Laws L5, L12 and L15: types that come one by one share no columns, and lose no row by decisions about them."""
+    done = ran("--schedules", str(TYPED_SCHEDULES), "--focus", "types", "--json")
+    reported = json.loads(done.stdout)
+    assert (reported["failed"], reported["schedules"]) == ([], TYPED_SCHEDULES)
+
+
 @pytest.mark.timeout(60)
 def test_a_schedule_writes_no_files_of_fail_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each hit would count a file's lines anew: with the folder of a Spark test beside it, 5,000 took an hour."""
@@ -149,8 +160,9 @@ def test_a_schedule_takes_the_same_course_over_the_real_libraries(plain: int, fo
     """The store in memory is as good as delta-rs, Parquet and our own log files, point by point."""
     done = ran("--compare", "--schedules", str(plain), "--first", "500")
     assert (done.stdout.strip(), done.returncode) == ("", 0), done.stderr
-    done = ran("--compare", "--schedules", str(foreign), "--first", "500", "--focus", "foreign")
-    assert (done.stdout.strip(), done.returncode) == ("", 0), done.stderr
+    for focus in ("foreign", "types"):
+        done = ran("--compare", "--schedules", str(foreign), "--first", "500", "--focus", focus)
+        assert (done.stdout.strip(), done.returncode) == ("", 0), done.stderr
 
 
 def test_what_was_split_once_is_not_taken_for_what_other_registrations_make_of_it() -> None:
