@@ -1,7 +1,7 @@
 """A plain topic of JSON documents on its whole way: routed by a path, decoded by its event type, compared by verify."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ from pipeline.data.contracts.policies import parse_policies
 from pipeline.data.contracts.profile import SourceProfile
 from pipeline.data.contracts.registrations import Registration
 from pipeline.data.repair.rebuild import rebuild
+from pipeline.data.verify.balance import verify
+from pipeline.data.verify.replayable import landing
 from tests.tables.repair_world import CHESS
 from tests.tables.replay_laws import run
 from tests.tables.value_world import ValueWorld, value_world
@@ -80,6 +82,11 @@ def test_documents_are_routed_and_decoded_by_their_event_type(tmp_path: Path) ->
     world.engine.dispose()
 
 
+def replayable(world: ValueWorld) -> Mapping[str, int]:
+    today = landing(world.registry.snapshot(), {key: name for name, key in world.names.items()}, ())
+    return verify(world.paths, world.environment, landing=lambda: today).replayable
+
+
 def once(world: ValueWorld) -> None:
     world.split_all()
 
@@ -138,8 +145,10 @@ def test_a_declaration_lands_what_waited_and_a_rebuild_agrees(tmp_path: Path) ->
     assert quarantine(world) == [("unknown_schema", left), ("malformed_payload", newer)]
     register(world, "Left", obj(**COMMON, at=INTEGER), new_type=True)
     register(world, "Joined", LATER)
+    assert replayable(world) == {game_key(GAME): 1}, "verify reads no payload, so it leaves out what did not decode"
     done = run(world)[game_key(GAME)]
     assert (done.landed, dict(done.refused)) == (2, {})
+    assert replayable(world) == {}
     rows = table(world)
     assert [(row["_type"], row["player"], row["left"] and row["left"]["at"]) for row in rows] == [
         ("Left", None, 5), ("Joined", "Ann", None), ("Joined", "Eve", None),

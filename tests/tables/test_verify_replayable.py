@@ -16,7 +16,7 @@ from pipeline.data.repair.quarantined import Selection
 from pipeline.data.repair.rebuild import rebuild
 from pipeline.data.repair.replay import replay_all
 from pipeline.data.verify.balance import verify
-from pipeline.data.verify.replayable import LandableSchema, landing
+from pipeline.data.verify.replayable import Landing, landing
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.table import CursorTable
 from pipeline.store.assignments import read_assignments, retire
@@ -35,7 +35,7 @@ def verified(world: World, *options: str) -> tuple[int, str]:
 
 
 def replayable(world: World) -> Mapping[str, int]:
-    def today() -> list[LandableSchema]:
+    def today() -> Landing:
         return landing(world.registry.snapshot(), known_names(world.engine), retired_games(world.engine))
 
     balance = verify(world.paths, world.environment, landing=today)
@@ -64,7 +64,7 @@ def test_refused_rows_whose_schema_is_registered_today_are_named_with_what_lands
     assert replayable(world) == {}
 
 
-def test_what_no_replay_would_take_is_not_named(world: World) -> None:
+def test_rows_that_no_replay_takes_are_not_named(world: World) -> None:
     """A schema that still keeps its rows out, a retired game and a stale twin are no findings."""
     other = Event(CHESS, 2, OTHER.payload(points="two"))
     world.ingest(good(1), other)

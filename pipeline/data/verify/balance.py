@@ -129,7 +129,7 @@ def verify(
     retired: Collection[str] = (),
     wanted: Wanted | None = None,
     known: sources.Sources | None = None,
-    landing: Callable[[], Collection[replayable.LandableSchema]] | None = None,
+    landing: Callable[[], replayable.Landing] | None = None,
     brokers: Settings | None = None,
 ) -> Balance:
     """Compare bronze with every game table and quarantine, row by row.
@@ -169,7 +169,7 @@ def verify(
         if brokers is not None and known is not None and reading.bronze.paths:
             records = compare_held(database, reading.bronze, brokers, known)
         compared = None if wanted is None else compare(database, reading, wanted)
-        decodable = {} if landing is None else replayable.count(database, reading.quarantine_after, landing())
+        decodable = {} if landing is None else replayable.count(database, reading, landing())
     totals = sum(counts.values(), Counts(bronze_holes=holes))
     return Balance(
         games=tuple(GameBalance(key, game, cursor, counts[key]) for key, (game, cursor) in sorted(games.items())),

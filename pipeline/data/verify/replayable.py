@@ -3,63 +3,93 @@
 Called by `balance` on the files it has pinned. Reads no payloads; `--values` does.
 """
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from pipeline.base.names import GameKey
+from pipeline.data.contracts.declared_types import candidates
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.verify import readings
 from pipeline.lake.delta.scratch import Database
 
+_SCHEMA: Final = """
+CREATE TABLE registered (game_key VARCHAR, game VARCHAR, schema_id BIGINT);
+CREATE TABLE waiting (ord INTEGER, seq BIGINT, pos BIGINT, game VARCHAR, schema_id BIGINT);
+"""
 _LOAD: Final = "INSERT INTO registered SELECT unnest(?::VARCHAR[]), unnest(?::VARCHAR[]), unnest(?::BIGINT[])"
 
-# Rows that came before their game was known have the malformed key, so they are found by the game's name.
-_FOUND: Final = """
-SELECT registered.game_key, count(*) FROM (
-    SELECT DISTINCT places.ord, f.seq, f.pos, f.game, f.schema_id
-    FROM files(?) AS f JOIN places ON places.game_key = coalesce(f.game_key, '')
-    JOIN odd ON odd.ord = places.ord AND odd.seq = f.seq AND odd.pos = f.pos
-    WHERE odd.quarantined = 1 AND f.reason IN ('unknown_schema', 'quarantined_schema', 'other_type', 'unknown_game')
-) JOIN registered USING (game, schema_id) GROUP BY ALL ORDER BY ALL
+_REFUSED: Final = """
+INSERT INTO waiting SELECT DISTINCT places.ord, f.seq, f.pos, f.game, f.schema_id
+FROM files(?) AS f JOIN places ON places.game_key = coalesce(f.game_key, '')
+JOIN odd ON odd.ord = places.ord AND odd.seq = f.seq AND odd.pos = f.pos
+WHERE odd.quarantined = 1 AND f.reason IN ('unknown_schema', 'quarantined_schema', 'other_type', 'unknown_game')
 """
+
+# Rows that came before their game was known have the malformed key, so they are found by the game's name.
+_BY_ID: Final = "SELECT registered.game_key, count(*) FROM waiting JOIN registered USING (game, schema_id) GROUP BY ALL"
+
+# Others' rows have a writer in bronze instead of an id: of their registry, or their event type.
+_WRITERS: Final = """
+SELECT waiting.game, f.profile, f.registry, f.writer, count(*) FROM files(?) AS f JOIN waiting USING (seq, pos)
+WHERE waiting.schema_id IS NULL AND f.writer IS NOT NULL GROUP BY ALL
+"""
+_COLUMNS: Final = ("seq", "pos", "profile", "registry", "writer")
 
 
 @dataclass(frozen=True, slots=True)
-class LandableSchema:
-    """A schema whose rows land today: a replay lands a game's refused rows of it."""
+class Landing:
+    """The schemas whose rows land today: a replay lands a game's refused rows of them."""
 
-    game_key: str
-    game: str
-    schema_id: int
+    schemas: SchemaSet
+    games: Mapping[str, str]  # exact name by key, of those that a replay takes
+
+    def ids(self) -> Iterator[tuple[str, str, int]]:
+        """Yield the key, the name and the id of each game's schemas."""
+        for key, name in sorted(self.games.items()):
+            for schema, placement in self.schemas.placed(GameKey(key)):
+                if placement.quarantined is None:
+                    yield key, name, schema.schema_id
+
+    def lands(self, key: str, profile: int, registry: str | None, writer: bytes) -> bool:
+        """Return whether rows of a writer land; one whose payloads begin with an index path is left out."""
+        known, held = self.schemas.profiles.get(profile), self.schemas.placed(GameKey(key))
+        if known is not None and known.framing == "type":
+            ids: Collection[int | None] = candidates(held, writer.decode(errors="replace"))
+        else:
+            found = self.schemas.writers.get((registry or "", writer))
+            ids = () if found is None else (found.schema_id,)
+        return any(schema.schema_id in ids and placement.quarantined is None for schema, placement in held)
 
 
-def landing(schemas: SchemaSet, names: Mapping[str, str], retired: Collection[str]) -> list[LandableSchema]:
+def landing(schemas: SchemaSet, names: Mapping[str, str], retired: Collection[str]) -> Landing:
     """Return the schemas whose rows a replay lands; it skips retired games. `names` is key to exact name."""
-    return [
-        LandableSchema(key, names[key], schema.schema_id)
-        for key in sorted(schemas.games.keys() & names.keys() - set(retired))
-        for schema, placement in schemas.placed(GameKey(key))
-        if placement.quarantined is None
-    ]
+    return Landing(schemas, {key: names[key] for key in schemas.games.keys() & names.keys() - set(retired)})
 
 
-def count(
-    database: Database, quarantine: readings.TableSnapshot | None, registered: Collection[LandableSchema]
-) -> dict[str, int]:
+def count(database: Database, reading: readings.PinnedTables, today: Landing) -> dict[str, int]:
     """Return by game key how many places in quarantine have a schema that lands today.
 
     Args:
         database: the entries of the reading, judged: `rules.ODD` has been run.
-        quarantine: its later reading.
-        registered: the schemas whose rows land today, read after the tables were pinned.
+        reading: the tables.
+        today: what lands, read after the tables were pinned.
 
     Raises:
         Refused: a data file is missing or damaged.
     """
+    registered, bronze, quarantine = list(today.ids()), reading.bronze, reading.quarantine_after
     if quarantine is None or not registered:
         return {}
-    database.execute("CREATE TABLE registered (game_key VARCHAR, game VARCHAR, schema_id BIGINT)")
-    columns = zip(*((each.game_key, each.game, each.schema_id) for each in registered), strict=True)
-    database.execute(_LOAD, [list(column) for column in columns])
-    return dict(readings.execute(database, _FOUND, quarantine, quarantine))
+    database.execute(_SCHEMA)
+    database.execute(_LOAD, [list(column) for column in zip(*registered, strict=True)])
+    readings.execute(database, _REFUSED, quarantine, quarantine)
+    found = Counter(dict(database.execute(_BY_ID).fetchall()))
+    if database.execute("SELECT 1 FROM waiting WHERE schema_id IS NULL LIMIT 1").fetchall():
+        keys = {name: key for key, name in today.games.items()}
+        writers = readings.execute(database, _WRITERS, bronze, bronze, columns=_COLUMNS)
+        for game, profile, registry, writer, rows in writers:
+            if game in keys and today.lands(keys[game], profile, registry, writer):
+                found[keys[game]] += rows
+    return dict(sorted(found.items()))
