@@ -17,11 +17,11 @@ from pipeline.store.games import Game
 from tests.tables.repair_world import (
     CHESS,
     World,
-    _done,
     broken,
     copied,
     good,
     make_world,
+    split_rows,
 )
 
 Span = tuple[int, int]
@@ -37,7 +37,7 @@ def commit(world: World, span: Span, game: Game = CHESS) -> None:
     low, high = span
     rows = DeltaTable(world.paths.bronze).to_pyarrow_table(columns=list(READ)).filter(pc.field("seq") <= high)
     schemas = world.registry.snapshot()
-    report, _ = _done(rows, SplitJob({game.key: low}, schemas, world.paths.tables))
+    report, _ = split_rows(rows, SplitJob({game.key: low}, schemas, world.paths.tables))
     app, target = names.stream_app_id(world.environment, game.key, 1), target_schema(schemas, game.key)
     table = CursorTable.create(world.paths.table(game.key), target, app)
     table.add_missing_columns(target)

@@ -185,7 +185,7 @@ class World:
         rows = rows.filter(pc.field("seq") <= (through or self.seq))
         expected = stream.position
         job = SplitJob({game.key: expected.cursor}, self.registry.snapshot(), self.paths.tables)
-        report, rejects = _done(rows, job)
+        report, rejects = split_rows(rows, job)
         if game.key not in report:
             return
         if needs := report[game.key]["needs"]:  # as a driver: its rows before the need land, and the others wait
@@ -219,7 +219,7 @@ class World:
         return sorted((row["seq"], row["pos"]) for row in table.to_pylist())
 
 
-def _done(rows: pa.Table, job: SplitJob) -> tuple[dict[str, Any], pa.Table]:
+def split_rows(rows: pa.Table, job: SplitJob) -> tuple[dict[str, Any], pa.Table]:
     (done,) = split(iter(rows.combine_chunks().to_batches()), job)
     report = json.loads(done.column("report")[0].as_py())["games"]
     return report, pa.ipc.open_stream(done.column("rejects")[0].as_py()).read_all()
