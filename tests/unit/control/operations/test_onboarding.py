@@ -64,6 +64,35 @@ def brought_on(drivers: Drivers, world: ControlContext, begun: Operation) -> Ope
     raise AssertionError(steps(drivers.store, begun.operation_id))
 
 
+def brought_on_by_dying(drivers: Drivers, world: ControlContext, begun: Operation, lives: int) -> None:
+    """Let an operation end, though a controller is killed right after the write with this number."""
+    left = lives
+
+    def dies(real: Any) -> Any:
+        def call(*arguments: object, **more: object) -> object:
+            nonlocal left
+            done = real(*arguments, **more)
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt  # as a kill: nothing catches it
+            return done
+
+        return call
+
+    written = {name: dies(getattr(engine_module, name)) for name in ("change", "begin_step", "end_step")}
+    for _ in range(100):
+        try:
+            with patch.multiple(engine_module, **written):
+                tick(world, KINDS)
+        except KeyboardInterrupt:
+            continue
+        for name in "abc":
+            drivers.boundary(name)
+        if not operation(drivers.store, begun.operation_id).is_open:
+            break
+    assert left <= 0
+
+
 def _ids(engine: Engine) -> list[str]:
     with engine.connect() as connection:
         return list(connection.scalars(select(operations.c.operation_id)))
@@ -97,31 +126,8 @@ def test_an_approval_ends_when_the_stream_is_live(drivers: Drivers, world: Contr
 @pytest.mark.parametrize("lives", range(1, 13))
 def test_a_controller_killed_anywhere_carries_on(drivers: Drivers, world: ControlContext, lives: int) -> None:
     """Whatever was the last thing a controller wrote, the next one ends the operation, and each step is done once."""
-    begun, left = approved(drivers, wishes=Wishes("b", None, ("dana",))), lives
-
-    def dies(real: Any) -> Any:
-        def call(*arguments: object, **more: object) -> object:
-            nonlocal left
-            done = real(*arguments, **more)
-            left -= 1
-            if left == 0:
-                raise KeyboardInterrupt  # as a kill: nothing catches it
-            return done
-
-        return call
-
-    written = {name: dies(getattr(engine_module, name)) for name in ("change", "begin_step", "end_step")}
-    for _ in range(100):
-        try:
-            with patch.multiple(engine_module, **written):
-                tick(world, KINDS)
-        except KeyboardInterrupt:
-            continue
-        for name in "abc":
-            drivers.boundary(name)
-        if not operation(drivers.store, begun.operation_id).is_open:
-            break
-    assert left <= 0
+    begun = approved(drivers, wishes=Wishes("b", None, ("dana",)))
+    brought_on_by_dying(drivers, world, begun, lives)
     assert operation(drivers.store, begun.operation_id).state == "succeeded"
     journal = [(each.name, each.state) for each in steps(drivers.store, begun.operation_id)]
     assert journal == [(name, "done") for name in STEPS]
@@ -138,6 +144,33 @@ def test_undone_it_is_retired_and_its_readers_wait_for_nothing(drivers: Drivers,
     assert brought_on(drivers, world, submit(drivers.store, proposal.intent)).state == "succeeded"
     assert read_assignments(drivers.store)[NEW].retired_at is not None
     assert read_ungranted(drivers.store) == []
+
+
+@pytest.mark.parametrize("lives", range(1, 6))
+def test_an_undo_killed_anywhere_carries_on(drivers: Drivers, world: ControlContext, lives: int) -> None:
+    """Whatever a controller wrote last, the next one retires the game, and a second undo changes nothing."""
+    done = brought_on(drivers, world, approved(drivers, wishes=Wishes(readers=("dana",))))
+    begun = submit(drivers.store, proposals.undo(SETTINGS, drivers.store, done, "ann").intent)
+    brought_on_by_dying(drivers, world, begun, lives)
+    assert operation(drivers.store, begun.operation_id).state == "succeeded"
+    assert (retired := read_assignments(drivers.store)[NEW]).retired_at is not None
+    assert read_ungranted(drivers.store) == []
+    assert audit.verify(drivers.store).unended == ()
+    again = submit(drivers.store, proposals.undo(SETTINGS, drivers.store, done, "bob").intent)
+    assert brought_on(drivers, world, again).state == "succeeded"
+    assert read_assignments(drivers.store)[NEW] == retired, "the second undo has nothing to do"
+
+
+def test_two_approvals_of_one_name_make_one_game(drivers: Drivers, world: ControlContext) -> None:
+    """The second of two people who looked at the same proposal is refused, and the first one's wishes hold."""
+    looked = [approve(SETTINGS, drivers.store, "New", Wishes(each), each, "same time") for each in ("b", "c")]
+    first = submit(drivers.store, looked[0].intent)
+    assert submit(drivers.store, looked[0].intent).operation_id == first.operation_id
+    with pytest.raises(Refused):
+        submit(drivers.store, looked[1].intent)
+    assert brought_on(drivers, world, first).state == "succeeded"
+    assert _ids(drivers.store) == [first.operation_id]
+    assert read_assignments(drivers.store)[NEW].group == "b"
 
 
 def test_a_change_since_the_look_ends_it(drivers: Drivers, world: ControlContext) -> None:
