@@ -104,6 +104,24 @@ def test_the_table_is_the_same_however_bronze_is_cut(
     require_one_table(tmp_path_factory.mktemp("cuts"), kinds, cuts)
 
 
+def test_types_that_are_no_names_of_messages_land_each_in_its_column(tmp_path: Path) -> None:
+    """A producer names its types as it likes; those whose columns would have one name get different ones."""
+    world = documents_world(tmp_path / "env")
+    names = ["level-up", "level_up", "Level Up", "1st", "Zoë's", "acme.v2.Joined", "%", "\U0001f600"]
+    for name in names:
+        declare(world, "Chess", name, SOLD, new_type=True)
+    world.arrive(*(document("Chess", type=name, item=number) for number, name in enumerate(names)))
+    one_pass(world)
+    found = rows_of(world, "Chess")
+    rows = [{name: value["item"] for name, value in row.items() if isinstance(value, dict)} for row in found]
+    assert [[*each.values()] for each in rows] == [[number] for number in range(len(names))]
+    assert len({name for each in rows for name in each}) == len(names)
+    balance = world.check()
+    assert balance.values is not None
+    assert (balance.problems, balance.values.mismatches, balance.values.rows) == ((), 0, len(names))
+    world.engine.dispose()
+
+
 TYPES: Final = st.sampled_from([INTEGER, STRING, NUMBER, {"type": "boolean"}, obj(a=INTEGER), obj(a=STRING, b=STRING)])
 SCHEMAS: Final = st.lists(
     st.tuples(st.sampled_from(["Joined", "Sold"]), st.dictionaries(st.sampled_from("abA"), TYPES, max_size=3)),
