@@ -1,6 +1,6 @@
 """The cases of the matrix: ways by which records come, and changes of a game's schema with what they do to its table.
 
-A change is written once for both formats; where they differ, it says so.
+A change is written once for all formats; where they differ, it says so.
 """
 
 from dataclasses import dataclass, field
@@ -11,6 +11,7 @@ from pipeline.settings.source import Source
 
 Row = dict[str, Any]
 BOTH = ("protobuf", "avro")
+ALL = (*BOTH, "json")
 
 
 class Enum(NamedTuple):
@@ -40,7 +41,7 @@ class MapOf(NamedTuple):
 
 @dataclass(frozen=True)
 class F:
-    """One field, by the name of its type in both formats: int, long, float, double, string, bytes, bool, uint64."""
+    """One field, by its type in protobuf or Avro: int, long, float, double, string, bytes, bool, uint64."""
 
     name: str
     type: Any
@@ -76,7 +77,7 @@ class Change:
     old: Row = field(default_factory=lambda: OLD)
     before: tuple[F, ...] = BASE
     bending: bool = False  # only by policies that take any change
-    formats: tuple[str, ...] = BOTH
+    formats: tuple[str, ...] = ALL
     after_format: str | None = None  # of the second schema, where it is another one
     answer: str = "found"  # of the registry about the second schema: found, absent, unusable
 
@@ -102,14 +103,15 @@ def under(given: Row, was: str, column: str) -> Row:
 
 DEEP = (F("model", "string", 1), F("gear", "long", 2), F("tyre", Record((F("mm", "int", 1),)), 3))
 OTHER_GEAR = (F("model", "string", 1), F("gear", "string", 2))
+OTHER_WHO = changed(F("who", "long", 2))
 WIDE = changed(F("n", "long", 1), F("pace", "double", 3))
 WIDE_ROW = new(n=2**40, pace=0.1)
 LISTED: Row = {"names": ["a", ""], "by": {"x": {"gear": 1}, "": {"gear": 2}}}
 
 CHANGES = (
     Change("same", BASE, NEW),
-    Change("no fields", (), {}, before=(), old={}),
-    Change("first fields", (F("n", "int", 1),), {"n": -5}, before=(), old={}),
+    Change("no fields", (), {}, before=(), old={}, formats=BOTH),  # in JSON that is an object of anything
+    Change("first fields", (F("n", "int", 1),), {"n": -5}, before=(), old={}, formats=BOTH),
     Change("add", changed(F("bonus", "long", 6)), new(bonus=-(2**63))),
     Change(
         "add lists",
@@ -117,18 +119,19 @@ CHANGES = (
         new(**LISTED),
     ),
     Change("remove", changed(without="who"), new("who")),
-    Change("rename", changed(F("driver", "string", 2, alias="who")), under(NEW, "who", "driver"), NEW),
+    Change("rename", changed(F("driver", "string", 2, alias="who")), under(NEW, "who", "driver"), NEW, formats=BOTH),
     Change(
         "rename to a new column",
         changed(F("driver", "string", 2, alias="who")),
         under(NEW, "who", "driver"),
         bending=True,
+        formats=BOTH,
     ),
     Change(
         "rename without an alias",
         changed(F("driver", "string", 2)),
         under(NEW, "who", "driver"),
-        formats=("avro",),
+        formats=("avro", "json"),
     ),
     Change("widen", WIDE, WIDE_ROW),
     Change(
@@ -243,18 +246,23 @@ CHANGES = (
         changed(F("title", "bool", 2, alias="who")),
         under(new(who=True), "who", "title"),
         bending=True,
+        formats=BOTH,
     ),
     Change("to Avro", BASE, NEW, formats=("protobuf",), after_format="avro"),
     Change("to protobuf", BASE, NEW, formats=("avro",), after_format="protobuf"),
     Change(
         "to Avro with another type",
-        changed(F("who", "long", 2)),
+        OTHER_WHO,
         new(who=5),
         quarantined=PERSON,
         formats=("protobuf",),
         after_format="avro",
     ),
     Change("to Avro with a wider type", WIDE, WIDE_ROW, formats=("protobuf",), after_format="avro"),
+    Change("to JSON", BASE, NEW, formats=BOTH, after_format="json"),
+    Change("to JSON with another type", OTHER_WHO, new(who=5), quarantined=PERSON, formats=BOTH, after_format="json"),
+    Change("to Avro", BASE, NEW, formats=("json",), after_format="avro"),
+    Change("to protobuf", BASE, NEW, formats=("json",), after_format="protobuf"),
     Change("unknown", BASE, NEW, quarantined="", answer="absent"),
     Change("unusable", BASE, NEW, quarantined="cannot use", answer="unusable"),
 )
@@ -268,17 +276,22 @@ class Way:
     name: str
     source: Source
     registry: str  # its kind; empty: turnout itself
-    id: str = ""  # number, prefixed GUID, GUID in a header, plain, zlib, topic, game; empty: turnout's own number
+    id: str = ""  # number, prefixed GUID, GUID in a header, plain, zlib, topic, game, type; empty: turnout's own number
     first_is_own: bool = False  # the first schema has turnout's own number, as on the way to a registry
     generations: bool = False  # a name has one schema for ever: the second one comes with a new generation
 
 
 WRAPPED: dict[str, Any] = {"envelope": "wrapper", "routing": "field"}
+DOCUMENT: dict[str, Any] = {
+    "envelope": "json",
+    "envelope_fields": {"game": "game", "type": "is.a", "payload": "event"},
+    "routing": "field",
+}
 BARE: dict[str, Any] = {"envelope": "none", "routing": "key"}
 
 
 def _way(name: str, registry: str, ident: str, framing: str, named: bool = False, **more: Any) -> Way:
-    given = {each: more.pop(each) for each in ("envelope", "routing") if each in more}
+    given = {each: more.pop(each) for each in ("envelope", "envelope_fields", "routing") if each in more}
     message = "t.M" if named else ""
     source = Source(framing=framing, registry="main" if registry else "", message=message, **given)  # type: ignore[arg-type]
     return Way(f"{name} {registry or 'local'}", source, registry, ident, **more)
@@ -286,6 +299,7 @@ def _way(name: str, registry: str, ident: str, framing: str, named: bool = False
 
 WAYS = (
     _way("wrapper", "", "", "wrapper", **WRAPPED),
+    _way("type", "", "type", "type", **DOCUMENT),
     *(_way("number", each, "number", "wrapper", named=True, **WRAPPED) for each in ("confluent", "folder")),
     *(_way("id", each, "prefix", "confluent", **BARE) for each in ("confluent", "folder")),
     _way("id in wrapper", "confluent", "prefix", "confluent", **WRAPPED),
@@ -340,4 +354,6 @@ CASES = tuple(
     for change in CHANGES
     for each in change.formats
     if way.registry or change.answer != "unusable"  # turnout can use its own schemas
+    # A document by its type names no schema: all of its versions are JSON, and rows of an unknown one are of the first.
+    if way.id != "type" or (each == "json" and change.after_format is None and change.answer == "found")
 )

@@ -1,4 +1,4 @@
-"""The schemas of the matrix in both formats, and registries that keep them. Others' encoders write the payloads."""
+"""The schemas of the matrix in all formats, and registries that keep them. Others' encoders write the payloads."""
 
 import base64
 import io
@@ -33,7 +33,9 @@ class Written:
 
     @property
     def definition(self) -> bytes:
-        return bundle(_proto(self.fields)) if self.format == "protobuf" else json.dumps(_avro(self.fields)).encode()
+        if self.format == "protobuf":
+            return bundle(_proto(self.fields))
+        return json.dumps(_avro(self.fields) if self.format == "avro" else _json(self.fields)).encode()
 
     @property
     def kind(self) -> str:
@@ -41,7 +43,7 @@ class Written:
 
     @property
     def text(self) -> str:
-        if self.format == "avro":
+        if self.format != "protobuf":
             return self.definition.decode()
         return base64.b64encode(_proto(self.fields).SerializeToString()).decode()
 
@@ -49,6 +51,8 @@ class Written:
         if self.format == "protobuf":
             make = GetMessageClass(describe("t.M", canonical("t.M", self.definition)))
             return [make(**row).SerializeToString() for row in rows]
+        if self.format == "json":
+            return [json.dumps(row).encode() for row in rows]
         schema = fastavro.parse_schema(_avro(self.fields))
         found = []
         for row in rows:
@@ -115,6 +119,28 @@ def _avro(fields: Sequence[F]) -> dict[str, Any]:
     return {**record("M", fields), "namespace": "t"}
 
 
+def _json(fields: Sequence[F]) -> dict[str, Any]:
+    def kind(of: Any) -> dict[str, Any]:
+        match of:
+            case str():
+                named = {"int": "integer", "long": "integer", "float": "number", "double": "number", "bool": "boolean"}
+                return {"type": named.get(of, of)}
+            case Enum(values):
+                return {"type": "string", "enum": list(values)}
+            case Many(item):
+                return {"type": "array", "items": kind(item)}
+            case MapOf(item):
+                return {"type": "object", "additionalProperties": kind(item)}
+            case Record(inside):
+                return record(inside)
+        raise AssertionError(of)
+
+    def record(inside: Iterable[F]) -> dict[str, Any]:
+        return {"type": "object", "properties": {each.name: kind(each.type) for each in inside}}
+
+    return {**record(fields), "title": "t.M"}
+
+
 # ----------------------------------------------------------------------------------------------------------- registries
 
 
@@ -175,4 +201,5 @@ class Folder(FolderResolver):
             content = FileDescriptorSet(file=[proto]).SerializeToString()
         else:
             content = text.encode()
-        (self.folder / f"{name}.{'desc' if kind == 'PROTOBUF' else 'avsc'}").write_bytes(content)
+        suffix = {"PROTOBUF": "desc", "AVRO": "avsc", "JSON": "json"}[kind]
+        (self.folder / f"{name}.{suffix}").write_bytes(content)

@@ -1,5 +1,6 @@
 """One environment in which many games change their schemas at once, each by its way; all parts but Spark are real."""
 
+import json
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -165,6 +166,9 @@ class Game:
                     payload = b"\3\5" + writer[1:] + zlib.compress(payload)
         if self.way.source.envelope == "wrapper":
             payload = Wrapper(game=self.name, schema_id=schema_id or 0, payload=payload).SerializeToString()
+        if self.way.id == "type":
+            parts = json.dumps(self.name).encode(), payload
+            payload = b'{"game":%b,"is":{"a":"t.M"},"event":%b}' % parts
         if self.way.source.routing == "header:game":
             headers.append({"key": "game", "value": self.name.encode()})
         key = self.name.encode() if self.way.source.routing == "key" else None
@@ -276,7 +280,7 @@ class Matrix:
         """Return a payload of each schema, and for None a broken one."""
         rows = game.change.old, game.change.new
         made = [each.payloads([row])[0] for each, row in zip(game.versions, rows, strict=True)]
-        return {0: made[0], 1: made[1], None: b"\xff\xff\xff\xff"}
+        return {0: made[0], 1: made[1], None: b"[1]" if game.way.id == "type" else b"\xff\xff\xff\xff"}
 
     def _ingest(self, way: Way, bending: bool, generation: int) -> Ingest:
         name = registry_name(way, bending)
