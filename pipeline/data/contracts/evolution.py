@@ -15,8 +15,8 @@ from pipeline.data.contracts.ages import Ages, in_order
 from pipeline.data.contracts.columns import type_text
 from pipeline.data.contracts.event_types import Numbering
 from pipeline.data.contracts.formats.supported import message, numbering
-from pipeline.data.contracts.known import LONGEST_BASE, Known, Order, Slot, newest, same
-from pipeline.data.contracts.layout import Level, Registered, layout
+from pipeline.data.contracts.known import LONGEST_BASE, FieldSlot, Known, Order, newest, same
+from pipeline.data.contracts.layout import Layout, Registered, layout
 from pipeline.data.contracts.model import MAX_COLUMNS, Field, FieldId, Kind, Message, noun, rank, remark
 from pipeline.data.contracts.plans import KEEP, Step
 from pipeline.data.contracts.policies import Policies
@@ -72,7 +72,7 @@ def evolve(
 class _Place:
     """Where a message is looked at: what is there, and the path to it in the schema's and in the table's words."""
 
-    level: Level
+    level: Layout
     path: str
     columns: str
     taken: dict[str, FieldId] = field(init=False)  # lower-case name of a column → its field
@@ -98,7 +98,7 @@ class _Met:
 
     numbering: Numbering
     by: str  # the field's name, or the alias that led there
-    slot: Slot
+    slot: FieldSlot
 
 
 @dataclass(slots=True)
@@ -164,7 +164,9 @@ class _Walk:
             self._note(place, one.name, kind, what, lands)
         self._lay(place, one, column, None)
 
-    def _reused(self, place: _Place, one: Field, why: str, slots: tuple[Slot, ...], ids: frozenset[FieldId]) -> None:
+    def _reused(
+        self, place: _Place, one: Field, why: str, slots: tuple[FieldSlot, ...], ids: frozenset[FieldId]
+    ) -> None:
         """Find a column for a field whose number or name is another field's too: one of its name, or a new one."""
         if self.policies.of("reuse") != "side-column":
             self._note(place, one.name, "reuse", why)
@@ -273,7 +275,9 @@ class _Walk:
             theirs, ours = other.beside(self.numbering), self.numbering.beside(other)
             self._note(place, slot.name, "remove", f"is a field of {theirs}, not of {ours}", lands)
 
-    def _retyped(self, place: _Place, one: Field, slots: tuple[Slot, ...], narrower: Slot | None) -> Slot | None:
+    def _retyped(
+        self, place: _Place, one: Field, slots: tuple[FieldSlot, ...], narrower: FieldSlot | None
+    ) -> FieldSlot | None:
         """Record a new type; return the column that can hold it, None when it gets its own or none at all."""
         what = f"its type changed from {newest(slots).kind.text} to {one.kind.text}"
         change = "incompatible" if narrower is None else "widen"
@@ -284,7 +288,7 @@ class _Walk:
         self._beside(place, one, slots, change, what)
         return None
 
-    def _beside(self, place: _Place, one: Field, slots: tuple[Slot, ...], change: str, what: str) -> None:
+    def _beside(self, place: _Place, one: Field, slots: tuple[FieldSlot, ...], change: str, what: str) -> None:
         """Give a field that does not fit its columns a further one."""
         policy = self.policies.of(change)
         if policy == "widen":
@@ -293,7 +297,7 @@ class _Walk:
         self._note(place, one.name, change, what, _Lands(column, _type(one.kind), old_rows=_NULL), policy)
         self._lay(place, one, column, None)
 
-    def _compare(self, place: _Place, one: Field, slot: Slot, *, by_name: bool = False) -> None:
+    def _compare(self, place: _Place, one: Field, slot: FieldSlot, *, by_name: bool = False) -> None:
         """Record the changes in a column that stays: presence, and the names of an enum's values.
 
         With `by_name` a value is identified by its name, as numberings that meet have nothing else in common.
@@ -315,7 +319,7 @@ class _Walk:
             if value not in slot.labels:
                 self._note(place, one.name, "add", f"has the new value {name}", _Lands(slot.column, "string"))
 
-    def _lay(self, place: _Place, one: Field, column: str, slot: Slot | None) -> None:
+    def _lay(self, place: _Place, one: Field, column: str, slot: FieldSlot | None) -> None:
         """Put a field into a column, and its members too when it holds messages."""
         place.taken[column.lower()] = one.id
         place.used.add(column)
@@ -324,7 +328,7 @@ class _Walk:
             self.names[path] = column
         if one.inside is None:
             return
-        level = Level() if slot is None else place.level.inside.get(column, Level())
+        level = Layout() if slot is None else place.level.inside.get(column, Layout())
         was, self.quiet = self.quiet, self.quiet or slot is None
         self.message(_Place(level, f"{path}.", f"{place.columns}{column}."), one.inside)
         self.quiet = was
@@ -336,7 +340,7 @@ def _renamed(known: Known, one: Field, first: FieldId, ids: Collection[FieldId])
     return f"its {noun(one.id)} {one.id} had the name {newest(known.slots[first]).name}"
 
 
-def _fitting(one: Field, slots: Iterable[Slot]) -> Slot | None:
+def _fitting(one: Field, slots: Iterable[FieldSlot]) -> FieldSlot | None:
     """Return the column that already holds the same kind, or else one whose kind this one follows."""
     fitting = [slot for slot in slots if same(one, slot) or one.kind.follows(slot.kind)]
     best = [(same(one, slot), one.kind.lies_in(slot.kind), one.name in slot.names) for slot in fitting]
@@ -349,7 +353,7 @@ def _fitting_of_another(one: Field, others: Iterable[_Met]) -> _Met | None:
     return max(fitting, key=lambda each: (each.slot.kind.values == one.kind.values, each.slot.turn), default=None)
 
 
-def _goes_by(slot: Slot, name: str) -> bool:
+def _goes_by(slot: FieldSlot, name: str) -> bool:
     return slot.column == name or (slot.column not in slot.names and slot.name == name)
 
 
@@ -372,7 +376,7 @@ def _free_name(place: _Place, one: Field) -> tuple[str, str | None]:
     return f"{base}__{one.suffix}", why
 
 
-def _side_name(place: _Place, slots: tuple[Slot, ...]) -> str:
+def _side_name(place: _Place, slots: tuple[FieldSlot, ...]) -> str:
     return _numbered(place, slots[0].column[:LONGEST_BASE], len(slots) + 1)
 
 

@@ -17,7 +17,7 @@ _EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class FieldSlot:
     """One column (or member of a struct), as a field of one numbering uses it."""
 
     column: str
@@ -58,7 +58,7 @@ class Continued:
 class Known:
     """The fields of one numbering in a level."""
 
-    slots: Mapping[FieldId, tuple[Slot, ...]] = field(default_factory=lambda: _EMPTY)  # in the order of arrival
+    slots: Mapping[FieldId, tuple[FieldSlot, ...]] = field(default_factory=lambda: _EMPTY)  # in the order of arrival
     """Slots by the field's identity: the id that it had first, and where another field has that one, id and column."""
     ids: Mapping[FieldId, FieldId] = field(default_factory=lambda: _EMPTY)  # the identity of its last field
     names: Mapping[str, FieldId] = field(default_factory=lambda: _EMPTY)  # the identity of its last field
@@ -191,11 +191,11 @@ def _has(seen: Seen | None, first: FieldId, name: str) -> bool:
     return seen is not None and (seen.first == first or (seen.first is None and seen.name == name))
 
 
-def newest(slots: Iterable[Slot]) -> Slot:
+def newest(slots: Iterable[FieldSlot]) -> FieldSlot:
     """Return the column that was used last."""
     return max(slots, key=lambda slot: slot.turn)
 
 
-def same(one: Field, slot: Slot) -> bool:
+def same(one: Field, slot: FieldSlot) -> bool:
     """Return whether a column holds values of the very kind of a field."""
     return one.kind.text == slot.kind.text and one.kind.lies_in(slot.kind)

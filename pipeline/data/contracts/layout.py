@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from pipeline.data.contracts.event_types import Numbering
 from pipeline.data.contracts.formats.supported import message, numbering
-from pipeline.data.contracts.known import Known, Seen, Slot
+from pipeline.data.contracts.known import FieldSlot, Known, Seen
 from pipeline.data.contracts.model import Field, FieldId, Kind, Message, Reserved
 from pipeline.data.contracts.schemas import FieldPlacement, Schema
 
@@ -23,11 +23,11 @@ Those whose rows wait have no columns; they show which fields were removed.
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class Layout:
     """The columns of a table, or the members of one struct in it; fields of several numberings may share a column."""
 
     numberings: Mapping[Numbering, Known] = field(default_factory=lambda: MappingProxyType({}))
-    inside: Mapping[str, "Level"] = field(
+    inside: Mapping[str, "Layout"] = field(
         default_factory=lambda: MappingProxyType({})
     )  # the members of each column that holds messages
 
@@ -46,13 +46,13 @@ class Level:
 
 
 _NONE: Final = Known()
-_NOTHING: Final = Slot("", "", "", frozenset(), Kind("", "", "", None), optional=False, labels={}, turn=-1)
+_NOTHING: Final = FieldSlot("", "", "", frozenset(), Kind("", "", "", None), optional=False, labels={}, turn=-1)
 
 
 @lru_cache(maxsize=4096)
-def layout(registered: Registered) -> Level:
+def layout(registered: Registered) -> Layout:
     """Return the columns of a game after these schemas."""
-    level = Level()
+    level = Layout()
     for turn, (schema, placement) in enumerate(registered):
         if placement.has_columns:
             level = _Taking(numbering(schema), turn, dict(placement.names)).message(level, message(schema), "")
@@ -70,7 +70,7 @@ class _Taking:
     turn: int
     names: Mapping[str, str]  # of its placement
 
-    def message(self, level: Level, new: Message, prefix: str) -> Level:
+    def message(self, level: Layout, new: Message, prefix: str) -> Layout:
         """Return the level after a message."""
         known = level.of(self.numbering)
         slots, inside, named = dict(known.slots), dict(level.inside), known.named(new)
@@ -90,7 +90,7 @@ class _Taking:
             kept = tuple(slot if other is before else other for other in existing)
             slots[first] = kept if before is not None else (*existing, slot)
             if each.inside is not None:
-                inside[column] = self.message(inside.get(column, Level()), each.inside, f"{path}.")
+                inside[column] = self.message(inside.get(column, Layout()), each.inside, f"{path}.")
         now = Known(
             slots,
             {**known.ids, **firsts},
@@ -100,15 +100,15 @@ class _Taking:
             _joined(known.reserved, new.reserved),
             {**known.seen, self.turn: {each.id: Seen(firsts[each.id], each.name) for each in new.fields}},
         )
-        return Level({**level.numberings, self.numbering: now}, inside)
+        return Layout({**level.numberings, self.numbering: now}, inside)
 
-    def _slot(self, before: Slot, each: Field, column: str) -> Slot:
+    def _slot(self, before: FieldSlot, each: Field, column: str) -> FieldSlot:
         labels = {**before.labels, **each.labels}
         names = before.names | {each.name}
-        return Slot(column, each.id, each.name, names, each.kind, each.optional, labels, self.turn)
+        return FieldSlot(column, each.id, each.name, names, each.kind, each.optional, labels, self.turn)
 
 
-def _waiting(level: Level, new: Message, own: Numbering, turn: int) -> Level:
+def _waiting(level: Layout, new: Message, own: Numbering, turn: int) -> Layout:
     """Return a level with the fields of a schema whose rows wait, as far as they are known."""
     if own not in level.numberings:
         return level
@@ -119,7 +119,7 @@ def _waiting(level: Level, new: Message, own: Numbering, turn: int) -> Level:
         if each.inside is not None and first is not None:
             columns = [slot.column for slot in known.slots[first] if slot.column in inside]
             inside |= {column: _waiting(inside[column], each.inside, own, turn) for column in columns}
-    return Level({**level.numberings, own: replace(known, seen={**known.seen, turn: seen})}, inside)
+    return Layout({**level.numberings, own: replace(known, seen={**known.seen, turn: seen})}, inside)
 
 
 def _joined(one: Reserved, other: Reserved) -> Reserved:
