@@ -65,7 +65,7 @@ class SetInUse:
         self._is_reading = False
         self._version: int | None = None
 
-    def begin(self) -> None:
+    def choosing(self) -> None:
         """Record that rows are about to be read, by a set that is not chosen yet."""
         self._version, self._is_reading = None, True
 

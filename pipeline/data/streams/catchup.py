@@ -48,7 +48,7 @@ class CatchUp:
             behind = self._without_held(self._driver.roster.behind(due_of, reach_of))
             if not behind:
                 return False
-            self._set_in_use.begin()
+            self._set_in_use.choosing()
             try:
                 return self._step(behind)
             finally:

@@ -161,7 +161,7 @@ class Demux:
             if self._stopping.is_set():
                 raise Stopping
             started = self.pass_since = time.time()
-            self.set_in_use.begin()
+            self.set_in_use.choosing()
             try:
                 self._pass(frame, batch_id, started)
                 self._start.end(time.time())
