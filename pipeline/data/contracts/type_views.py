@@ -1,11 +1,17 @@
-"""A flat view for each event type of a game, as SQL for Unity Catalog and for DuckDB. Pure."""
+"""A flat view for each event type of a game, as SQL for Unity Catalog and for DuckDB. Pure.
+
+A JSON property's column and its side columns are one column there.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
+
 from pipeline.data.contracts.further_types import GameType
 from pipeline.data.contracts.shape import table_schema
+from pipeline.data.contracts.side_columns import joined_fields
 from pipeline.data.contracts.structs import free_name
 
 _OWN: Final = ("_seq", "_pos", "_schema_id", "_event_time", "_event_id", "_source_time", "_type")
@@ -51,15 +57,25 @@ def _view(name: str, query: str) -> str:
 def _select(of: GameType, quote: str, source: str) -> str:
     """Return the query of a type's rows with its fields as columns."""
     columns = table_schema(of.schemas)
-    if of.struct is None:
-        fields = [_quoted(each, quote) for each in columns.names]
-    else:
+    inside, begin = columns, ""
+    if of.struct is not None:
         inside = columns.field(of.struct).type if of.struct in columns.names else ()
-        struct = _quoted(of.struct, quote)
-        fields = [f"{struct}.{_quoted(each.name, quote)} AS {_quoted(each.name, quote)}" for each in inside]
+        begin = f"{_quoted(of.struct, quote)}."
+    fields = [_column(each, quote, begin) for each in joined_fields(of.schemas, inside)]
     listed = ",\n  ".join([*_OWN, *fields])
     text = _text if quote == '"' else _spark_text
     return f"SELECT\n  {listed}\nFROM {source}\nWHERE _type IN ({', '.join(map(text, of.names))})"
+
+
+def _column(held: Sequence[pa.Field], quote: str, begin: str) -> str:
+    """Return a column of a view: one of the type's, or several that hold one property's values, as the wider type."""
+    name = _quoted(held[0].name, quote)
+    if len(held) == 1:
+        return f"{begin}{name} AS {name}" if begin else name
+    numbers = all(pa.types.is_integer(each.type) or pa.types.is_floating(each.type) for each in held)
+    wider = "DOUBLE" if numbers else "VARCHAR" if quote == '"' else "STRING"
+    parts = [f"CAST({begin}{_quoted(each.name, quote)} AS {wider})" for each in held]
+    return f"coalesce({', '.join(parts)}) AS {name}"
 
 
 def _quoted(name: str, quote: str) -> str:
