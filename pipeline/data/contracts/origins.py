@@ -1,4 +1,4 @@
-"""What a schema was computed from that nobody declared. Pure.
+"""What a schema was computed from that nobody declared: a range of bronze, or the choice of a person. Pure.
 
 It is kept beside bronze with the schema's id and with its registration, so that a lost one is computed again, to the
 same content.
@@ -26,13 +26,15 @@ class Origin:
     previous: str  # the fingerprint of the schema that it continues; empty: it is the first of its type
     caps: Caps  # those with which its type began
     taken: tuple[str, ...] = ()  # names that its new columns left to others, in lower case and order
+    choice: tuple[str, ...] = ()  # what a person chose, see `choices`; then there is no range
 
     def as_json(self) -> Mapping[str, Any]:
         """Return it for a line of a file."""
-        return {
+        made = {
             "game": self.game_key, "first": self.first, "last": self.last, "rows": self.rows,
             "previous": self.previous, "caps": asdict(self.caps), "taken": self.taken,
         }  # fmt: skip
+        return made | {"choice": self.choice} if self.choice else made
 
     @classmethod
     def of_json(cls, kept: Mapping[str, Any]) -> "Origin":
@@ -46,4 +48,5 @@ class Origin:
         taken = tuple(str(each) for each in kept["taken"])
         game_key, previous = GameKey(str(kept["game"])), str(kept["previous"])
         caps = Caps(**{name: int(most) for name, most in kept["caps"].items()})
-        return cls(game_key, first, last, int(kept["rows"]), previous, caps, taken)
+        choice = tuple(str(each) for each in kept.get("choice", ()))
+        return cls(game_key, first, last, int(kept["rows"]), previous, caps, taken, choice)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from pipeline.base.names import GameKey
+from pipeline.data.contracts.formats.json.choices import chosen
 from pipeline.data.contracts.formats.json.gathering import Gathering
 from pipeline.data.contracts.formats.json.growth import grown
 from pipeline.data.contracts.formats.json.shapes import NOTHING, Shape
@@ -67,6 +68,16 @@ def compute(key: GameKey, jobs: Iterable[RangeJob], read: Read, rounds: int = RO
             if all(each.is_full for each in rounds_of.values()):
                 break
         waiting = {name: each.job for name, each in rounds_of.items() if each.end(key)}
+
+
+def computed_by(key: GameKey, job: RangeJob, choice: tuple[str, ...]) -> Computed:
+    """Return the superset of a job's event type after a person's choice."""
+    after = chosen(job.known, choice)
+    definition = dumps(after)
+    first = job.span.first
+    origin = Origin(key, first, job.span.through, 0, job.previous, after.caps, choice=choice)
+    own = fingerprint(UNDECLARED, job.type, definition)
+    return Computed(after, Schema(0, UNDECLARED, job.type, definition), own, origin, ())
 
 
 class _Round:

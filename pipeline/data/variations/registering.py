@@ -11,13 +11,14 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, select
 
-from pipeline.base.errors import Conflict, Refused
+from pipeline.base.errors import Conflict, Refused, Transient
 from pipeline.base.failpoints import effect
 from pipeline.base.names import GameKey, shown
 from pipeline.data.contracts import declared_types
 from pipeline.data.contracts.declared_types import FORMAT, known_version, type_named
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.json.caps import USUAL, Caps
+from pipeline.data.contracts.formats.json.choices import chosen
 from pipeline.data.contracts.formats.json.shapes import count, form
 from pipeline.data.contracts.formats.json.stored_supersets import version_of
 from pipeline.data.contracts.formats.json.superset import Superset
@@ -32,7 +33,7 @@ from pipeline.data.contracts.schemas import Schema, SchemaSet
 from pipeline.data.contracts.shape_needs import SHAPES, of_writer
 from pipeline.data.contracts.structs import by_struct
 from pipeline.data.variations.bronze_view import BronzeView
-from pipeline.data.variations.computing import Computed, RangeJob, compute
+from pipeline.data.variations.computing import Computed, RangeJob, compute, computed_by
 from pipeline.data.variations.documents import Documents, FirstRows, Span
 from pipeline.lake.storage.location import Location
 from pipeline.store.database.tables import registrations, schemas
@@ -53,6 +54,7 @@ _POLL_SECONDS: Final = 1.0  # between two looks whether a first range has ended
 _ALL_ROWS: Final = 2**62
 _END: Final = 2**31 - 1  # behind the last place of a seq
 _ATTEMPTS: Final = 5
+_NO_ROWS: Final = Span((0, 0), (0, 0))
 
 _log: Final = logging.getLogger("turnout")
 
@@ -118,6 +120,34 @@ class Registrar:
                 return rest
         return later
 
+    def choose(self, game: Game, name: str, choice: tuple[str, ...]) -> int | None:
+        """Register a choice about an event type; return the id of its superset, None if that was chosen before.
+
+        Raises:
+            Refused: the event type has no superset, or what is kept cannot be computed again.
+            OSError, Transient, TableNotFoundError: bronze, its folder or the store does not serve; try again.
+        """
+        for _ in range(_ATTEMPTS):
+            self._given.refresh()
+            known = self._registry.snapshot()
+            try:
+                if self._restored(game, known):
+                    continue
+                newest = newest_supersets(known, game.key).get(event_type(name))
+                if newest is None:
+                    raise Refused(
+                        f"{shown(name)} of the game {shown(game.name)} has no columns of undeclared documents."
+                    )
+                job = RangeJob(newest.message, superset_of(newest), known.fingerprints[newest.schema_id], _NO_ROWS, 0)
+                if chosen(job.known, choice) == job.known:
+                    return None
+                job.steps.append(computed_by(game.key, job, choice))
+                self._write(game, [job], (), _by_fingerprint(known, game.key))
+            except Superseded:
+                continue
+            return newest_supersets(self._registry.snapshot(), game.key)[event_type(name)].schema_id
+        raise Transient(f"others registered shapes of {game.key} during all {_ATTEMPTS} attempts")
+
     def _restored(self, game: Game, known: SchemaSet) -> bool:
         """Compute one superset again that is kept beside bronze and that the store lacks; return whether there was one.
 
@@ -131,8 +161,11 @@ class Registrar:
             before = superset_of(held[origin.previous]) if origin.previous in held else Superset(caps=origin.caps)
             span, name = Span(origin.first, origin.last), given.message
             job = RangeJob(name, before, origin.previous, span, _ALL_ROWS, frozenset(origin.taken))
-            view = BronzeView(self._bronze, self._environment)
-            compute(game.key, [job], Documents(view, game, known).read, rounds=1)
+            if origin.choice:
+                job.steps.append(computed_by(game.key, job, origin.choice))
+            else:
+                view = BronzeView(self._bronze, self._environment)
+                compute(game.key, [job], Documents(view, game, known).read, rounds=1)
             if [(each.fingerprint, each.origin.rows) for each in job.steps] != [(own, origin.rows)]:
                 raise Refused(
                     f"The columns of {shown(name)} of the game {shown(game.name)} cannot be computed again: bronze no "
@@ -147,11 +180,7 @@ class Registrar:
     def _wanted(self, game: Game, needs: Collection[OpenNeed], known: SchemaSet) -> list[_Wanted]:
         """Return the event types that need a newer superset, in the order of their rows; end the needs of others."""
         placed = known.placed(game.key)
-        newest: dict[str, Schema] = {}
-        for schema, _ in placed:
-            if schema.format == UNDECLARED:
-                name = event_type(schema.message)
-                newest[name] = max(newest.get(name, schema), schema, key=lambda each: version_of(each.definition))
+        newest = newest_supersets(known, game.key)
         room = declared_types.MOST_TYPES - len({event_type(schema.message) for schema, _ in placed})
         wanted: dict[str, _Wanted] = {}
         ended = list[bytes]()
@@ -281,6 +310,16 @@ class Registrar:
         placed = self._given.kept.by_game.get(key, {})
         kept = self._given.computed(key).items()
         return {own: each for own, each in kept if own not in placed or not placed[own].given_up}
+
+
+def newest_supersets(known: SchemaSet, key: GameKey) -> dict[str, Schema]:
+    """Return the newest superset of each event type of a game."""
+    newest: dict[str, Schema] = {}
+    for schema, _ in known.placed(key):
+        if schema.format == UNDECLARED:
+            name = event_type(schema.message)
+            newest[name] = max(newest.get(name, schema), schema, key=lambda each: version_of(each.definition))
+    return newest
 
 
 def _variations(key: GameKey, step: Computed, schema_id: int) -> Iterable[Variation]:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pipeline.data.contracts.event_types import event_type
+from pipeline.data.contracts.formats.json.choices import without_choices
 from pipeline.data.contracts.formats.json.stored_supersets import version_of
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, superset_of
+from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, UndeclaredReference, superset_of
 from pipeline.data.contracts.formats.payload_format import ReferenceDecoder
 from pipeline.data.contracts.formats.supported import format_of
 from pipeline.data.contracts.schemas import Schema
@@ -47,7 +48,7 @@ def applied(held: Contents, schemas: Mapping[int, KnownSchema], *, landed: bool 
     own |= {schema_id: known for schema_id, known in of_type.items() if schema_id not in chain}
     waiting = [each for each, known in own.items() if known.quarantined and not (landed and known.withdrawn)]
     for schema_id, known in own.items():
-        if schema_id not in waiting and not decoder(known).decode([held.payload])[1]:
+        if schema_id not in waiting and not decoder(known, landed=landed).decode([held.payload])[1]:
             return schema_id
     return next(iter([*waiting[-1:], *reversed(own)]), None)
 
@@ -71,8 +72,10 @@ def id_of(known: KnownSchema, held: Contents, schemas: Mapping[int, KnownSchema]
 
 
 @lru_cache(maxsize=512)
-def decoder(known: KnownSchema) -> ReferenceDecoder:
-    """Return the oracle of a schema."""
+def decoder(known: KnownSchema, *, landed: bool = False) -> ReferenceDecoder:
+    """Return the oracle of a schema; of landed rows without what people chose later, which holds for later rows."""
+    if landed and known.schema.format == UNDECLARED:
+        return UndeclaredReference(without_choices(superset_of(known.schema)), dict(known.names))
     return format_of(known.schema.format).reference(known.schema, dict(known.names))
 
 

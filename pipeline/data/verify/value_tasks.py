@@ -174,7 +174,7 @@ def expected_rows(
         schema = None if schema_id is None else schemas.get(schema_id)
         decoded = None
         if row.held is not None and schema is not None and (not schema.quarantined or schema.withdrawn):
-            table, refused = decoder(schema).decode([row.held.payload])
+            table, refused = decoder(schema, landed=True).decode([row.held.payload])
             decoded = None if refused else _with_own(table, [row], schema, schemas)
         yield *divmod(row.place, _POSITIONS), decoded
 
@@ -300,7 +300,7 @@ class _Game:
 
     def _compare_schema(self, landed: pa.Table, which: Places, schema_id: int) -> None:
         rows = [self._opened[row] for row in which.tolist()]
-        expected, refused = decoder(self._schemas[schema_id]).decode([_held(row).payload for row in rows])
+        expected, refused = decoder(self._schemas[schema_id], landed=True).decode([_held(row).payload for row in rows])
         for index, error in refused.items():
             self._should_not_be_there(int(which[index]), error.reason)
         good = [index for index in range(len(rows)) if index not in refused]

@@ -22,6 +22,8 @@ REASONS: Final = (
     "malformed_payload",  # the payload does not parse with its schema
     "quarantined_schema",  # the policy of a schema change keeps its rows out of the game's table
     "other_type",  # the payload's schema is of another event type than the game's
+    "pinned_type",  # the payload has something new, and a person pinned its event type
+    "refused_variation",  # the payload has what a person refuses
     "kills_worker",  # a worker that read this record died
 )
 

@@ -6,6 +6,7 @@ Documents come in bronze's order. The next superset depends on the set of their 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from pipeline.data.contracts.formats.json.choices import Unwanted, require_wanted
 from pipeline.data.contracts.formats.json.columns import collisions
 from pipeline.data.contracts.formats.json.growth import grown
 from pipeline.data.contracts.formats.json.scalar import Misfit
@@ -45,11 +46,16 @@ class Gathering:
     def add(self, document: bytes) -> str | None:
         """Add a document; return the fingerprint of the variation that it begins, None where it begins none.
 
-        Bytes that are no JSON object, or are beyond the caps, add nothing: they are refused in any case.
+        Bytes that are no JSON object, or are beyond the caps, add nothing: they are refused in any case. So do all
+        documents of a pinned type, and those of a refused variation.
         """
         try:
-            shape = self.known.beyond(self.known.read(document), len(document))
-        except Misfit:
+            read = self.known.read(document)
+            require_wanted(self.known, read)
+            shape = self.known.beyond(read, len(document))
+        except (Misfit, Unwanted):
+            return None
+        if self.known.pinned:
             return None
         if shape is WHOLE_DOCUMENT:
             self.other = True

@@ -225,7 +225,7 @@ def facts(shape: Shape, path: str = "") -> Iterator[str]:
     for outer, members in sorted(shape.objects.items()):
         begin = f"{path}{_shown_around(outer)}"
         for key, each in sorted(members.items()):
-            yield from facts(each, f"{begin}.{_escaped(key)}" if begin else _escaped(key))
+            yield from facts(each, f"{begin}.{escaped(key)}" if begin else escaped(key))
 
 
 def count(shape: Shape) -> int:
@@ -247,7 +247,8 @@ def _shown_around(outer: str) -> str:
     return "" if outer == ROOT else outer.replace(REST, ".+*").replace(MAP, ".*")
 
 
-def _escaped(key: str) -> str:
+def escaped(key: str) -> str:
+    """Return a key as facts write it: one line, in which no other character separates the parts of a path."""
     return _SPECIAL.sub(r"\\\g<0>", json.dumps(key)[1:-1]) or '""'
 
 

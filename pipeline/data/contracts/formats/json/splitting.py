@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES
+from pipeline.data.contracts.formats.json.choices import pinned_refusal, require_wanted
 from pipeline.data.contracts.formats.json.scalar import Fraction, Whole
 from pipeline.data.contracts.formats.json.shapes import LIST, MAP, REST, Shape, kind_of, require_text
 from pipeline.data.contracts.formats.json.superset import (
@@ -41,7 +42,8 @@ def written_again(superset: Superset, document: bytes) -> bytes:
 
     Raises:
         Misfit: it is not a JSON object, is too large, nests too deep, or has a key twice.
-        NotCovered: the superset has no slot for a fact of it, and is not closed.
+        NotCovered: the superset has no slot for a fact of it, and is neither closed nor pinned.
+        Unwanted: it is pinned, or refuses a variation with a fact of the document.
     """
     return text_of(split(superset, document)).encode()
 
@@ -49,6 +51,16 @@ def written_again(superset: Superset, document: bytes) -> bytes:
 def split(superset: Superset, document: bytes) -> dict[str, Any]:
     """Return a document's values by the properties of the declared schema; see `written_again`."""
     read = superset.read(document)
+    require_wanted(superset, read)
+    try:
+        return _split(superset, document, read)
+    except NotCovered:
+        if not superset.pinned:
+            raise
+        raise pinned_refusal(superset, read, len(document)) from None
+
+
+def _split(superset: Superset, document: bytes, read: dict[str, Any]) -> dict[str, Any]:
     if superset.must_land_whole(read, len(document)):
         if not superset.other:
             raise NotCovered

@@ -12,13 +12,19 @@ from pipeline.data.contracts.formats.json.shapes import ALGORITHM
 from pipeline.data.contracts.formats.json.superset import Level, Slot, Superset
 
 _BEGIN: Final = re.compile(rb'\{"algorithm":\d+,"version":(\d+),')
-_OWN: Final = ("version", "other", "closed", "variations")
+_OWN: Final = ("version", "other", "closed", "variations", "pinned")
 
 
 def dumps(superset: Superset) -> bytes:
     """Return the text of a superset."""
     own = {name: getattr(superset, name) for name in _OWN}
-    made = {"algorithm": ALGORITHM, **own, "caps": asdict(superset.caps), "keys": _written(superset.root)}
+    made = {
+        "algorithm": ALGORITHM,
+        **own,
+        "caps": asdict(superset.caps),
+        "refused": superset.refused,
+        "keys": _written(superset.root),
+    }
     return json.dumps(made, separators=(",", ":")).encode()
 
 
@@ -33,7 +39,10 @@ def loads(text: bytes) -> Superset:
         if given["algorithm"] != ALGORITHM:
             raise ValueError("of another algorithm")
         caps = Caps(**{name: int(most) for name, most in given["caps"].items()})
-        return Superset(root=_read(given["keys"]), caps=caps, **{name: int(given[name]) for name in _OWN})
+        refused = tuple((str(name), tuple(map(str, unwanted))) for name, unwanted in given["refused"])
+        return Superset(
+            root=_read(given["keys"]), caps=caps, refused=refused, **{name: int(given[name]) for name in _OWN}
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Refused(
             "A superset of JSON documents cannot be read: another version of turnout wrote it, or it is damaged. Start "

@@ -46,7 +46,8 @@ WHOLE_DOCUMENT: Final = Shape(frozenset({OTHER}))
 """The shape of a document that lands whole, whatever it holds."""
 
 _LEAST_BYTES: Final = 6  # of a fact: `"k":1,`
-_WRITTEN: Final = ("digits", "json")
+WRITTEN: Final = ("digits", "json")
+"""Kinds whose values are texts in columns, and none in documents."""
 _PLAIN: Final = ("boolean", "text", "whole", "fraction")
 _TYPES: Final = {
     "text": "string", "digits": "string", "json": "string", "double": "number", "long": "integer", "boolean": "boolean",
@@ -134,6 +135,8 @@ class Superset:
     other: int = 0  # the superset since which documents may land whole; 0: none has to yet
     closed: int = 0  # the superset since which all that is not covered does; 0: it may grow
     variations: int = field(default=0, compare=False)  # registered so far: the cap is for all of a type
+    pinned: int = 0  # the superset since which it grows no more, as a person chose; 0: it may
+    refused: tuple[tuple[str, tuple[str, ...]], ...] = ()  # variations that a person refuses: fingerprint and facts
     caps: Caps = USUAL  # the same for all supersets of a type, as they decide where rows land
 
     def read(self, document: bytes) -> dict[str, Any]:
@@ -236,7 +239,7 @@ def properties(key: str, slots: Sequence[Slot]) -> tuple[str, ...]:
     The first one has the key itself, so that most documents fit as they are. A slot of texts that are no texts in
     documents never has it.
     """
-    first = next((place for place, slot in enumerate(slots) if cut(slot.kind)[1] not in _WRITTEN), None)
+    first = next((place for place, slot in enumerate(slots) if cut(slot.kind)[1] not in WRITTEN), None)
     return tuple(key if place == first else f"{key}{MARK}{place + 1}" for place in range(len(slots)))
 
 
@@ -362,9 +365,14 @@ def _names(level: Level, declared: Object, path: str) -> Iterator[tuple[str, str
             yield from _names(slot.members, _declared(slot.members), f"{path}{name}.")
 
 
+def scalar_of(kind: str) -> Scalar:
+    """Return the declared type of values of a kind with nothing around it."""
+    return Scalar(_TYPES[kind], nullable=True)
+
+
 def _type(slot: Slot) -> Type:
     outer, leaf = cut(slot.kind)
-    held: Type = Scalar(_TYPES[leaf], nullable=True) if slot.members is None else _declared(slot.members)
+    held: Type = scalar_of(leaf) if slot.members is None else _declared(slot.members)
     for each in reversed(re.findall(r"\[\]|\{\+?\}", outer)):
         held = JsonArray(held, nullable=True) if each == LIST else JsonMap(held, nullable=True)
     return held

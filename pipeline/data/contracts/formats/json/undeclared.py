@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from pipeline.data.contracts.decoded import Decoded, Refusal, Rows, malformed, one_line
 from pipeline.data.contracts.formats.batches import held, joined, one_batch, parts, sized
+from pipeline.data.contracts.formats.json.choices import Unwanted, may_be_unwanted
 from pipeline.data.contracts.formats.json.coverage import first_versions
 from pipeline.data.contracts.formats.json.decoder import Decoder
 from pipeline.data.contracts.formats.json.definitions import rendered
@@ -38,7 +39,7 @@ class UndeclaredDecoder:
 
     def __init__(self, superset: Superset) -> None:
         """Prepare for a superset."""
-        self._superset = superset
+        self._superset, self._unwanted = superset, may_be_unwanted(superset)
         self._decoder = Decoder(declared_schema("", superset))
         self.arrow_schema = self._decoder.arrow_schema
 
@@ -48,7 +49,7 @@ class UndeclaredDecoder:
         batches, good, uncovered = list[pa.RecordBatch](), [np.empty(0, np.int64)], list[int]()
         for part in parts(rows, sizes):
             documents = held(payloads, part)
-            usual = self._usual(documents)
+            usual = self._unless_refused(documents, self._usual(documents))
             made, places, _ = self._decoder.together(held(documents, usual)) if len(usual) else ([], [], usual)
             batches += [_emptied(each) for each in made]
             read = [usual[each] for each in places]
@@ -75,11 +76,21 @@ class UndeclaredDecoder:
                 kept.append(row)
             except NotCovered:
                 uncovered.append(row)
+            except Unwanted as error:
+                refused.append(Refusal(row, error.reason, one_line(str(error))))
             except Misfit as error:
                 refused.append(malformed(row, one_line(str(error))))
         late = self._decoder.decode(pa.array(again, pa.binary()), MOST_WRITTEN)
         refused += [Refusal(kept[each.row], each.reason, each.detail) for each in late.refused]
         return late.batch, np.array(kept, np.int64)[late.rows]
+
+    def _unless_refused(self, documents: pa.BinaryArray, usual: Rows) -> Rows:
+        """Return the places without those of documents that may have a fact of a refused variation."""
+        if self._unwanted is None:
+            return usual
+        doubtful = pc.match_substring_regex(documents, self._unwanted).to_numpy(zero_copy_only=False)
+        kept: Rows = usual[~doubtful[usual]]
+        return kept
 
     def _usual(self, documents: pa.BinaryArray) -> Rows:
         """Return the places of documents that may be read together."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pipeline.base.errors import Refused
 from pipeline.data.contracts.decoded import MAX_EXCERPT_FIELDS, Excerpt, Undecodable
 from pipeline.data.contracts.event_types import Numbering
+from pipeline.data.contracts.formats.json.choices import Unwanted
 from pipeline.data.contracts.formats.json.columns import columns_of
 from pipeline.data.contracts.formats.json.excerpt import excerpt
 from pipeline.data.contracts.formats.json.fields import message_of
@@ -65,6 +66,8 @@ class UndeclaredFormat:
             written_again(superset, payload)
         except NotCovered:
             return Excerpt(found.fields, "its shape is not registered yet")
+        except Unwanted as error:
+            return Excerpt(found.fields, str(error))
         except Misfit:
             return found
         return found if len(found.fields) >= MAX_EXCERPT_FIELDS else Excerpt(found.fields, None)
@@ -91,6 +94,8 @@ class UndeclaredReference:
                 written.append(written_again(self._superset, payload))
             except NotCovered:
                 refused[place] = Undecodable("unknown_schema", "its shape is not registered yet")
+            except Unwanted as error:
+                refused[place] = Undecodable(error.reason, str(error))
             except Misfit as error:
                 refused[place] = Undecodable("malformed_payload", str(error))
         kept = [place for place in range(len(payloads)) if place not in refused]
