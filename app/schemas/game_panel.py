@@ -10,7 +10,7 @@ import streamlit as st
 from app import formatting
 from app.components import confirm, links, type_table
 from app.look import parts
-from app.schemas import listing, previews, queries
+from app.schemas import listing, previews, queries, variations
 from app.state import services
 from app.state.readings import Reading, reading
 from app.state.services import Environment
@@ -81,6 +81,7 @@ def draw(environment: Environment, catalogue: Catalogue, game: GameVersions, liv
     first, second = _draw_choice(game)
     _draw_or_say(partial(_draw_comparison, environment, first, second))
     _draw_or_say(partial(_draw_version, environment, game, second))
+    _draw_or_say(partial(variations.draw, environment, game))
     _draw_versions(environment, game, catalogue.read_at)
     _draw_or_say(partial(_draw_writers, environment, game))
 

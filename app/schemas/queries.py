@@ -9,6 +9,7 @@ from typing import Final
 from app.state import services
 from app.state.services import Environment, Hashes, cached, kept
 from pipeline.api import schemas
+from pipeline.api import variations as stored_variations
 from pipeline.api.schemas import UNREADABLE, Comparison, OneVersion, Overview
 from pipeline.api.versions import GameVersions, Version
 
@@ -22,6 +23,7 @@ __all__ = [
     "one_version",
     "overview",
     "used",
+    "variations",
     "writers",
 ]
 
@@ -39,6 +41,7 @@ def overview(environment: Environment) -> Overview:
 
 
 writers: Final = cached(schemas.writers, seconds=3, most=50, by=_BY, by_acts=True)
+variations: Final = cached(stored_variations.of_game, seconds=10, most=50, by=_BY, by_acts=True)
 used: Final = cached(schemas.used, seconds=60, most=100)
 comparison: Final = cached(schemas.compare, seconds=600, most=100, by=_BY)
 one_version: Final = cached(schemas.one_version, seconds=600, most=100, by=_BY)

@@ -32,6 +32,10 @@ _PLACES: Final[Mapping[OperationKind, str]] = {
     OperationKind.WITHDRAW_TYPE: "event_types:WITHDRAW",
     OperationKind.NEST_TYPE: "nested_types:NEST",
     OperationKind.FLATTEN_TYPE: "nested_types:FLATTEN",
+    OperationKind.PIN_VARIATIONS: "variations:PIN",
+    OperationKind.UNPIN_VARIATIONS: "variations:UNPIN",
+    OperationKind.REFUSE_VARIATION: "variations:REFUSE",
+    OperationKind.ALLOW_VARIATION: "variations:ALLOW",
 }
 """All definitions in the order in which pages offer them: the least disruptive first."""
 

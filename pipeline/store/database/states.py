@@ -52,6 +52,10 @@ class OperationKind(StrEnum):
     FLATTEN_TYPE = "flatten-type"
     KEEP_VIEWS = "keep-views"
     DROP_VIEWS = "drop-views"
+    PIN_VARIATIONS = "pin-variations"
+    UNPIN_VARIATIONS = "unpin-variations"
+    REFUSE_VARIATION = "refuse-variation"
+    ALLOW_VARIATION = "allow-variation"
 
 
 class OperationState(StrEnum):

@@ -2,7 +2,7 @@
 
 READS = {
     "doctor", "schemas plan", "schemas list", "schemas requests", "schemas show", "schemas diff",
-    "schemas types", "schemas views",
+    "schemas types", "schemas declare", "schemas variations", "schemas views",
     "games list", "games pending", "games rules list", "games rules plan", "ingest gaps",
     "verify", "paths", "status", "quarantine list", "quarantine show", "groups list", "repair actions", "ops list",
     "ops show", "audit list", "audit verify", "source probe", "grants matrix", "grants why", "grants plan",

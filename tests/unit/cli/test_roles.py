@@ -43,6 +43,7 @@ OPERATIONS = {  # their role is checked where they are submitted, and again by t
     "move", "pause", "resume", "repair retry", "repair replay", "repair dedupe", "repair rebuild", "games retire",
     "games restore", "schemas accept-type", "schemas withdraw-type", "schemas keep-views",
     "schemas drop-views",
+    "schemas pin-variations", "schemas unpin-variations", "schemas refuse-variation", "schemas allow-variation",
     "ops resume", "ops close", "ops cancel", "ops undo",
     "grants apply", "grants undo", "grants expire",
     "grants drift", "grants approve", "grants reject", "grants withdraw",

@@ -8,8 +8,11 @@ from typing import Final, Literal
 from pipeline.base.texts import join_limited
 from pipeline.data.contracts.ages import UNKNOWN, Ages
 from pipeline.data.contracts.catalogue.fields import TextLine, as_text
+from pipeline.data.contracts.catalogue.superset_steps import superset_steps
 from pipeline.data.contracts.catalogue.versions import GameVersions, Version
 from pipeline.data.contracts.evolution import evolve
+from pipeline.data.contracts.formats.json.superset import Superset
+from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, superset_of
 from pipeline.data.contracts.game_types import acceptance, rename
 from pipeline.data.contracts.layout import Registered
 from pipeline.data.contracts.plans import TYPE, Step
@@ -36,6 +39,8 @@ def changes(before: Schema, after: Schema) -> tuple[Step, ...]:
     Raises:
         Refused: a definition cannot be read, or both together make too many columns.
     """
+    if before.format == after.format == UNDECLARED:
+        return superset_steps(superset_of(before), superset_of(after), after.message)
     return evolve(((before, PLAIN),), after, DEFAULTS)[0]
 
 
@@ -52,13 +57,22 @@ def table_steps(game: GameVersions, version: Version, schemas: Mapping[int, Sche
         return (Step(version.message, TYPE, "quarantine", "is another event type", new_rows="go to quarantine"),)
     before, struct = game.landing_before(version), version.placement.struct
     held = tuple((schemas[each.schema_id], each.placement) for each in before if each.placement.struct == struct)
-    steps = _as_placed(held, schemas[version.schema_id], version)
+    schema = schemas[version.schema_id]
+    steps = _computed(held, schema) if schema.format == UNDECLARED else _as_placed(held, schema, version)
     if struct is not None:
         steps = tuple(each.inside(struct) for each in steps)
         steps = steps if held else (acceptance(version.message, struct, ()), *steps)
     if version.placement.continues is not None:
         steps = (rename(version.message, version.placement.continues, ()), *steps)
     return tuple(replace(step, policy="quarantine") if step.policy == "refuse" else step for step in steps)
+
+
+def _computed(held: Registered, schema: Schema) -> tuple[Step, ...]:
+    """Return what a superset added to the one before of its event type."""
+    chain = (superset_of(each) for each, _ in held if each.format == UNDECLARED and each.message == schema.message)
+    earlier = (each for each in chain if each.version < superset_of(schema).version)
+    before = max(earlier, key=lambda each: each.version, default=Superset())
+    return superset_steps(before, superset_of(schema), schema.message)
 
 
 def _as_placed(held: Registered, schema: Schema, version: Version) -> tuple[Step, ...]:

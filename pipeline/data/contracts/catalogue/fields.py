@@ -1,17 +1,22 @@
 """One schema's fields as people read them: in a table, and as lines of text that a diff compares. Pure."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from pipeline.data.contracts.columns import type_text
+from pipeline.data.contracts.formats.json.shapes import MARK
 from pipeline.data.contracts.formats.supported import message
 from pipeline.data.contracts.model import Field, FieldId, Message, ranges_text, rank, remarks
 from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema
 
 MOST_LINES: Final = 3_000
 """Most lines of a schema's text: a diff takes seconds for ten thousand changed ones."""
+
+_SIDE: Final = re.compile(rf"{MARK}(\d+)$")  # of an undeclared key's further column
+_NUMBERED: Final = r" (column \1)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,4 +107,6 @@ def _text(inner: Message, path: str, depth: int) -> Iterator[TextLine]:
 def _declared(each: Field) -> str:
     number = f" = {each.id}" if isinstance(each.id, int) else ""
     aliases = f", once {', '.join(sorted(each.aliases))}" if each.aliases else ""
-    return f"{each.given}: {each.kind.text}{number}{', optional' if each.optional else ''}{aliases}"
+    return (
+        f"{_SIDE.sub(_NUMBERED, each.given)}: {each.kind.text}{number}{', optional' if each.optional else ''}{aliases}"
+    )

@@ -1,0 +1,131 @@
+"""The commands about JSON that no schema declares: `turnout schemas variations`, and choices about what is new."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from pipeline.base.terminal import say, say_json
+from pipeline.base.texts import in_utc
+from pipeline.cli.context import CommandContext
+from pipeline.cli.options import SubmitOptions, submit_and_wait, submitting
+from pipeline.store.database.states import OperationKind
+
+if TYPE_CHECKING:
+    from pipeline.api.variations import UndeclaredType, VariationReport
+
+_MOST_FACTS: Final = 5  # of a variation that are named
+
+
+@click.command("variations")
+@click.argument("game")
+@click.option("--type", "event_type", help="Only this event type.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def list_variations(env_dir: Path, game: str, event_type: str | None, as_json: bool) -> None:
+    """List the variations of GAME (name or key): what its JSON without a schema had that was new, the newest first.
+
+    Each variation names paths with the kinds of their values, never a value; `*` stands for the keys of a map. A plus
+    sign before it: first seen within the last 24 hours. A cross: a person refuses it.
+    """
+    from pipeline.api import variations
+
+    found = variations.read(CommandContext(env_dir).environment, game, event_type)
+    if as_json:
+        say_json(found)
+        return
+    if not found.types:
+        say(f"{found.game!r} has no event type whose columns follow from documents")
+    for each in found.types:
+        say(_type_line(each))
+        for one in found.variations:
+            if one.type == each.type:
+                say(_line(one))
+
+
+def _type_line(each: "UndeclaredType") -> str:
+    states = [name for name, holds in (("pinned", each.pinned), ("closed by a limit", each.closed)) if holds]
+    columns = f"{each.columns:,} of {each.most_columns:,} columns"
+    listed = f"{each.variations:,} of {each.most_variations:,} variations"
+    parts = [columns, listed, f"{each.new_today:,} new today", *states]
+    return f"{each.type!r} v{each.version} (schema id {each.schema_id}): {', '.join(parts)}"
+
+
+def _line(each: "VariationReport") -> str:
+    mark = "✗" if each.refused else "+" if each.new_today else " "
+    facts = ", ".join(each.facts[:_MOST_FACTS])
+    more = f", {len(each.facts) - _MOST_FACTS:,} more" if len(each.facts) > _MOST_FACTS else ""
+    seen = f"{in_utc(each.first_seen, '%Y-%m-%d %H:%M')} to {in_utc(each.last_seen, '%Y-%m-%d %H:%M')}"
+    version = "v-" if each.version is None else f"v{each.version}"
+    return f"  {mark} {each.fingerprint}  {version}  {seen}  {each.count:,} rows  {each.producer or '-'}  {facts}{more}"
+
+
+def _choosing(kind: OperationKind, help_text: str, *, variation: bool = False) -> click.Command:
+    """Make a command that chooses about an event type, or about one of its variations."""
+
+    @click.command(kind, help=help_text)
+    @click.argument("game")
+    @click.option("--type", "event_type", required=True, help="The event type.")
+    @submitting
+    def command(env_dir: Path, game: str, event_type: str, how: SubmitOptions, variation: str | None = None) -> None:
+        from pipeline.control.operations.variations import propose_choice
+
+        context = CommandContext(env_dir)
+        proposal = propose_choice(kind, context.engine, game, event_type, context.actor, how.reason, variation)
+        submit_and_wait(context, proposal, how)
+
+    if variation:
+        click.argument("variation")(command)
+    return command
+
+
+pin_variations = _choosing(
+    OperationKind.PIN_VARIATIONS,
+    "Pin an event type of GAME (name or key): its columns stay as they are.\n\n"
+    "Rows with something new go to quarantine as `pinned_type`, until `unpin-variations`. See docs/schemas.md.",
+)
+unpin_variations = _choosing(
+    OperationKind.UNPIN_VARIATIONS,
+    "Unpin an event type of GAME (name or key), then replay its rows that wait as `pinned_type`.\n\n"
+    "Drivers register what they have that is new.",
+)
+refuse_variation = _choosing(
+    OperationKind.REFUSE_VARIATION,
+    "Refuse VARIATION, a fingerprint of `schemas variations`, of an event type of GAME (name or key).\n\n"
+    "Later rows with one of its facts go to quarantine as `refused_variation`. Rows that landed stay until a rebuild.",
+    variation=True,
+)
+allow_variation = _choosing(
+    OperationKind.ALLOW_VARIATION,
+    "Take VARIATION of an event type of GAME (name or key) again, then replay its rows in quarantine.",
+    variation=True,
+)
+
+
+@click.command("declare")
+@click.argument("game")
+@click.option("--type", "event_type", required=True, help="The event type.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write the JSON Schema to.")
+def declare(env_dir: Path, game: str, event_type: str, out: Path | None) -> None:
+    """Write the JSON Schema of an event type of GAME (name or key) whose columns follow from its documents.
+
+    Without --out it is printed. Then prints the plan of registering it, whose columns are those that the table has, and
+    the command that does so. Changes nothing. See docs/schemas.md.
+    """
+    from pipeline.control.registering.declaring import propose_declaration
+
+    context = CommandContext(env_dir)
+    proposal = propose_declaration(context.settings, context.engine, context.paths.bronze, game, event_type)
+    given = proposal.registration
+    if out is None:
+        say(given.definition.decode().rstrip())
+    else:
+        out.write_bytes(given.definition)
+    for line in proposal.lines:
+        say(line, err=True)
+    file = "FILE.json" if out is None else str(out)
+    words = [
+        "./turnout", "schemas", "register", "--game", given.game, "--message", given.message, "--plan-hash",
+        proposal.plan.hash, file,
+    ]  # fmt: skip
+    say(f"Register it: {shlex.join(words)}", err=True)

@@ -1,0 +1,69 @@
+"""What a superset of undeclared documents added to the one before, as the steps of plans. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.data.contracts.formats.json.shapes import LIST, MAP, REST
+from pipeline.data.contracts.formats.json.superset import OTHER_COLUMN, Level, Superset
+from pipeline.data.contracts.plans import TYPE, Step
+
+_NULL: Final = "have null there"
+_WORDS: Final = {REST: "map of ", MAP: "map of ", LIST: "array of "}
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    path: str
+    kind: str
+    column: str
+    beside: bool  # its key had a column before it
+
+
+def superset_steps(before: Superset, after: Superset, message: str) -> tuple[Step, ...]:
+    """Return a step for each column that the first superset lacks, and for what a person chose between them."""
+    held = set(_places(before.root, "", ""))
+    steps = [
+        Step(each.path, "add", "add", _what(each), each.column, _words(each.kind), _NULL)
+        for each in _places(after.root, "", "")
+        if each not in held
+    ]
+    if after.other and not before.other:
+        what = "documents land whole that have too many columns, or an id as a key"
+        steps.append(Step(message, "add", "add", what, OTHER_COLUMN, "string", _NULL))
+    if after.closed and not before.closed:
+        what = "a limit is reached: documents with something new land whole"
+        steps.append(Step(message, TYPE, "close", what, OTHER_COLUMN, "string", _NULL))
+    return (*steps, *_choices(before, after, message))
+
+
+def _choices(before: Superset, after: Superset, message: str) -> Iterator[Step]:
+    if bool(before.pinned) is not bool(after.pinned):
+        what, policy = ("is pinned", "quarantine") if after.pinned else ("grows again", "accept")
+        new = "go to quarantine if they have something new" if after.pinned else "open columns if they do"
+        yield Step(message, TYPE, policy, what, new_rows=new)
+    earlier, now = dict(before.refused), dict(after.refused)
+    for name in sorted(now.keys() - earlier.keys()):
+        yield Step(message, TYPE, "quarantine", f"variation {name} is refused", new_rows="with it go to quarantine")
+    for name in sorted(earlier.keys() - now.keys()):
+        yield Step(message, TYPE, "accept", f"variation {name} is allowed again", new_rows="with it land")
+
+
+def _places(level: Level, path: str, columns: str) -> Iterator[_Place]:
+    for key, slots in sorted(level.slots.items()):
+        for number, slot in enumerate(slots):
+            own = f"{path}{key}"
+            yield _Place(own, slot.kind, f"{columns}{slot.name}", bool(number))
+            if slot.members is not None:
+                yield from _places(slot.members, f"{own}.", f"{columns}{slot.name}.")
+
+
+def _what(place: _Place) -> str:
+    return "has values of another kind than before" if place.beside else "is new"
+
+
+def _words(kind: str) -> str:
+    for begin, words in _WORDS.items():
+        if kind.startswith(begin):
+            return words + _words(kind[len(begin) :])
+    return {"text": "string", "digits": "string", "json": "string"}.get(kind, kind)
