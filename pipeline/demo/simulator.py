@@ -92,7 +92,7 @@ class SimulationPlan:
     formats: tuple[str, ...] = ("protobuf",)  # dealt to the games in turn, like framings
     framings: tuple[str, ...] = (WRAPPER,)
     event_types: int = 1  # of each game, mixed
-    version_every: int | None = None  # events from one version's first to the next one's; None: all from the start
+    version_every: int | None = None  # events from one version's first to the next one's; None: all from a game's start
     appear_after: int | None = None  # events before the first one of the last game; None: it sends from the start
     start_time: float = 1_767_225_600.0  # event time of the first event, Unix seconds
     step_seconds: float = 0.001  # event time between two events
@@ -280,7 +280,7 @@ class Simulator:
         sequence = self.next_sequence.get(game, 1)
         self.next_sequence[game] = sequence + 1
         number = 1 + (chance >> 24) % self.plan.event_types
-        version = self._version(kind, (game, number), 1 + (chance >> 8) % self._versions_at(index))
+        version = self._version(kind, (game, number), 1 + (chance >> 8) % self._versions_at(game, index))
         framed = self._framed(kind, game, (version, number), chance, sequence, time)
         if kind == "malformed_wrapper":
             return Event(None, _broken_wrapper(framed.body, sequence, chance), game, sequence, kind)
@@ -320,9 +320,11 @@ class Simulator:
             self._reached[of] = max(version, self._reached[of])
         return version
 
-    def _versions_at(self, index: int) -> int:
-        """Return how many versions are in use at an event."""
+    def _versions_at(self, game: str, index: int) -> int:
+        """Return how many versions of a game are in use at an event."""
         every = self.plan.version_every
+        if game == self.games[-1]:
+            index -= self.plan.appear_after or 0
         return self.plan.versions if every is None else min(self.plan.versions, 1 + index // every)
 
     def _wrapped(self, game: str, schema_id: int, payload: bytes, sequence: int, time: int) -> bytes:

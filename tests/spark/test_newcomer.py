@@ -36,6 +36,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 GAMES, RATE, TYPES = 4, 40, 5
 APPEARS: Final = 150  # seconds after the others: by then drivers run, on a busy machine, too
+CHANGES: Final = 25  # seconds between its first versions
 LIVE_SECONDS: Final = 30.0
 HEALTHY: Final = {"RUNNING", "CATCHING_UP"}
 NAME: Final = game_names(GAMES, 1)[-1]
@@ -50,7 +51,7 @@ def live_demo(env: Path, framing: str) -> Iterator[None]:
     options = (
         *("--games", str(GAMES), "--versions", "3", "--rate", str(RATE), "--bad-share", "0", "--skew", "0"),
         *("--formats", "json", "--framing", framing, "--event-types", str(TYPES)),
-        *("--appear-after", str(APPEARS * RATE), "--env-dir", str(env)),
+        *("--appear-after", str(APPEARS * RATE), "--version-every", str(CHANGES * RATE), "--env-dir", str(env)),
     )
     with (env / "demo.log").open("wb") as log:
         process = subprocess.Popen([sys.executable, "-m", "pipeline", "demo", *options], stderr=log)

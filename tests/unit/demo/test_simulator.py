@@ -6,6 +6,7 @@ import json
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import ptars
@@ -306,6 +307,10 @@ def test_documents_name_their_type_and_no_schema() -> None:
     newcomer = game_names(3, plan.seed)[-1]
     assert newcomer not in {each["game"] for each in documents[:200]}
     assert len({each["type"] for each in documents if each["game"] == newcomer}) == 5
+    later = replace(plan, version_every=150)
+    (sent,) = Simulator(later, {}, TypeFraming()).batches(400)
+    columns = [set(json.loads(each.value)["data"]) for each in sent if each.game == newcomer]
+    assert set.union(*columns[:5]) < set.union(*columns), "its second version comes after its first one"
     again = Simulator(plan, {}, TypeFraming())
     assert [each.value for each in next(again.batches(400))] == [each.value for each in events]
 
