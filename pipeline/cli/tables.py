@@ -34,7 +34,7 @@ def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, brokers: 
     from pipeline.data.contracts.registry import LocalRegistry
     from pipeline.data.ingest.sources.supported import configured_source
     from pipeline.data.verify import balance
-    from pipeline.data.verify.replayable import Landing
+    from pipeline.data.verify.replayable import LandingToday
     from pipeline.data.verify.replayable import landing as landing_today
     from pipeline.data.verify.report import run
     from pipeline.data.verify.sources import observe
@@ -51,7 +51,7 @@ def verify(env_dir: Path, as_json: bool, complete: bool, values: bool, brokers: 
     retired, registry = retired_games(engine), LocalRegistry(engine, paths.bronze)
     wanted = Wanted(registry.snapshot, sample) if values else None
 
-    def landing() -> Landing:
+    def landing() -> LandingToday:
         return landing_today(registry.snapshot(), known_names(engine), retired)
 
     known = observe(settings, paths, engine, configured_source(settings, paths).prober)

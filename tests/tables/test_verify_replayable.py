@@ -16,7 +16,7 @@ from pipeline.data.repair.quarantined import Selection
 from pipeline.data.repair.rebuild import rebuild
 from pipeline.data.repair.replay import replay_all
 from pipeline.data.verify.balance import verify
-from pipeline.data.verify.replayable import Landing, landing
+from pipeline.data.verify.replayable import LandingToday, landing
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.table import CursorTable
 from pipeline.store.assignments import read_assignments, retire
@@ -35,7 +35,7 @@ def verified(world: World, *options: str) -> tuple[int, str]:
 
 
 def replayable(world: World) -> Mapping[str, int]:
-    def today() -> Landing:
+    def today() -> LandingToday:
         return landing(world.registry.snapshot(), known_names(world.engine), retired_games(world.engine))
 
     balance = verify(world.paths, world.environment, landing=today)

@@ -129,7 +129,7 @@ def verify(
     retired: Collection[str] = (),
     wanted: Wanted | None = None,
     known: sources.Sources | None = None,
-    landing: Callable[[], replayable.Landing] | None = None,
+    landing: Callable[[], replayable.LandingToday] | None = None,
     brokers: Settings | None = None,
 ) -> Balance:
     """Compare bronze with every game table and quarantine, row by row.

@@ -39,7 +39,7 @@ _COLUMNS: Final = ("seq", "pos", "profile", "registry", "writer")
 
 
 @dataclass(frozen=True, slots=True)
-class Landing:
+class LandingToday:
     """The schemas whose rows land today: a replay lands a game's refused rows of them."""
 
     schemas: SchemaSet
@@ -63,12 +63,12 @@ class Landing:
         return any(schema.schema_id in ids and placement.quarantined is None for schema, placement in held)
 
 
-def landing(schemas: SchemaSet, names: Mapping[str, str], retired: Collection[str]) -> Landing:
+def landing(schemas: SchemaSet, names: Mapping[str, str], retired: Collection[str]) -> LandingToday:
     """Return the schemas whose rows a replay lands; it skips retired games. `names` is key to exact name."""
-    return Landing(schemas, {key: names[key] for key in schemas.games.keys() & names.keys() - set(retired)})
+    return LandingToday(schemas, {key: names[key] for key in schemas.games.keys() & names.keys() - set(retired)})
 
 
-def count(database: Database, reading: readings.PinnedTables, today: Landing) -> dict[str, int]:
+def count(database: Database, reading: readings.PinnedTables, today: LandingToday) -> dict[str, int]:
     """Return by game key how many places in quarantine have a schema that lands today.
 
     Args:
