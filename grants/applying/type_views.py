@@ -158,6 +158,8 @@ def _facts_of(kind: str, engine: Engine, registry: "LocalRegistry", key: str) ->
 
 def _facts(context: ControlContext, asked: Operation) -> Mapping[str, Any]:
     keys = asked.parameters["games"]
+    if asked.kind == OperationKind.KEEP_VIEWS:
+        context.settings.access.require_views()
     return {key: _facts_of(asked.kind, context.engine, context.registry, key) for key in keys}
 
 

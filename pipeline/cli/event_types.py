@@ -135,11 +135,14 @@ def _keeping(kind: OperationKind, help_text: str) -> click.Command:
         from pipeline.control.operations.registry import find as definition
 
         context = CommandContext(env_dir)
+        if kind == OperationKind.KEEP_VIEWS:
+            context.settings.access.require_views()
         found = definition(kind)
         assert found is not None, "a kind of ours has a definition"
         assert found.propose is not None, "and these plan by name"
         proposal = found.propose(context.engine, [game], context.actor, how.reason, None)
-        submit_and_wait(context, proposal, how, [game], found.unchanged)
+        same = [] if proposal.intent.targets else [game]
+        submit_and_wait(context, proposal, how, same, found.unchanged)
 
     return command
 

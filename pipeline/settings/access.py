@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from pipeline.base.errors import Refused
 from pipeline.settings.parsing import Range
 
 
@@ -59,3 +60,17 @@ class Access:
     probe_principal: str = ""
     """With `databricks`: the principal of the token `DATABRICKS_PROBE_TOKEN`. turnout probes only this principal's
     access after a change."""
+
+    def require_views(self) -> None:
+        """Require a catalog in which turnout can keep views.
+
+        Raises:
+            Refused: the settings name another one; before an operation waits for it.
+        """
+        if self.catalog != "databricks":
+            raise Refused(
+                f"The catalog of this environment ({self.catalog}) has no views. `turnout schemas views` prints them "
+                f"for DuckDB."
+            )
+        if not self.warehouse:
+            raise Refused("Views need a SQL warehouse of a Databricks workspace. Set access.warehouse.")

@@ -84,7 +84,8 @@ def house(workspace: StandIn, people: None, tmp_path: Path) -> Iterator[House]:
     world = make_world(tmp_path)
     come(world, SOLD)
     record_seen(world.engine, {CHESS.key: CHESS.name}, 1, placing())
-    access = Access(catalog="databricks", catalog_name="views", schema_name=f"s{abs(hash(str(tmp_path))) % 10**9}")
+    schema = f"s{abs(hash(str(tmp_path))) % 10**9}"
+    access = Access(catalog="databricks", catalog_name="views", schema_name=schema, warehouse=WAREHOUSE)
     rest = Rest(workspace.url, workspace.admin_token)
     made = House(workspace, world, access, Databricks(rest, sql=Warehouse(rest, WAREHOUSE)))
     made.catalog.register(made.place(CHESS.key), f"s3://lake/{access.schema_name}/chess", [("_seq", "long")])
@@ -166,13 +167,26 @@ def test_a_warehouse_that_goes_away_leaves_nothing_behind(house: House) -> None:
 
 
 def test_a_catalog_without_views_says_so(house: House) -> None:
-    """The operation fails with what is missing, and a round names the game; the other games go on."""
-    rest = Rest(house.workspace.url, house.workspace.admin_token)
-    house.catalog = Databricks(rest)
-    failed = house.carried_out(house.proposal(OperationKind.KEEP_VIEWS).intent)
-    assert failed.state in {"failed", "needs_human"}
-    assert "Set access.warehouse" in str(failed.outcome)
+    """A round names the game whose warehouse is gone; the other games go on."""
+    house.carried_out(house.proposal(OperationKind.KEEP_VIEWS).intent)
+    accept(house.world, "Sold")
+    house.catalog = Databricks(Rest(house.workspace.url, house.workspace.admin_token))
     (problem,) = type_views.reconcile_all(house.context, house.catalog)
     assert problem.startswith(f"The views of {CHESS.key} are not as they should be")
     with pytest.raises(Refused, match=r"Set access\.warehouse"):
         house.catalog.execute("SELECT 1")
+
+
+@pytest.mark.parametrize(
+    ("access", "problem"),
+    [(Access(), "no views"), (Access(catalog="unity"), "no views"), (Access(catalog="databricks"), "warehouse")],
+)
+def test_views_are_refused_before_anything_waits(house: House, access: Access, problem: str) -> None:
+    """An environment without a warehouse keeps no views: nothing is recorded, and the game is free at once."""
+    house.access = access
+    failed = house.carried_out(house.proposal(OperationKind.KEEP_VIEWS).intent)
+    assert failed.state == "failed"
+    assert problem in str(failed.outcome)
+    assert read_kept(house.world.engine) == []
+    with pytest.raises(Refused, match=problem):
+        access.require_views()
