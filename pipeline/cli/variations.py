@@ -1,12 +1,14 @@
 """The commands about JSON that no schema declares: `turnout schemas variations`, and choices about what is new."""
 
+import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from pipeline.base.terminal import say, say_json
+from pipeline.base.errors import Refused
+from pipeline.base.terminal import say, say_json, say_lines
 from pipeline.base.texts import in_utc
 from pipeline.cli.context import CommandContext
 from pipeline.cli.options import SubmitOptions, submit_and_wait, submitting
@@ -118,9 +120,14 @@ def declare(env_dir: Path, game: str, event_type: str, out: Path | None) -> None
     proposal = propose_declaration(context.settings, context.engine, context.paths.bronze, game, event_type)
     given = proposal.registration
     if out is None:
-        say(given.definition.decode().rstrip())
+        text = given.definition.decode()
+        is_shown = text.replace("\n", "").isprintable()
+        say_lines(text.rstrip() if is_shown else json.dumps(json.loads(text), indent=2))
     else:
-        out.write_bytes(given.definition)
+        try:
+            out.write_bytes(given.definition)
+        except OSError as error:
+            raise Refused(f"{out} cannot be written: {error.strerror}. Name another file.") from error
     for line in proposal.lines:
         say(line, err=True)
     file = "FILE.json" if out is None else str(out)
