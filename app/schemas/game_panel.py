@@ -23,6 +23,7 @@ from pipeline.data.contracts.policies import Policies, landing
 from pipeline.data.contracts.writer_ids import shown_writer
 
 _MOST_LINES: Final = 2_000  # of text
+_MOST_WAITING: Final = 10  # versions of other event types; the list of types has all
 _TALL: Final = 16  # lines; more scroll
 _GLYPHS: Final = {"refuse": "✗", "quarantine": "✗"}
 _BEFORE: Final = "before"  # of the two lists: their meaning moves on with each new version
@@ -62,8 +63,11 @@ def draw(environment: Environment, catalogue: Catalogue, game: GameVersions, liv
         st.html(title, width="stretch")
         st.button("Close", key="close_game", on_click=_close, args=(game.key,), type="tertiary")
     st.caption(f"key {game.key}")
-    for each in game.quarantined:
+    waiting = [each for each in game.quarantined if each.placement.other_type]
+    for each in (*(one for one in game.quarantined if one not in waiting), *waiting[:_MOST_WAITING]):
         _draw_quarantined(environment, game, each)
+    if len(waiting) > _MOST_WAITING:
+        st.text(f"✗ Rows of {len(waiting) - _MOST_WAITING:,} more versions are of other event types, too.")
     confirm.draw_confirmation(environment, f"land_{game.key}")  # also once the version's rows land: it says so
     reason = "other_type" if any(each.placement.other_type for each in game.versions) else "quarantined_schema"
     if game.versions:  # also once all land: what was refused before waits in quarantine until it is replayed

@@ -19,6 +19,7 @@ from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED
 
 _MOST_ROWS: Final = 1_000
 _MOST_FACTS: Final = 5
+_MOST_TYPES: Final = 30  # each with a button
 _COLUMNS: Final = {
     "": st.column_config.TextColumn(width=30),
     "What is new": st.column_config.TextColumn(width=260),
@@ -37,11 +38,21 @@ def draw(environment: Environment, game: GameVersions) -> None:
     new = sum(each.new_today for each in found.types)
     with st.container(gap="small", key=f"card_schema_variations_{game.key}"):
         st.html(parts.section("Variations of undeclared JSON", f"{formatting.count(new)} new today"))
-        for each in found.types:
+        for each in sorted(found.types, key=_urgency)[:_MOST_TYPES]:
             _draw_type(environment, game, each)
+        if len(found.types) > _MOST_TYPES:
+            left = formatting.count(len(found.types) - _MOST_TYPES)
+            st.caption(
+                f"{left} more event types; `turnout schemas variations` lists all, and `pin-variations` pins one."
+            )
         _draw_table(found)
         _draw_refusing(environment, game, found)
         confirm.draw_confirmation(environment, _place(game))
+
+
+def _urgency(each: UndeclaredType) -> tuple[bool, bool, str]:
+    """Return the order of types: those that grow no more first, then those with something new today."""
+    return not (each.pinned or each.closed), not each.new_today, each.type
 
 
 def _place(game: GameVersions) -> str:

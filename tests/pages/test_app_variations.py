@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,13 @@ def test_a_type_is_pinned_after_a_look_at_the_plan(store: Engine, opening: Openi
     assert "Rows with something new go to quarantine as pinned_type." in texts(app)
     next(each for each in app.button if each.label == "Pin variations").click().run()
     assert [(each.kind, each.parameters["type"]) for each in list_operations(store)] == [("pin-variations", "move")]
+
+
+def test_a_game_with_many_types_has_a_short_page(store: Engine, opening: Opening) -> None:
+    """The panel names the first ten versions that wait and the first thirty types, and counts the others."""
+    definition = dumps(gathered(Superset(), [b'{"x":1}']))
+    types = [Registration("Chess", f"type{number:02}", definition, format=UNDECLARED) for number in range(60)]
+    LocalRegistry(store).register_many([replace(each, new_type=True) for each in types])
+    app = opening("schemas", game=CHESS)
+    assert len([each for each in app.button if each.label == "Pin…"]) == 30
+    assert "31 more event types" in texts(app)
