@@ -5,7 +5,6 @@ Pure. What one schema decodes, a later one never takes over, so a row's columns 
 """
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Final
 
 from pipeline.data.contracts.event_types import event_type
@@ -23,32 +22,53 @@ MOST_TYPES: Final = 1000
 Placed = tuple[tuple[Schema, FieldPlacement], ...]
 
 
-def candidates(placed: Iterable[tuple[Schema, FieldPlacement]], name: str) -> tuple[int, ...]:
-    """Return the ids of the schemas that apply to documents of an event type, in the order of their trial.
+class ByType:
+    """A game's schemas by event type, sorted once for many names."""
 
-    Those whose rows land come first, then those whose rows wait; each as they were registered. A superset is older than
-    any schema of its type that was declared, since none follows such a schema; of supersets only the newest counts.
+    def __init__(self, placed: Iterable[tuple[Schema, FieldPlacement]]) -> None:
+        """Sort the game's schemas, given in the order of their registration."""
+        self._own: dict[str, list[tuple[Schema, FieldPlacement]]] = {}
+        self._first: list[tuple[Schema, FieldPlacement]] = []  # of the type whose fields are columns of the table
+        self._types = set[str]()
+        for schema, at in placed:
+            name = event_type(schema.message)
+            self._types.add(name)
+            if schema.format in {FORMAT, UNDECLARED}:
+                self._own.setdefault(name, []).append((schema, at))
+                if _is_first(at):
+                    self._first.append((schema, at))
 
-    Args:
-        placed: the game's schemas in the order of their registration.
-        name: the event type; empty where documents name none, which means the type of the table's own columns.
-    """
-    of_type = _of_type(placed, name)
-    landing = [schema.schema_id for schema, at in of_type if at.quarantined is None]
-    return (*landing, *(schema.schema_id for schema, at in of_type if at.quarantined is not None))
+    def candidates(self, name: str) -> tuple[int, ...]:
+        """Return the ids of the schemas that apply to documents of an event type, in the order of their trial.
 
+        Those whose rows land come first, then those whose rows wait; each as they were registered. A superset is older
+        than any schema of its type that was declared, since none follows such a schema; of supersets only the newest
+        counts.
 
-def known_version(placed: Placed, name: str) -> int | None:
-    """Return the version of the superset by which documents of an event type are read; 0 for none.
+        Args:
+            name: the event type; empty where documents name none, which means the type of the table's own columns.
+        """
+        of_type = self._of_type(name)
+        landing = [schema.schema_id for schema, at in of_type if at.quarantined is None]
+        return (*landing, *(schema.schema_id for schema, at in of_type if at.quarantined is not None))
 
-    None where no superset may follow: a schema of the type is declared, or the game has too many types.
-    """
-    of_type = _of_type(placed, name)
-    if any(schema.format == FORMAT for schema, _ in of_type):
-        return None
-    if of_type:
-        return version_of(of_type[0][0].definition)
-    return None if _types(placed) >= MOST_TYPES else 0
+    def known_version(self, name: str) -> int | None:
+        """Return the version of the superset by which documents of an event type are read; 0 for none.
+
+        None where no superset may follow: a schema of the type is declared, or the game has too many types.
+        """
+        of_type = self._of_type(name)
+        if any(schema.format == FORMAT for schema, _ in of_type):
+            return None
+        if of_type:
+            return version_of(of_type[0][0].definition)
+        return None if len(self._types) >= MOST_TYPES else 0
+
+    def _of_type(self, name: str) -> list[tuple[Schema, FieldPlacement]]:
+        own = self._own.get(event_type(name), []) if name else self._first
+        chain = [each for each in own if each[0].format == UNDECLARED]
+        newest = sorted(chain, key=lambda each: version_of(each[0].definition))[-1:]
+        return [*newest, *(each for each in own if each[0].format == FORMAT)]
 
 
 def versions_of(placed: Iterable[tuple[Schema, FieldPlacement]], newest: Schema) -> dict[int, int]:
@@ -83,22 +103,5 @@ def type_named(placed: Iterable[tuple[Schema, FieldPlacement]], name: str) -> st
     return next((event_type(schema.message) for schema, at in placed if _is_first(at)), UNNAMED)
 
 
-def _of_type(placed: Iterable[tuple[Schema, FieldPlacement]], name: str) -> list[tuple[Schema, FieldPlacement]]:
-    own = [
-        (schema, at)
-        for schema, at in placed
-        if schema.format in {FORMAT, UNDECLARED}
-        and (_is_first(at) if not name else event_type(schema.message) == event_type(name))
-    ]
-    chain = [each for each in own if each[0].format == UNDECLARED]
-    newest = sorted(chain, key=lambda each: version_of(each[0].definition))[-1:]
-    return [*newest, *(each for each in own if each[0].format == FORMAT)]
-
-
 def _is_first(at: FieldPlacement) -> bool:
     return at.struct is None and not at.other_type
-
-
-@lru_cache(maxsize=64)
-def _types(placed: Placed) -> int:
-    return len({event_type(schema.message) for schema, _ in placed})

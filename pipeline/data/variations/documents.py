@@ -116,7 +116,8 @@ class Documents:
         writers = whole(pc.fill_null(rows["writer"], b"")).dictionary_encode()
         named = [type_named(self._placed, each.decode("utf-8", "replace")) for each in writers.dictionary.to_pylist()]
         names = sorted(set(named))
-        code_of = np.array([names.index(each) for each in named] or [0], np.int64)
+        place_of = {name: place for place, name in enumerate(names)}
+        code_of = np.array([place_of[each] for each in named] or [0], np.int64)
         codes = code_of[writers.indices.to_numpy()] if rows.num_rows else np.empty(0, np.int64)
         by_type = np.isin(profiles, list(self._profiles)) & rows["writer"].is_valid().to_numpy()
         return names, np.where(by_type, codes, _NO_TYPE)

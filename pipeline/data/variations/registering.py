@@ -15,7 +15,7 @@ from pipeline.base.errors import Conflict, Refused, Transient
 from pipeline.base.failpoints import effect
 from pipeline.base.names import GameKey, shown
 from pipeline.data.contracts import declared_types
-from pipeline.data.contracts.declared_types import FORMAT, known_version, type_named
+from pipeline.data.contracts.declared_types import FORMAT, ByType, type_named
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.json.caps import USUAL, Caps
 from pipeline.data.contracts.formats.json.choices import chosen
@@ -182,11 +182,12 @@ class Registrar:
         placed = known.placed(game.key)
         newest = newest_supersets(known, game.key)
         room = declared_types.MOST_TYPES - len({event_type(schema.message) for schema, _ in placed})
+        types = ByType(placed)
         wanted: dict[str, _Wanted] = {}
         ended = list[bytes]()
         for need in sorted(needs, key=lambda each: (each.seq, each.pos)):
             given, had = of_writer(need.writer)
-            name, version = type_named(placed, given), known_version(placed, given)
+            name, version = type_named(placed, given), types.known_version(given)
             if version is None or version > had:
                 ended.append(need.writer)
             elif name in wanted or name in newest or room > 0:  # beyond, its rows are refused in the next schema set
@@ -327,8 +328,13 @@ def _variations(key: GameKey, step: Computed, schema_id: int) -> Iterable[Variat
         (seq, pos), at = begun.document.place, begun.document.landed_at
         yield Variation(
             key, step.schema.message, begun.fingerprint, form(begun.shape), count(begun.shape), seq, pos, at, at, 1,
-            schema_id, begun.document.producer and begun.document.producer[:_LONGEST_PRODUCER],
+            schema_id, _stored(begun.document.producer),
         )  # fmt: skip
+
+
+def _stored(producer: str | None) -> str | None:
+    """Return a producer as any control store takes it: PostgreSQL has no text with NUL."""
+    return producer and producer[:_LONGEST_PRODUCER].replace("\0", "\ufffd")
 
 
 _LONGEST_PRODUCER: Final = 255

@@ -112,7 +112,9 @@ class ShapeResolution:
                 continue
             try:
                 served = self._registrar.serve(Game(key, own[0].game), own, now, steady, elsewhere.get(key))
-            except _FAILS as error:
+            except STORE_AWAY:
+                raise
+            except Exception as error:  # noqa: BLE001 - law L6: what one game meets, no other one waits for
                 rests.append(self._failed(key, own[0].game, error, now))
                 continue
             self._forget(key)
@@ -150,7 +152,8 @@ class ShapeResolution:
         self._retry_at[key] = self._steady() + rest
         said = first_line(error).rstrip(".")
         if times == 1:
-            _log.warning("%s: shapes of documents are not registered: %s", key, said)
+            unforeseen = None if isinstance(error, _FAILS) else error
+            _log.warning("%s: shapes of documents are not registered: %s", key, said, exc_info=unforeseen)
             since = in_utc(now, "%Y-%m-%d %H:%M UTC")
             self._troubles[key] = f"cannot be registered for {shown(game)} since {since} ({said})"
         return rest

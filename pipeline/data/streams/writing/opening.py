@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.base.names import GameKey, shown
-from pipeline.data.contracts.declared_types import candidates, known_version
+from pipeline.data.contracts.declared_types import ByType
 from pipeline.data.contracts.decoded import Rows
 from pipeline.data.contracts.envelopes.framing import FRAMINGS
 from pipeline.data.contracts.envelopes.index_paths import index_path
@@ -199,23 +199,25 @@ def _judge_types(
     rows.number, rows.registers = number, profile.undeclared == "register"
     columns = {"key": rows.routed.column("game_key"), "writer": writers, "row": np.arange(len(writers))}
     is_bad = _marks(len(writers), rows.refused)
-    needs: dict[str, list[Need]] = {}
+    without = list[int]()  # rows of types that have no superset yet
+    types: dict[str, ByType] = {}  # by game key: a task may have thousands of names, and a game hundreds of types
     for each in pa.table(columns).group_by(["key", "writer"]).aggregate([("row", "list")]).to_pylist():
         key, name = each["key"], each["writer"].decode()
-        placed = schemas.placed(GameKey(key))
         members = np.array(each["row_list"], np.int64)
         members = members[~is_bad[members]]
         if not members.size:
             continue
-        if found := candidates(placed, name):
+        if (known := types.get(key)) is None:
+            known = types[key] = ByType(schemas.placed(GameKey(key)))
+        if found := known.candidates(name):
             rows.ids[members] = found[0]
             rows.further |= {(key, tried): after for tried, after in pairwise(found)}
-        elif rows.registers and (version := known_version(placed, name)) is not None:
-            needs.setdefault(key, []).extend(rows.uncovered(members.tolist(), version)[key])
+        elif rows.registers and known.known_version(name) is not None:
+            without += members.tolist()
         else:
             what = f"schema of the event type {shown(name)}" if name else "JSON Schema"
             rows.refused += [(row, "unknown_schema", f"the game has no {what}") for row in members.tolist()]
-    rows.needs = {key: lowest(each) for key, each in needs.items()}
+    rows.needs = rows.uncovered(without, 0)
 
 
 def _encoded(registries: pa.StringArray, writers: pa.BinaryArray) -> tuple[list[WriterId], Rows]:
