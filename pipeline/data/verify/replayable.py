@@ -5,11 +5,11 @@ Called by `balance` on the files it has pinned. Reads no payloads; `--values` do
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pipeline.base.names import GameKey
-from pipeline.data.contracts.declared_types import candidates
+from pipeline.data.contracts.declared_types import ByType
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.verify import readings
 from pipeline.lake.delta.scratch import Database
@@ -44,6 +44,7 @@ class LandingToday:
 
     schemas: SchemaSet
     games: Mapping[str, str]  # exact name by key, of those that a replay takes
+    _held: dict[str, tuple[ByType, frozenset[int]]] = field(default_factory=dict, compare=False)  # by key, once asked
 
     def ids(self) -> Iterator[tuple[str, str, int]]:
         """Yield the key, the name and the id of each game's schemas."""
@@ -54,13 +55,19 @@ class LandingToday:
 
     def lands(self, key: str, profile: int, registry: str | None, writer: bytes) -> bool:
         """Return whether rows of a writer land; one whose payloads begin with an index path is left out."""
-        known, held = self.schemas.profiles.get(profile), self.schemas.placed(GameKey(key))
+        held = self._held.get(key)
+        if held is None:  # once: a game may have hundreds of types, and rows of thousands of names
+            placed = self.schemas.placed(GameKey(key))
+            landing = frozenset(schema.schema_id for schema, at in placed if at.quarantined is None)
+            held = self._held[key] = ByType(placed), landing
+        types, landing = held
+        known = self.schemas.profiles.get(profile)
         if known is not None and known.framing == "type":
-            ids: Collection[int | None] = candidates(held, writer.decode(errors="replace"))
+            ids: Collection[int | None] = types.candidates(writer.decode(errors="replace"))
         else:
             found = self.schemas.writers.get((registry or "", writer))
             ids = () if found is None else (found.schema_id,)
-        return any(schema.schema_id in ids and placement.quarantined is None for schema, placement in held)
+        return not landing.isdisjoint(ids)
 
 
 def landing(schemas: SchemaSet, names: Mapping[str, str], retired: Collection[str]) -> LandingToday:
