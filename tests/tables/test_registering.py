@@ -19,6 +19,7 @@ from pipeline.base import failpoints
 from pipeline.base.names import game_key
 from pipeline.data.contracts import declared_types
 from pipeline.data.contracts.formats.json.caps import Caps
+from pipeline.data.contracts.further_types import accepting
 from pipeline.data.contracts.given_ids import GivenIds
 from pipeline.data.contracts.registrations import Registration
 from pipeline.data.contracts.registry import LocalRegistry
@@ -31,6 +32,7 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import games, placements, registrations, schemas, variations
 from pipeline.store.games import Game
 from pipeline.store.variations import read_variations
+from tests.onboarding_world import give_rules, rule
 from tests.tables.registering_world import (
     LATER,
     Killed,
@@ -332,6 +334,44 @@ def test_random_types_end_at_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert waits(world) == []
     reasons = [reason for reason, _ in quarantine(world)]
     assert reasons == [*["other_type"] * 4, *["unknown_schema"] * 3]
+    world.engine.dispose()
+
+
+@pytest.mark.parametrize("point", ["before_read_range", "before_commit_registration"])
+def test_a_type_that_is_accepted_during_a_registration_keeps_its_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """Law L1: a key of the first type never gets the name of a column that an event type got meanwhile."""
+    world = world_of(tmp_path, [MOVE, SOLD])
+    drive(world)
+    arrive(world, [("move", b'{"x":1,"Sold":4}')])
+    lacking, left = reported(world), [point]
+
+    def accepted(name: str) -> None:
+        if left and name == left[0]:
+            left.clear()
+            known = registry(world)
+            known.register_many(accepting(known.snapshot(), KEY, GAME, ["sold"], "ann"))
+
+    monkeypatch.setattr(failpoints, "on_hit", accepted)
+    resolve(world, *lacking)
+    drive(world)
+    arrive(world, [SOLD])
+    drive(world)
+    rows = [(row["sold"], [row[name] for name in row if name.startswith("Sold__")]) for row in table(world)]
+    assert rows == [(None, [None]), (None, [4]), ({"price": 2.5}, [None])]
+    world.engine.dispose()
+
+
+def test_a_key_and_a_type_of_one_name_in_one_registration_get_columns_of_their_own(tmp_path: Path) -> None:
+    """Law L1: a type that a rule accepts gets its column beside those that the first type gets with it."""
+    world = world_of(tmp_path, [MOVE])
+    give_rules(world.engine, rule(GAME, event_types=("*",)))
+    drive(world)
+    arrive(world, [SOLD, ("move", b'{"x":1,"sold":4}')])
+    resolve(world, need("sold", place=(2, 0)), need("move", 1, (2, 1)))
+    drive(world)
+    assert [(row["sold"], row["sold__2"]) for row in table(world)] == [(None, None), (None, {"price": 2.5}), (4, None)]
     world.engine.dispose()
 
 

@@ -393,6 +393,10 @@ class RegistrationBatch:
         """
         return [self._write(checked) for checked in self.registrations]
 
+    def placed(self, key: GameKey) -> tuple[tuple[Schema, FieldPlacement], ...]:
+        """Return a game's schemas with their placements, in the order of their registration, as they are by now."""
+        return tuple((self._schemas[each], at) for each, at in self._held.get(key, {}).items())
+
     def require_possible(self, checked: CheckedRegistration) -> RegistrationPlan:
         """Return what a registration would do now, where it can be done.
 

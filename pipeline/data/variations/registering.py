@@ -29,7 +29,7 @@ from pipeline.data.contracts.origins import Origin, Place
 from pipeline.data.contracts.policies import DEFAULTS
 from pipeline.data.contracts.registrations import RegistrationBatch, unattended
 from pipeline.data.contracts.registry import LocalRegistry
-from pipeline.data.contracts.schemas import Schema, SchemaSet
+from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
 from pipeline.data.contracts.shape_needs import SHAPES, of_writer
 from pipeline.data.contracts.structs import by_struct
 from pipeline.data.variations.bronze_view import BronzeView
@@ -213,7 +213,8 @@ class Registrar:
         documents = Documents(view, game, known)
         self._count_firsts(game, documents, [each for each in wanted if each.newest is None], known)
         jobs, rest = list[RangeJob](), _POLL_SECONDS
-        is_first, taken = not known.of(game.key), _taken(known, game.key)
+        placed = known.placed(game.key)
+        is_first, taken = not placed, _taken(placed)
         for each in wanted:
             span = self._later(each, view) if each.newest is not None else self._first(game, each, view, now, steady)
             place = each.place if span is None else min(each.place, span.first)
@@ -238,6 +239,8 @@ class Registrar:
                 f"A document of {shown(jobs[0].type)} of the game {shown(game.name)} waits for columns that it has. "
                 f"Start drivers of one version of turnout."
             )
+        own = type_named(placed, "")
+        jobs.sort(key=lambda job: job.type != own)  # the column of a type that a rule accepts gets a name beside these
         self._write(game, jobs, needs, _by_fingerprint(known, game.key))
         for job in jobs:
             self._firsts.get(game.key, {}).pop(job.type, None)
@@ -280,7 +283,8 @@ class Registrar:
         """Take ids, keep the registrations and write them into the store, all or none.
 
         Raises:
-            Superseded: the store, or the folder beside bronze, has others of the same event types by now.
+            Superseded: the store, or the folder beside bronze, has others of the same event types by now, or the table
+                has another column of a name that is opened.
         """
         steps = [each for job in jobs for each in job.steps]
         types = {each.schema.message for each in steps}
@@ -291,7 +295,11 @@ class Registrar:
                 raise Superseded(f"others registered shapes of {game.key}")
             ids.origins = {each.fingerprint: each.origin for each in steps}
             checked = [unattended(game.name, game.key, each.schema, DEFAULTS, registry=SHAPES) for each in steps]
-            done = RegistrationBatch(connection, checked, ids).write()
+            batch = RegistrationBatch(connection, checked, ids)
+            done = batch.write()
+            taken = _taken(batch.placed(game.key))
+            if both := [name for each in steps for name in _opened(each) & taken.get(_type(each), frozenset())]:
+                raise Superseded(f"the table of {game.key} has a column {shown(both[0])} by now")
             for each, registered in zip(steps, done, strict=True):
                 begun = _variations(game.key, each, registered.schema_id)
                 write_variations(connection, game.key, each.schema.message, begun)
@@ -357,9 +365,18 @@ def _by_fingerprint(known: SchemaSet, key: GameKey) -> dict[str, Schema]:
     return {known.fingerprints[each.schema_id]: each for each in known.of(key)}
 
 
-def _taken(known: SchemaSet, key: GameKey) -> dict[str, frozenset[str]]:
+def _type(step: Computed) -> str:
+    return event_type(step.schema.message)
+
+
+def _opened(step: Computed) -> frozenset[str]:
+    """Return the names, in lower case, of the columns of its type that a superset opens."""
+    version, slots = step.superset.version, step.superset.root.slots.values()
+    return frozenset(slot.name.lower() for each in slots for slot in each if slot.since == version)
+
+
+def _taken(placed: Sequence[tuple[Schema, FieldPlacement]]) -> dict[str, frozenset[str]]:
     """Return, by event type, the names in lower case that its new columns leave to others."""
-    placed = known.placed(key)
     groups = by_struct(placed)
     structs = frozenset(each.lower() for each in groups if each is not None)
     taken: dict[str, frozenset[str]] = {}
