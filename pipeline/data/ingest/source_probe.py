@@ -206,7 +206,7 @@ def _fit_documents(members: Sequence[SampledRecord]) -> tuple[Fit, str]:
     """Propose paths for JSON documents, for a person to check."""
     found = document_paths([json.loads(_bytes_of(record)) for record in members])
     settings: dict[str, str | Mapping[str, str]] = {"envelope": "json", "framing": "type"}
-    remarks = ["Register a JSON Schema for each event type (docs/schemas.md)."]
+    remarks = ["Their shapes become columns; a JSON Schema that you declare goes first (docs/schemas.md)."]
     if "game" in found.fields:
         routing = f"Check the routing: each document names a game at {found.fields['game']} ({found.games} values)."
     else:
