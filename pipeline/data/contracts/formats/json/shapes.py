@@ -35,7 +35,8 @@ SHORT: Final = 15
 """A double holds any whole number of as many characters, and any fraction without an exponent."""
 _NUMBERS: Final = frozenset({"whole", "long", "fraction", "digits"})
 _ID: Final = re.compile(
-    r"-?[0-9]+|[0-9a-fA-F]{16,}|\{?[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\}?"
+    r"-?[0-9]+|[^@]+@[^@]+|[0-9a-fA-F]{16,}"
+    r"|\{?[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\}?"
 )
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _PREFIX: Final = re.compile(r"(?:\[\]|\{\}|\{\+\})*")

@@ -22,13 +22,14 @@ def test_a_shape_names_paths_and_kinds() -> None:
 
 def test_keys_that_look_like_ids_are_in_no_shape() -> None:
     """No player's id stands in the repository."""
-    for key in ("4711", "-1", "0123456789abcdef", "a81bc81b-dead-4e5d-abff-90865d1e13b1", "k" * 256):
+    for key in ("4711", "-1", "ann@example.com", "0123456789abcdef", "a81bc81b-dead-4e5d-abff-90865d1e13b1", "k" * 256):
         assert form(shape(f'{{"a":{{"{key}":1,"gold":2}}}}'.encode())) == "shape/1\na.*:whole"
 
 
 def test_a_document_with_an_id_as_its_key_is_no_map() -> None:
     """The document itself is never a map: it lands whole."""
     assert WHOLE_DOCUMENT is Superset().beyond(parsed(b'{"4711":1}'), 10)
+    assert WHOLE_DOCUMENT is not Superset().beyond(parsed(b'{"@type":1}'), 11)
     assert Superset().beyond(parsed(b'{"4711":null}'), 10) == NOTHING
 
 
