@@ -37,7 +37,7 @@ def declare(folder: Path, *words: str) -> Result:
 
 
 def test_a_printed_schema_is_a_json_file(store: Engine, tmp_path: Path) -> None:
-    """What is printed is a JSON document with every key, as in the file, and no character that a terminal obeys."""
+    """The command prints a JSON document with every key, as in the file, and no character that a terminal obeys."""
     done = declare(tmp_path)
     assert done.exit_code == 0
     printed = json.loads(done.stdout)
