@@ -1,7 +1,8 @@
 """Documents that nobody declared, on the small environment without Spark; their shapes are registered by hand."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -136,16 +137,24 @@ def quarantine(world: ValueWorld) -> list[tuple[str, bytes]]:
 
 
 def one_by_one(world: ValueWorld, folder: Path) -> list[dict[str, Any]]:
-    """The rows that tasks make of each row of bronze alone, in their order."""
+    """The values that are not null of the rows that tasks make of each row of bronze alone, in their order."""
+    return by_tasks(world, folder, range(world.offset))
+
+
+def by_tasks(world: ValueWorld, folder: Path, cuts: Collection[int]) -> list[dict[str, Any]]:
+    """The values that are not null of the rows that tasks make of the pieces of bronze between cuts, in their order."""
     rows = open_table(world.paths.bronze).to_pyarrow_table(columns=list(READ))
+    rows = rows.sort_by([("seq", "ascending"), ("pos", "ascending")])
     job = SplitJob({KEY: 0}, world.registry.snapshot(), located(folder))
     found = list[dict[str, Any]]()
-    for batch in rows.to_batches(max_chunksize=1):
-        (done,) = split(iter([batch]), job)
+    ends = sorted({each for each in cuts if 0 < each < rows.num_rows})
+    for start, end in pairwise([0, *ends, rows.num_rows]):
+        (done,) = split(iter(rows.slice(start, end - start).combine_chunks().to_batches()), job)
         report = json.loads(done.column("report")[0].as_py())["games"].get(KEY)
-        if report is None:  # ingest refused it
+        if report is None:  # ingest refused them
             continue
         assert (report["needs"], report["error"]) == ([], None)
         for file in report["files"]:
             found += pq.read_table(folder / KEY / file["path"]).to_pylist()
-    return sorted(found, key=lambda row: (row["_seq"], row["_pos"]))
+    found.sort(key=lambda row: (row["_seq"], row["_pos"]))
+    return [{name: value for name, value in row.items() if value is not None} for row in found]
