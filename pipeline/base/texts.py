@@ -26,6 +26,18 @@ _FINE_BELOW: Final = 10  # below this a decimal tells something
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # Unicode categories
 
 
+def utf8(content: bytes) -> str:
+    """Return bytes as text.
+
+    Raises:
+        ValueError: they are not UTF-8; it says from which byte on.
+    """
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 at byte {error.start}") from error
+
+
 def join_limited(items: Sequence[_T], most: int = 5, text: Callable[[_T], str] = str) -> str:
     """Return the first items in one line and the number of the others; `text` renders an item."""
     named, left = ", ".join(map(text, items[:most])), len(items) - most

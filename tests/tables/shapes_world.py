@@ -157,4 +157,13 @@ def by_tasks(world: ValueWorld, folder: Path, cuts: Collection[int]) -> list[dic
         for file in report["files"]:
             found += pq.read_table(folder / KEY / file["path"]).to_pylist()
     found.sort(key=lambda row: (row["_seq"], row["_pos"]))
-    return [{name: value for name, value in row.items() if value is not None} for row in found]
+    return [without_nulls(row) for row in found]
+
+
+def without_nulls(value: Any) -> Any:
+    """A row without its null columns and members: later ones are null in it, and absent before they were there."""
+    if isinstance(value, dict):
+        return {name: without_nulls(each) for name, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [without_nulls(each) for each in value]
+    return (value[0], without_nulls(value[1])) if isinstance(value, tuple) else value

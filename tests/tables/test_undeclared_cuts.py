@@ -15,7 +15,7 @@ from pipeline.data.repair.rebuild import rebuild
 from pipeline.store.database.tables import placements, registrations, schemas, variations
 from tests.tables.registering_world import arrive, content, drive, need, registry, resolve, world_of
 from tests.tables.repair_world import CHESS
-from tests.tables.shapes_world import GAME, KEY, by_tasks, one_by_one, quarantine, table, types
+from tests.tables.shapes_world import GAME, KEY, by_tasks, one_by_one, quarantine, table, types, without_nulls
 from tests.tables.value_world import ValueWorld
 
 Batch: TypeAlias = list[tuple[str, bytes]]
@@ -58,7 +58,7 @@ def two_types(folder: Path) -> ValueWorld:
 
 
 def landed(world: ValueWorld) -> list[dict[str, Any]]:
-    return [{name: value for name, value in row.items() if value is not None} for row in table(world)]
+    return [without_nulls(row) for row in table(world)]
 
 
 def require_laws(folder: Path, batches: Sequence[Batch], passes: set[int], cuts: set[int]) -> None:

@@ -37,6 +37,7 @@ from tests.tables.shapes_world import (
     shapes_world,
     table,
     types,
+    without_nulls,
 )
 from tests.tables.value_world import ValueWorld
 from tests.unit.data.contracts.formats.json.json_world import obj
@@ -141,7 +142,7 @@ def test_the_table_is_the_same_however_bronze_is_cut(tmp_path: Path, seed: int) 
     assert len(rows) + len(refused) == world.offset
     rebuild(world.paths, world.environment, world.engine, world.registry.snapshot, CHESS)
     assert table(world) == rows
-    kept = [{name: value for name, value in row.items() if value is not None} for row in rows]
+    kept = [without_nulls(row) for row in rows]
     assert one_by_one(world, tmp_path / "alone") == kept
     verified(world, len(rows))
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.base.names import shown
+from pipeline.base.texts import utf8
 from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES, Rows, one_line
 from pipeline.data.contracts.envelopes.document_values import numbers, sequences, texts, times
 from pipeline.data.contracts.envelopes.envelope import COLUMNS, MALFORMED, PAYLOADS, TOMBSTONE, Opened, spread
@@ -25,6 +26,10 @@ MOST_LEVELS: Final = 64
 """Levels of a document: 32 of a payload, and as many around it."""
 
 _TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
+_HALVES: Final = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+"""Each escape; its group is the half of a surrogate pair that stands alone."""
 _NOTHING: Final = (b"", b"null")  # the texts of what is absent, and of null
 _NO_TEXTS: Final = pa.array(_NOTHING, pa.binary())
 
@@ -93,7 +98,7 @@ class DocumentEnvelope:
                     _check(document, list(self._paths.values()))
                 found.append(texts_found)
             except (msgspec.MsgspecError, ValueError) as error:
-                bad[place] = one_line(str(error))
+                bad[place] = one_line(_why(document, error))
         return found, bad
 
     def _may_repeat(self, document: bytes, found: _Texts) -> bool:
@@ -195,6 +200,13 @@ class _Reader:
         return found
 
 
+def _why(document: bytes, error: Exception) -> str:
+    """Return why a document is refused; of half of a surrogate pair msgspec says that the document is cut off."""
+    if any(_HALVES.findall(document)):
+        return "a text or key has half of a surrogate pair"
+    return str(error)
+
+
 class _Pairs(tuple[tuple[str, Any], ...]):
     """The members of an object, with repeated keys."""
 
@@ -207,7 +219,7 @@ def _check(document: bytes, paths: Sequence[_Path]) -> None:
     Raises:
         ValueError: the document is not UTF-8, nests too deep, or has a key of a path twice.
     """
-    text, level = document.decode(), 0
+    text, level = utf8(document), 0
     for token in _TOKENS.finditer(document):
         level += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(token[0], 0)
         if level > MOST_LEVELS:

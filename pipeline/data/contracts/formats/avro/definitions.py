@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import shown
-from pipeline.base.texts import first_lines
+from pipeline.base.texts import first_lines, utf8
 from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES
 from pipeline.data.contracts.formats.avro.types import (
     MAX_DIGITS,
@@ -97,7 +97,7 @@ def _parsed(message: str, definition: bytes) -> Record:
 
 def _json(message: str, definition: bytes) -> Any:
     try:
-        return read_json(definition.decode(), _MAX_JSON_DEPTH)
+        return read_json(utf8(definition), _MAX_JSON_DEPTH)
     except ValueError as error:
         raise refusal(message, [f"it is not JSON: {shown(str(error))}"]) from error
 

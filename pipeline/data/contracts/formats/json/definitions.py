@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import shown
-from pipeline.base.texts import first_lines
+from pipeline.base.texts import first_lines, utf8
 from pipeline.data.contracts.formats.definition_text import read_json
 from pipeline.data.contracts.formats.json.types import (
     Checks,
@@ -77,7 +77,7 @@ def _parsed(message: str, definition: bytes) -> Object:
     if len(definition) > MAX_DEFINITION_BYTES:
         raise refusal(message, [f"it has {len(definition)} bytes, at most {MAX_DEFINITION_BYTES} are accepted"])
     try:
-        given = read_json(definition.decode(), _MAX_JSON_DEPTH)
+        given = read_json(utf8(definition), _MAX_JSON_DEPTH)
     except ValueError as error:
         raise refusal(message, [f"it is not JSON: {shown(str(error))}"]) from error
     reading = _Reading(given)

@@ -37,7 +37,10 @@ from pipeline.data.contracts.nested import parent_of_each, union_rows
 _ROW, _DOCUMENT = secrets.token_urlsafe(6), secrets.token_urlsafe(6)  # no producer can guess 48 bits
 _EARLIEST, _LATEST = (np.datetime64(day, "us").astype(np.int64) for day in ("0001-01-01", "9999-12-31T23:59:59.999999"))
 
-_USUAL: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?(?:Z|[+-][0-9]{2}:[0-9]{2})$"
+_USUAL: Final = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
+    r"(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])$"
+)
 """A time of RFC 3339 that Arrow reads as it is."""
 
 _Up: TypeAlias = Callable[[Rows], Rows]

@@ -5,19 +5,22 @@ Both routes take the same documents with the same values; `decoder` compares nei
 
 import datetime as dt
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from pipeline.base.names import shown
+from pipeline.base.texts import utf8
 from pipeline.data.contracts.formats.definition_text import json_depth
 from pipeline.data.contracts.formats.json.columns import arrow_type, names_of
 from pipeline.data.contracts.formats.json.types import JsonArray, JsonEnum, JsonMap, Nothing, Object, Scalar, Type
 from pipeline.data.contracts.model import MAX_DEPTH
 
 TIME: Final = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})"
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?"
+    r"([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
 )
 """A date-time of RFC 3339; which days and hours there are, the calendar says."""
 MOST_DIGITS: Final = 17
@@ -27,6 +30,7 @@ WHOLE: Final = 2**53
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
+_MOST_SHOWN: Final = 40  # characters of a number
 _MOST_EXACT_DIGITS: Final = 800  # of a double, written out in full
 
 
@@ -77,7 +81,10 @@ def parsed(document: bytes, depth: int = MAX_DEPTH) -> Any:
         Misfit: it is not JSON, nests too deep, or has a key twice.
     """
     try:
-        text = document.decode()
+        text = utf8(document)
+    except ValueError as error:
+        raise Misfit(str(error)) from error
+    try:
         if text.count("{") + text.count("[") > depth and json_depth(text) > depth:
             raise Misfit(f"it nests deeper than {depth} levels")
         return json.loads(
@@ -216,7 +223,8 @@ def _integer(value: Any, path: str) -> int:
     else:
         raise _mistyped(value, path, "an integer")
     if not -(2**63) <= number < 2**63:
-        raise Misfit(f"{shown(path)} is an integer beyond 64 bits, which its column cannot hold")
+        written = value if len(value) <= _MOST_SHOWN else f"{value[:_MOST_SHOWN]}..."
+        raise Misfit(f"{shown(path)} is {written}, beyond the 64 bits of its column")
     return number
 
 
@@ -224,6 +232,8 @@ def _number(value: Any, path: str) -> float:
     if not isinstance(value, Whole | Fraction):
         raise _mistyped(value, path, "a number")
     number = float(value)
+    if math.isinf(number):
+        raise Misfit(f"{shown(path)} is a number beyond a double")
     if not is_held(value, number, whole=isinstance(value, Whole)):
         raise Misfit(f"{shown(path)} is a number of which a double does not hold every digit")
     return number + 0.0  # JSON has one zero
@@ -234,7 +244,7 @@ def is_held(text: str, number: float, *, whole: bool) -> bool:
 
     So the text of every double is held, by whichever library.
     """
-    if number in (float("inf"), float("-inf")):
+    if math.isinf(number):
         return False
     digits = text.lower().partition("e")[0].lstrip("-").replace(".", "").strip("0")
     if not digits:

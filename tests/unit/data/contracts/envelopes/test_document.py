@@ -16,6 +16,7 @@ from pipeline.data.contracts.envelopes.document import MOST_LEVELS, DocumentEnve
 from pipeline.data.contracts.envelopes.envelope import COLUMNS, Opened
 from pipeline.data.contracts.envelopes.opening import open_records, payloads_of
 from pipeline.data.contracts.profile import SourceProfile, dumps, loads
+from pipeline.data.verify.document import document_time
 from pipeline.data.verify.opening import Sources, contents
 from tests.unit.data.contracts.envelopes.records_world import binary, records
 
@@ -78,8 +79,10 @@ def test_without_a_path_the_payload_is_the_document() -> None:
     ("value", "words"),
     [
         (b"", "truncated"), (b"[1]", "object"), (b"null", "object"), (b'{"game":"a"} {}', "trailing"),
-        (b'{"game":"a","x":NaN}', "invalid"), (b'{"game":"a","x":"\xff"}', "utf-8"),
-        (b'{"game":"a","x":"\\ud800"}', "truncated"), (b'{"game":"a","game":"a"}', "2 times"),
+        (b'{"game":"a","x":NaN}', "invalid"), (b'{"game":"a","x":"\xff"}', "not UTF-8 at byte 17"),
+        (b'{"game":"a","x":"\\ud800"}', "half of a surrogate pair"), (b'{"\\uDC00":1}', "half of a surrogate pair"),
+        (b'{"game":"\\ud83d\\u0041"}', "half of a surrogate pair"), (b'{"game":"\\ud83d\\ude00","x', "truncated"),
+        (b'{"x":"\\\\ud800', "truncated"), (b'{"game":"a","game":"a"}', "2 times"),
         (b'{"game":"a","\\u0067ame":"b"}', "2 times"), (b'{"meta":{"id":1,"i\\u0064":2}}', "2 times"),
         (b'{"meta":[{"id":1}]}', "object"), (b'{"game":"a","x":01}', "invalid number"),
         (b'\xef\xbb\xbf{"game":"a"}', "invalid character"),
@@ -167,8 +170,10 @@ def test_times_have_the_declared_unit() -> None:
     assert column("event_time", "-1", "-999", "-1e0", unit="ns") == [before] * 3
     texts = ("2026-05-01T12:00:00.1234569Z", "2026-05-01t14:00:00.123456+02:00", "2026-05-01 12:00:00.123456z")
     bad = ("2026-02-30T12:00:00Z", "2026-05-01T12:00:00", "0000-01-01T00:00:00Z", "0001-01-01T00:00:00+01:00", "x")
-    found = column("event_time", *map(json.dumps, (*texts, *bad)), "1", unit="rfc3339")
-    assert found == [*[at] * 3, *[None] * 6]
+    zones = ("2026-05-01T12:00:00+00:60", "2026-05-01T12:00:00+24:00", "2026-05-01 12:00:00-23:99")
+    found = column("event_time", *map(json.dumps, (*texts, *bad, *zones)), "1", unit="rfc3339")
+    assert found == [*[at] * 3, *[None] * 9]
+    assert [document_time(json.dumps(each), "rfc3339") for each in (*bad, *zones)] == [None] * 8
     assert column("event_time", '"2026-05-01T12:00:00.123456Z"', unit="rfc3339") == [at]
 
 

@@ -22,7 +22,7 @@ from pipeline.data.contracts.model import MAX_COLUMNS, remarks
 from pipeline.data.contracts.placing import placed
 from pipeline.data.contracts.policies import DEFAULTS, parse_policies
 from pipeline.data.contracts.schemas import PLAIN, Schema
-from tests.unit.data.contracts.formats.json.json_world import FORMAT, Chance, obj, schema
+from tests.unit.data.contracts.formats.json.json_world import BAD_TIMES, FORMAT, Chance, obj, schema
 
 NUMBER, STRING, INTEGER = ({"type": kind} for kind in ("number", "string", "integer"))
 TIME = {"type": "string", "format": "date-time"}
@@ -167,10 +167,11 @@ def test_a_number_lands_as_it_is_written(kind: str, text: str, value: float) -> 
 @pytest.mark.parametrize(
     ("kind", "text", "why"),
     [
-        ("integer", "5.5", "with a fraction"), ("integer", "1e-3", "with a fraction"), ("integer", "1e19", "beyond"),
+        ("integer", "5.5", "with a fraction"), ("integer", "1e-3", "with a fraction"),
+        ("integer", "1e999", "is 1e999, beyond"), ("integer", "1e19", "'n' is 1e19, beyond the 64 bits"),
         ("integer", "9223372036854775808", "beyond"), ("integer", "1e999999999999999999999", "out of range"),
         ("integer", "9" * 5000, "beyond"), ("integer", '"5"', "is text"), ("integer", "true", "is a boolean"),
-        ("number", "NaN", "NaN"), ("number", "-Infinity", "-Infinity"), ("number", "1e999", "every digit"),
+        ("number", "NaN", "NaN"), ("number", "-Infinity", "-Infinity"), ("number", "1e999", "beyond a double"),
         ("number", "0.1234567890123456789", "every digit"), ("number", "9007199254740993", "every digit"),
         ("number", "1e-400", "every digit"), ("number", "123456789012345678901234567890.5", "every digit"),
         ("string", "5", "is a number"),
@@ -180,6 +181,23 @@ def test_a_number_that_would_change_is_refused(kind: str, text: str, why: str) -
     """No digit is lost without a word: what a column cannot hold waits in quarantine, with its bytes."""
     (refused,) = both(schema(obj(n={"type": kind})), b'{"n":%s}' % text.encode())[1].values()
     assert why in refused
+
+
+@pytest.mark.parametrize("text", BAD_TIMES)
+@pytest.mark.parametrize("beside", ["2026-11-25T10:00:00Z", "2026-11-25 10:00:00z"])
+def test_a_text_that_is_no_time_is_refused_by_both_decoders(text: str, beside: str) -> None:
+    """A time that lands is one for verify too: also zones end before 24:00, and their minutes before 60."""
+    documents = [json.dumps({"t": each}).encode() for each in (beside, text)]
+    rows, refused = both(schema(obj(t=TIME)), *documents)
+    assert (len(rows), [*refused]) == (1, [1])
+
+
+@pytest.mark.parametrize("document", [b'{"a":"\xff"}', b'{"\xff":1}', b'{"a":"\xed\xa0\x80"}'])
+def test_bytes_that_are_not_text_are_named_by_their_place(document: bytes) -> None:
+    """A person hears which byte of a document is not UTF-8, and nothing of Python's codecs."""
+    (refused,) = both(schema(obj(a=STRING)), document)[1].values()
+    place = next(at for at, each in enumerate(document) if each > 127)
+    assert refused == f"not UTF-8 at byte {place}"
 
 
 def test_null_and_missing_are_both_null() -> None:
