@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from pipeline.base.names import game_key
@@ -115,18 +117,20 @@ BAD_PAYLOADS: Final = tuple(
 
 
 def one_pass(world: ValueWorld) -> dict[str, Any]:
-    """Split all games' rows in one task as a pass does, commit each game, and return the task's report."""
+    """Split all games' rows in one task as a pass does, commit each game that lacks nothing, and return the report."""
     games = [Game(game_key(name), name) for name in sorted(world.names)]
     expected = {game: world.stream(game).position for game in games}
     rows = open_table(world.paths.bronze).to_pyarrow_table(columns=list(READ))
     cursors = {str(game.key): position.cursor for game, position in expected.items()}
     job = SplitJob(cursors, world.registry.snapshot(), world.paths.tables)
     report, rejects = split_rows(rows, job)
+    held = [key for key, each in report.items() if each["needs"]]
+    rejects = rejects.filter(pc.invert(pc.is_in(rejects["game_key"], pa.array(held, pa.string()))))
     new = without_present(rejects, world.paths.quarantine).select(QUARANTINE.names)
     if new.num_rows:
         world.append_quarantine(new)
     for game in games:
-        if game.key in report:
+        if game.key in report and game.key not in held:
             files = [DataFile(**file) for file in report[game.key]["files"]]
             cursor = max(seq for seq, _ in report[game.key]["links"])
             world.stream(game).commit(files, expected[game], cursor, landing_schema(job.schema_set, game.key))
