@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete
 
@@ -100,7 +100,8 @@ def require_kept(world: ValueWorld) -> None:
     with world.engine.begin() as connection:
         for each in (variations, placements, registrations, schemas):
             connection.execute(delete(each))
-    resolve(world, need("move"), need("sold", place=(1, 1)))
+    while resolve(world, need("move"), need("sold", place=(1, 1))) == 0.0:
+        pass  # it computes some of them, and then other games have their turn
     assert content(world) == before
 
 
@@ -109,7 +110,21 @@ CASES: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 
-@settings(max_examples=2, deadline=None)
+CHANGES: Final[list[Batch]] = [
+    [("move", b'{"a":1,"b":"x"}'), ("sold", b'{"a":[1]}'), ("move", b'{"a":2,"c":{"d":1}}')],
+    [("move", b'{"a":2.5}'), ("move", b'{"a":1}'), ("move", b'{"b":5,"c":[1,"x"]}'), ("sold", b'{"a":{"k":"x"}}')],
+    [
+        ("move", b'{"a":[]}'),
+        ("move", b'{"a":1,"a":2}'),
+        ("move", b'{"a":3,"4711":1}'),
+        ("sold", b'{"a":[2],"_seq":1e999}'),
+    ],
+]
+"""Each kind of value changes, and documents that are written again stand before others."""
+
+
+@settings(max_examples=1, deadline=None)
+@example(batches=CHANGES, passes={0, 1}, cuts={3, 7})
 @given(**CASES)
 def test_the_table_is_a_function_of_bronze_and_of_what_is_kept(
     tmp_path_factory: pytest.TempPathFactory, batches: list[Batch], passes: set[int], cuts: set[int]
@@ -123,7 +138,7 @@ def test_the_table_is_a_function_of_bronze_and_of_what_is_kept(
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(**CASES)
 def test_the_table_is_a_function_of_bronze_for_many_documents(
     tmp_path_factory: pytest.TempPathFactory, batches: list[Batch], passes: set[int], cuts: set[int]
