@@ -20,7 +20,7 @@ from tests.postgres import postgres_server
 
 _URL: Final = "s3://turnout/prod"
 _WAIT_SECONDS: Final = 240.0
-_GAMES: Final = ("--games", "4", "--versions", "2", "--seed", "5")
+_GAMES: Final = ("--games", "4", "--versions", "2", "--seed", "5", "--formats", "protobuf,json")
 pytestmark = pytest.mark.timeout(900)  # three minutes on an idle machine
 
 _EACH: Final = 1_500  # events of one part
