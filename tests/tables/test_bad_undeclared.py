@@ -86,7 +86,7 @@ def test_bad_documents_are_refused_or_contained_and_no_other_game_waits(tmp_path
 
 
 def test_what_is_refused_names_its_cause(tmp_path: Path) -> None:
-    """A person reads the cause in quarantine, and no sentence of a parser that means another one."""
+    """Quarantine names the cause in words of turnout."""
     world = undeclared_world(tmp_path / "env")
     names = ["text that is not UTF-8", "a key that is not UTF-8", "half of a pair", "the other half in a key"]
     world.arrive(*(REFUSED[name].raw for name in names))
@@ -101,7 +101,7 @@ def test_what_is_refused_names_its_cause(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_document_with_100_000_keys_lands_whole(tmp_path: Path) -> None:
-    """Law L6: it opens no column and closes nothing, and others are registered as without it."""
+    """Law L6: the document opens no column and closes nothing."""
     world = undeclared_world(tmp_path / "env")
     require_other_game_landed(world, [FLOOD, document("Chess", level=1)])
     drive(world)

@@ -120,7 +120,7 @@ CHANGES: Final[list[Batch]] = [
         ("sold", b'{"a":[2],"_seq":1e999}'),
     ],
 ]
-"""Each kind of value changes, and documents that are written again stand before others."""
+"""Values of each kind change, and some documents are written again."""
 
 
 @settings(max_examples=1, deadline=None)

@@ -185,8 +185,8 @@ def test_a_number_that_would_change_is_refused(kind: str, text: str, why: str) -
 
 @pytest.mark.parametrize("text", BAD_TIMES)
 @pytest.mark.parametrize("beside", ["2026-11-25T10:00:00Z", "2026-11-25 10:00:00z"])
-def test_a_text_that_is_no_time_is_refused_by_both_decoders(text: str, beside: str) -> None:
-    """A time that lands is one for verify too: also zones end before 24:00, and their minutes before 60."""
+def test_a_text_without_a_time_is_refused_by_both_decoders(text: str, beside: str) -> None:
+    """Both decoders take the same times: zones end before 24:00, and their minutes before 60."""
     documents = [json.dumps({"t": each}).encode() for each in (beside, text)]
     rows, refused = both(schema(obj(t=TIME)), *documents)
     assert (len(rows), [*refused]) == (1, [1])
@@ -194,7 +194,7 @@ def test_a_text_that_is_no_time_is_refused_by_both_decoders(text: str, beside: s
 
 @pytest.mark.parametrize("document", [b'{"a":"\xff"}', b'{"\xff":1}', b'{"a":"\xed\xa0\x80"}'])
 def test_bytes_that_are_not_text_are_named_by_their_place(document: bytes) -> None:
-    """A person hears which byte of a document is not UTF-8, and nothing of Python's codecs."""
+    """The sentence names the first byte outside of UTF-8."""
     (refused,) = both(schema(obj(a=STRING)), document)[1].values()
     place = next(at for at, each in enumerate(document) if each > 127)
     assert refused == f"not UTF-8 at byte {place}"
