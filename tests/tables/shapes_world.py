@@ -161,7 +161,7 @@ def by_tasks(world: ValueWorld, folder: Path, cuts: Collection[int]) -> list[dic
 
 
 def without_nulls(value: Any) -> Any:
-    """A row without its null columns and members: later ones are null in it, and absent before they were there."""
+    """A row without its null columns and members."""
     if isinstance(value, dict):
         return {name: without_nulls(each) for name, each in value.items() if each is not None}
     if isinstance(value, list):

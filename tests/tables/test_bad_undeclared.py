@@ -85,7 +85,7 @@ def test_bad_documents_are_refused_or_contained_and_no_other_game_waits(tmp_path
     require_chess(world, 1 + len(CONTAINED) + 1)
 
 
-def test_what_is_refused_names_its_cause(tmp_path: Path) -> None:
+def test_quarantine_names_the_cause(tmp_path: Path) -> None:
     """Quarantine names the cause in words of turnout."""
     world = undeclared_world(tmp_path / "env")
     names = ["text that is not UTF-8", "a key that is not UTF-8", "half of a pair", "the other half in a key"]
