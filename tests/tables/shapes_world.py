@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.base.names import game_key
-from pipeline.data.contracts.declared_types import ByType, type_named
+from pipeline.data.contracts.declared_types import SchemasByType, type_named
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.json.gathering import Gathering
 from pipeline.data.contracts.formats.json.growth import grown
@@ -73,7 +73,7 @@ def known(world: ValueWorld, name: str) -> Superset:
 
 def gather(world: ValueWorld, name: str, most: int | None = None) -> None:
     """Register the shapes of the first documents of an event type, or of all that bronze has, until none is new."""
-    if ByType(world.registry.snapshot().placed(KEY)).known_version(name) is None:
+    if SchemasByType(world.registry.snapshot().placed(KEY)).known_version(name) is None:
         return
     while True:
         before = known(world, name)

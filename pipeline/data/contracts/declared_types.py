@@ -22,7 +22,7 @@ MOST_TYPES: Final = 1000
 Placed = tuple[tuple[Schema, FieldPlacement], ...]
 
 
-class ByType:
+class SchemasByType:
     """A game's schemas by event type, sorted once for many names."""
 
     def __init__(self, placed: Iterable[tuple[Schema, FieldPlacement]]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from pipeline.base.names import GameKey, shown
-from pipeline.data.contracts.declared_types import ByType
+from pipeline.data.contracts.declared_types import SchemasByType
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.contracts.shape_needs import SHAPES, of_writer
 from pipeline.data.contracts.writer_ids import shown_writer
@@ -93,7 +93,7 @@ def is_open(need: Need, key: GameKey, schemas: SchemaSet) -> bool:
         return need.profile not in schemas.profiles
     if need.registry == SHAPES:
         name, version = of_writer(need.writer)
-        known = ByType(schemas.placed(key)).known_version(name)
+        known = SchemasByType(schemas.placed(key)).known_version(name)
         return known is not None and known <= version
     found = schemas.writers.get((need.registry, need.writer))
     if found is None:

@@ -15,7 +15,7 @@ from pipeline.base.errors import Conflict, Refused, Transient
 from pipeline.base.failpoints import effect
 from pipeline.base.names import GameKey, shown
 from pipeline.data.contracts import declared_types
-from pipeline.data.contracts.declared_types import FORMAT, ByType, type_named
+from pipeline.data.contracts.declared_types import FORMAT, SchemasByType, type_named
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.json.caps import USUAL, Caps
 from pipeline.data.contracts.formats.json.choices import chosen
@@ -182,7 +182,7 @@ class Registrar:
         placed = known.placed(game.key)
         newest = newest_supersets(known, game.key)
         room = declared_types.MOST_TYPES - len({event_type(schema.message) for schema, _ in placed})
-        types = ByType(placed)
+        types = SchemasByType(placed)
         wanted: dict[str, _Wanted] = {}
         ended = list[bytes]()
         for need in sorted(needs, key=lambda each: (each.seq, each.pos)):

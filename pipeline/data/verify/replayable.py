@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pipeline.base.names import GameKey
-from pipeline.data.contracts.declared_types import ByType
+from pipeline.data.contracts.declared_types import SchemasByType
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.verify import readings
 from pipeline.lake.delta.scratch import Database
@@ -44,7 +44,9 @@ class LandingToday:
 
     schemas: SchemaSet
     games: Mapping[str, str]  # exact name by key, of those that a replay takes
-    _held: dict[str, tuple[ByType, frozenset[int]]] = field(default_factory=dict, compare=False)  # by key, once asked
+    _held: dict[str, tuple[SchemasByType, frozenset[int]]] = field(
+        default_factory=dict, compare=False
+    )  # by key, once asked
 
     def ids(self) -> Iterator[tuple[str, str, int]]:
         """Yield the key, the name and the id of each game's schemas."""
@@ -59,7 +61,7 @@ class LandingToday:
         if held is None:  # once: a game may have hundreds of types, and rows of thousands of names
             placed = self.schemas.placed(GameKey(key))
             landing = frozenset(schema.schema_id for schema, at in placed if at.quarantined is None)
-            held = self._held[key] = ByType(placed), landing
+            held = self._held[key] = SchemasByType(placed), landing
         types, landing = held
         known = self.schemas.profiles.get(profile)
         if known is not None and known.framing == "type":

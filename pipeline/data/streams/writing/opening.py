@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.base.names import GameKey, shown
-from pipeline.data.contracts.declared_types import ByType
+from pipeline.data.contracts.declared_types import SchemasByType
 from pipeline.data.contracts.decoded import Rows
 from pipeline.data.contracts.envelopes.framing import FRAMINGS
 from pipeline.data.contracts.envelopes.index_paths import index_path
@@ -200,7 +200,9 @@ def _judge_types(
     columns = {"key": rows.routed.column("game_key"), "writer": writers, "row": np.arange(len(writers))}
     is_bad = _marks(len(writers), rows.refused)
     without = list[int]()  # rows of types that have no superset yet
-    types: dict[str, ByType] = {}  # by game key: a task may have thousands of names, and a game hundreds of types
+    types: dict[
+        str, SchemasByType
+    ] = {}  # by game key: a task may have thousands of names, and a game hundreds of types
     for each in pa.table(columns).group_by(["key", "writer"]).aggregate([("row", "list")]).to_pylist():
         key, name = each["key"], each["writer"].decode()
         members = np.array(each["row_list"], np.int64)
@@ -208,7 +210,7 @@ def _judge_types(
         if not members.size:
             continue
         if (known := types.get(key)) is None:
-            known = types[key] = ByType(schemas.placed(GameKey(key)))
+            known = types[key] = SchemasByType(schemas.placed(GameKey(key)))
         if found := known.candidates(name):
             rows.ids[members] = found[0]
             rows.further |= {(key, tried): after for tried, after in pairwise(found)}
