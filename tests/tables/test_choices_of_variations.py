@@ -142,7 +142,7 @@ def test_a_refused_variation_keeps_what_landed_and_is_allowed_again(world: Value
 
 @pytest.mark.parametrize("point", ["after_publish_id", "after_publish_placed", "after_store_commit"])
 def test_a_choice_that_was_killed_is_made_again(world: ValueWorld, point: str) -> None:
-    """A choice is kept beside bronze with its superset, so whoever comes next registers the same one."""
+    """A choice is kept beside bronze with its superset, so the next process registers the same one."""
     with pytest.raises(BaseException, match=point), killed_at(point):
         registrar(world).choose(CHESS, "move", ("pin",))
     arrive(world, [("sold", b"{}")])

@@ -297,7 +297,7 @@ class Group:
 
     def _stop_games_ahead(self) -> None:
         """Fail the streams whose tables hold rows that bronze lacks, even if no pass reports it."""
-        source = self._definition.open()  # anew: it refuses a bronze that was replaced since
+        source = self._definition.open()  # a new one refuses a bronze that was replaced since
         failures = source.failures({key: stream.cursor for key, stream in list(self.streams.items())})
         for key, failure in failures.items():
             _log.warning("stopping %s: %s", key, failure.evidence)
