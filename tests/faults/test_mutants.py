@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
-from pipeline.data.contracts import registrations, registry
+from pipeline.data.contracts import registration_batch, registry
 from pipeline.data.contracts.event_types import Numbering
 from pipeline.data.contracts.evolution import evolve
 from pipeline.data.contracts.formats.protobuf.format import ProtobufFormat
@@ -16,7 +16,8 @@ from pipeline.data.contracts.game_types import Typed
 from pipeline.data.contracts.given_ids import with_ids
 from pipeline.data.contracts.layout import layout
 from pipeline.data.contracts.policies import DEFAULTS
-from pipeline.data.contracts.registrations import CheckedRegistration, RegistrationBatch, unattended
+from pipeline.data.contracts.registration_batch import RegistrationBatch
+from pipeline.data.contracts.registrations import CheckedRegistration, unattended
 from pipeline.data.contracts.registries.protobuf_sources import descriptor_set
 from pipeline.data.contracts.schemas import Schema
 from pipeline.lake.delta import table
@@ -64,7 +65,7 @@ def test_verify_sees_rows_in_columns_that_they_were_not_written_for(
 ) -> None:
     """The check of event types is off, and numbers go on across full names: `player` is an item, and values agree."""
     if planted:
-        monkeypatch.setattr(registrations, "judged", lambda *_: Typed())
+        monkeypatch.setattr(registration_batch, "judged", lambda *_: Typed())
         monkeypatch.setattr(ProtobufFormat, "numbering", lambda _self, _message: Numbering("protobuf"))
         layout.cache_clear()
         evolve.cache_clear()

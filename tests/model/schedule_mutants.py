@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from pipeline.data.contracts import registrations
+from pipeline.data.contracts import registration_batch
 from pipeline.data.contracts.game_types import Typed
 from pipeline.data.contracts.registries.answers import Absent, Answer, Away, SchemaResolver
 from pipeline.data.contracts.registries.resolution import Resolution
@@ -344,7 +344,7 @@ def _rebuild_has_the_types_of_its_beginning() -> list[Change]:
 
 def _any_type_lands() -> list[Change]:
     """A schema of another event type is taken for a further version of the game's first one."""
-    return [(registrations, "judged", _first_type)]
+    return [(registration_batch, "judged", _first_type)]
 
 
 def _first_type(types: Mapping[str | None, Sequence[str]], *_: object) -> Typed:

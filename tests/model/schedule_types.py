@@ -11,7 +11,8 @@ from pipeline.base.names import GameKey
 from pipeline.data.contracts.further_types import accepting, withdrawing
 from pipeline.data.contracts.given_ids import NewIds
 from pipeline.data.contracts.policies import DEFAULTS
-from pipeline.data.contracts.registrations import RegistrationBatch, unattended
+from pipeline.data.contracts.registration_batch import RegistrationBatch
+from pipeline.data.contracts.registrations import unattended
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.store.database.engine import writing
 from pipeline.store.games import Game

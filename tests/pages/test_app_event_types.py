@@ -15,7 +15,8 @@ from pipeline.api import event_types
 from pipeline.api.environment import OpenEnvironment
 from pipeline.base.errors import Refused
 from pipeline.data.contracts.policies import DEFAULTS
-from pipeline.data.contracts.registrations import RegistrationBatch, unattended
+from pipeline.data.contracts.registration_batch import RegistrationBatch
+from pipeline.data.contracts.registrations import unattended
 from pipeline.data.contracts.schemas import Schema
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database import tables

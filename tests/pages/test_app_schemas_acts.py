@@ -16,7 +16,8 @@ from pipeline.control.registering.requests import list_requests
 from pipeline.data.contracts.catalogue.versions import read_versions
 from pipeline.data.contracts.formats.supported import format_of
 from pipeline.data.contracts.policies import DEFAULTS, landing, parse_policies
-from pipeline.data.contracts.registrations import RegistrationBatch, unattended
+from pipeline.data.contracts.registration_batch import RegistrationBatch
+from pipeline.data.contracts.registrations import unattended
 from pipeline.data.contracts.schemas import Schema
 from pipeline.settings.tree import load
 from pipeline.store import audit

@@ -10,7 +10,8 @@ from pipeline.data.contracts.formats.protobuf.messages import describe
 from pipeline.data.contracts.formats.supported import format_of
 from pipeline.data.contracts.given_ids import GivenIds, NewIds, with_ids
 from pipeline.data.contracts.policies import DEFAULTS, Policies
-from pipeline.data.contracts.registrations import RegistrationBatch, unattended
+from pipeline.data.contracts.registration_batch import RegistrationBatch
+from pipeline.data.contracts.registrations import unattended
 from pipeline.data.contracts.registries.protobuf_sources import descriptor_set
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.contracts.schemas import Schema

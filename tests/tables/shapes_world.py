@@ -23,7 +23,8 @@ from pipeline.data.contracts.given_ids import NewIds
 from pipeline.data.contracts.plans import RegistrationPlan
 from pipeline.data.contracts.policies import DEFAULTS
 from pipeline.data.contracts.profile import SourceProfile
-from pipeline.data.contracts.registrations import RegistrationBatch, unattended
+from pipeline.data.contracts.registration_batch import RegistrationBatch
+from pipeline.data.contracts.registrations import unattended
 from pipeline.data.contracts.schemas import FieldPlacement, Schema
 from pipeline.data.contracts.structs import free_name, taken_names
 from pipeline.data.streams.writing.split import READ, SplitJob, split

@@ -9,7 +9,8 @@ from pipeline.data.contracts.formats.protobuf.messages import describe
 from pipeline.data.contracts.further_types import accepting, withdrawing
 from pipeline.data.contracts.given_ids import NewIds
 from pipeline.data.contracts.policies import DEFAULTS, Policies
-from pipeline.data.contracts.registrations import RegistrationBatch, unattended
+from pipeline.data.contracts.registration_batch import RegistrationBatch
+from pipeline.data.contracts.registrations import unattended
 from pipeline.data.contracts.schemas import Schema
 from pipeline.store.database.engine import writing
 from tests.tables.repair_world import CHESS, Event, World

@@ -19,13 +19,8 @@ from pipeline.data.contracts.kept_registrations import lacks_any
 from pipeline.data.contracts.plans import RegistrationPlan
 from pipeline.data.contracts.policies import DEFAULTS, Policies
 from pipeline.data.contracts.profile import SourceProfile, dumps, loads
-from pipeline.data.contracts.registrations import (
-    CheckedRegistration,
-    Registered,
-    Registration,
-    RegistrationBatch,
-    ready,
-)
+from pipeline.data.contracts.registration_batch import RegistrationBatch
+from pipeline.data.contracts.registrations import CheckedRegistration, Registered, Registration, ready
 from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema, SchemaSet, Writer
 from pipeline.data.contracts.stored_registrations import read_placed
 from pipeline.data.contracts.stored_schemas import read_schemas

@@ -27,7 +27,8 @@ from pipeline.data.contracts.given_ids import GivenId, GivenIds, NewIds, with_id
 from pipeline.data.contracts.layout import layout
 from pipeline.data.contracts.origins import Origin, Place
 from pipeline.data.contracts.policies import DEFAULTS
-from pipeline.data.contracts.registrations import RegistrationBatch, unattended
+from pipeline.data.contracts.registration_batch import RegistrationBatch
+from pipeline.data.contracts.registrations import unattended
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
 from pipeline.data.contracts.shape_needs import SHAPES, of_writer

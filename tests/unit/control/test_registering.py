@@ -16,7 +16,8 @@ from pipeline.control.registering.proposals import describe, propose, reject, re
 from pipeline.control.registering.requests import SchemaRequest, SchemaRequestConflict, list_requests
 from pipeline.data.contracts.further_types import game_types
 from pipeline.data.contracts.policies import DEFAULTS, parse_policies
-from pipeline.data.contracts.registrations import RegistrationBatch, unattended
+from pipeline.data.contracts.registration_batch import RegistrationBatch
+from pipeline.data.contracts.registrations import unattended
 from pipeline.data.contracts.registry import LocalRegistry, Registered, Registration
 from pipeline.data.contracts.schemas import Schema
 from pipeline.lake.storage.location import Location

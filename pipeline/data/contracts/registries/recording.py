@@ -20,7 +20,8 @@ from pipeline.data.contracts.formats.supported import fingerprint, format_of
 from pipeline.data.contracts.game_types import joined_types
 from pipeline.data.contracts.given_ids import NewIds
 from pipeline.data.contracts.policies import Policies
-from pipeline.data.contracts.registrations import RegistrationBatch, unattended
+from pipeline.data.contracts.registration_batch import RegistrationBatch
+from pipeline.data.contracts.registrations import unattended
 from pipeline.data.contracts.registries.answers import Found, Version, by_age, version_of
 from pipeline.data.contracts.schemas import Schema
 from pipeline.data.contracts.stored_schemas import read_ids, read_schemas, write_schema

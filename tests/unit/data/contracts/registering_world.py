@@ -10,7 +10,8 @@ from pipeline.base.names import game_key
 from pipeline.data.contracts.formats.supported import format_of
 from pipeline.data.contracts.given_ids import NewIds
 from pipeline.data.contracts.policies import DEFAULTS, Policies
-from pipeline.data.contracts.registrations import RegistrationBatch, unattended
+from pipeline.data.contracts.registration_batch import RegistrationBatch
+from pipeline.data.contracts.registrations import unattended
 from pipeline.data.contracts.registries.answers import Found, Version
 from pipeline.data.contracts.registries.protobuf_sources import descriptor_set
 from pipeline.data.contracts.registries.recording import record as keep
