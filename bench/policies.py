@@ -36,7 +36,8 @@ from pipeline.data.contracts.policies import parse_policies
 from pipeline.data.contracts.registry import LocalRegistry, Registration
 from pipeline.data.streams.group import Group
 from pipeline.data.streams.passes import Passes
-from pipeline.data.streams.writing.split import SplitJob, split
+from pipeline.data.streams.writing.job import SplitJob
+from pipeline.data.streams.writing.split import split
 from pipeline.demo.samples.sample import FAMILIES
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names

@@ -20,7 +20,7 @@ from deltalake import DeltaTable, QueryBuilder
 from bench import machine
 from bench.command import carry_out
 from bench.text import table as text_table
-from pipeline.data.streams.writing.split import OWN_COLUMNS
+from pipeline.data.streams.writing.columns import OWN_COLUMNS
 from pipeline.lake.delta.checkpoint import checkpoint_file, write_checkpoint
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.log import LOG

@@ -13,8 +13,8 @@ from pipeline.base.errors import Refused
 from pipeline.data.contracts.envelopes.wrapper import open_wrappers
 from pipeline.data.contracts.formats.supported import format_of
 from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.streams.writing.job import READ
 from pipeline.data.streams.writing.opening import CLOSED, open_rows
-from pipeline.data.streams.writing.split import READ
 from pipeline.lake.delta.bronze import BRONZE
 
 MOST_BYTES: Final = 16 * 1024

@@ -17,7 +17,7 @@ from pipeline.base.errors import Refused, first_line
 from pipeline.data.contracts.decoded import MAX_EXCERPT_FIELDS, MAX_EXCERPT_VALUE
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.repair.places import PLACES, landed
-from pipeline.data.streams.writing.split import OWN_COLUMNS
+from pipeline.data.streams.writing.columns import OWN_COLUMNS
 from pipeline.lake.delta import parquet
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.errors import DeltaError, TableNotFoundError

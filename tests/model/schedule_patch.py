@@ -29,6 +29,8 @@ from pipeline.data.contracts import given_ids, stored_schemas
 from pipeline.data.streams.bronze_files import Piece
 from pipeline.data.streams.writing import rows
 from pipeline.data.streams.writing import split as splitting
+from pipeline.data.streams.writing.job import SplitJob
+from pipeline.data.streams.writing.reports import fault
 from pipeline.lake.delta import checkpoint as delta_checkpoint
 from pipeline.lake.delta import log as delta_log
 from pipeline.lake.delta.data_files import DataFile
@@ -198,7 +200,7 @@ class Splits:
         self.world: object = None
         self.runs = self.submitted = 0
 
-    def split(self, batches: Iterator[pa.RecordBatch], job: splitting.SplitJob) -> Iterator[pa.RecordBatch]:
+    def split(self, batches: Iterator[pa.RecordBatch], job: SplitJob) -> Iterator[pa.RecordBatch]:
         parts = [batch for batch in batches if batch.num_rows]
         if not parts:
             return
@@ -223,10 +225,10 @@ class Splits:
                 games[name]["files"].append(file.as_dict())
                 failpoints.hit("mid_data_files")
             except Exception as error:  # noqa: BLE001 - as `split` does it
-                games[name]["error"] = splitting._fault(error)
+                games[name]["error"] = fault(error)
         yield pa.RecordBatch.from_pydict({"report": [json.dumps({**report, "games": games})], "rejects": [rejects]})
 
-    def key(self, parts: Sequence[pa.RecordBatch], job: splitting.SplitJob) -> Any:
+    def key(self, parts: Sequence[pa.RecordBatch], job: SplitJob) -> Any:
         """Return what tells one job over some rows from another."""
         columns = ("game_key", "seq", "pos", "refused")
         rows = tuple(tuple(part.column(name).to_pylist() for name in columns) for part in parts)
@@ -240,7 +242,7 @@ class Splits:
         return (self.world, placed, cursors, job.deadly, job.quarantine is None, repr(rows))
 
 
-def _recorded(parts: Sequence[pa.RecordBatch], job: splitting.SplitJob) -> tuple[Any, Any, Any]:
+def _recorded(parts: Sequence[pa.RecordBatch], job: SplitJob) -> tuple[Any, Any, Any]:
     """Split, and keep the tables that would have been written."""
     written: list[tuple[str | None, pa.Table, Sequence[str]]] = []  # None: refused rows, for quarantine
 

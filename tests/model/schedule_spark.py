@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.data import query_log
-from pipeline.data.streams.writing.split import READ
+from pipeline.data.streams.writing.job import READ
 from pipeline.lake.delta import log as delta_log
 from pipeline.lake.storage.places import located
 from tests.model.schedule_store import Disk

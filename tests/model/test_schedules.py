@@ -16,7 +16,7 @@ import pytest
 from pipeline.base.failpoints import EFFECTS, ENVIRON
 from pipeline.base.names import GameKey
 from pipeline.data.contracts.schemas import Schema, SchemaSet, Writer
-from pipeline.data.streams.writing.split import READ, SplitJob
+from pipeline.data.streams.writing.job import READ, SplitJob
 from pipeline.lake.storage.places import located
 from tests.checkout import ROOT
 from tests.model.schedule_mutants import MUTANTS

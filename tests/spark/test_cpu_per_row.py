@@ -16,8 +16,9 @@ from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.ingest.query import Ingest
 from pipeline.data.ingest.sources import topic
 from pipeline.data.ingest.sources.landing_log import LANDING
+from pipeline.data.streams.writing.job import SplitJob
 from pipeline.data.streams.writing.rows import FrameRows
-from pipeline.data.streams.writing.split import SplitJob, split
+from pipeline.data.streams.writing.split import split
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.table import CursorTable

@@ -17,7 +17,7 @@ from pipeline.data.ingest.adopt import adopt
 from pipeline.data.ingest.bronze_writer import IngestJob, land
 from pipeline.data.ingest.query import Ingest
 from pipeline.data.streams import passes
-from pipeline.data.streams.writing.split import SplitJob
+from pipeline.data.streams.writing.job import SplitJob
 from tests.spark.conftest import World
 
 EVENTS = 600

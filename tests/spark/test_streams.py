@@ -14,7 +14,8 @@ from sqlalchemy import update
 
 from pipeline.base.names import game_key
 from pipeline.data.streams import bronze_to_game
-from pipeline.data.streams.writing.split import SplitJob, split
+from pipeline.data.streams.writing.job import SplitJob
+from pipeline.data.streams.writing.split import split
 from pipeline.data.verify.balance import verify
 from pipeline.data.verify.report import run as report
 from pipeline.demo.simulator import game_names

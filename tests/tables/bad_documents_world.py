@@ -14,7 +14,8 @@ from pipeline.base.names import game_key
 from pipeline.data.contracts.policies import parse_policies
 from pipeline.data.contracts.profile import SourceProfile
 from pipeline.data.contracts.registrations import Registration
-from pipeline.data.streams.writing.split import READ, SplitJob, landing_schema
+from pipeline.data.streams.writing.columns import landing_schema
+from pipeline.data.streams.writing.job import READ, SplitJob
 from pipeline.lake.delta.data_files import DataFile
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.quarantine import QUARANTINE, without_present

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from pipeline.base import names
 from pipeline.data.repair.dedupe import Deduped, dedupe
-from pipeline.data.streams.writing.split import READ, SplitJob, target_schema
+from pipeline.data.streams.writing.columns import target_schema
+from pipeline.data.streams.writing.job import READ, SplitJob
 from pipeline.lake.delta.data_files import DataFile
 from pipeline.lake.delta.table import CursorTable
 from pipeline.store.games import Game

@@ -5,7 +5,8 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from pipeline.data.streams.writing.split import READ, Place, SplitJob, split
+from pipeline.data.streams.writing.job import READ, Place, SplitJob
+from pipeline.data.streams.writing.split import split
 from tests.tables.repair_world import World
 
 

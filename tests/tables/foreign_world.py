@@ -18,8 +18,9 @@ from pipeline.data.streams.catchup import CatchUp
 from pipeline.data.streams.demux import DemuxContext
 from pipeline.data.streams.passes import Passes
 from pipeline.data.streams.stream import Stream
+from pipeline.data.streams.writing.job import READ, Place, SplitJob
 from pipeline.data.streams.writing.rows import Rows
-from pipeline.data.streams.writing.split import READ, Place, SplitJob, split
+from pipeline.data.streams.writing.split import split
 from pipeline.data.verify.balance import Balance, verify
 from pipeline.data.verify.values import Wanted
 from pipeline.health.facts.placing import placing

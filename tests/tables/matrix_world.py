@@ -33,8 +33,9 @@ from pipeline.data.streams.lookup import Lookup
 from pipeline.data.streams.outage import CachedRegistry
 from pipeline.data.streams.passes import Passes
 from pipeline.data.streams.stream import Stream
+from pipeline.data.streams.writing.job import READ, SplitJob
 from pipeline.data.streams.writing.rows import Rows
-from pipeline.data.streams.writing.split import READ, SplitJob, split
+from pipeline.data.streams.writing.split import split
 from pipeline.data.verify.balance import Balance, verify
 from pipeline.data.verify.values import Wanted
 from pipeline.health.facts.placing import placing

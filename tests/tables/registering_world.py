@@ -15,7 +15,8 @@ from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.contracts.shape_needs import SHAPES, writer_of
 from pipeline.data.streams.needs import Need as TaskNeed
-from pipeline.data.streams.writing.split import READ, SplitJob, split
+from pipeline.data.streams.writing.job import READ, SplitJob
+from pipeline.data.streams.writing.split import split
 from pipeline.data.variations.resolution import ShapeResolution
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.storage.places import located

@@ -19,7 +19,9 @@ from pipeline.data.contracts.formats.protobuf.messages import canonical, describ
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.streams.bronze_to_game import GameTables
 from pipeline.data.streams.stream import Stream, stream_of
-from pipeline.data.streams.writing.split import READ, SplitJob, landing_schema, split
+from pipeline.data.streams.writing.columns import landing_schema
+from pipeline.data.streams.writing.job import READ, SplitJob
+from pipeline.data.streams.writing.split import split
 from pipeline.data.streams.writing.writers import DirectWriter
 from pipeline.data.verify.balance import Balance, verify
 from pipeline.health.facts.placing import placing

@@ -27,7 +27,8 @@ from pipeline.data.contracts.registration_batch import RegistrationBatch
 from pipeline.data.contracts.registrations import unattended
 from pipeline.data.contracts.schemas import FieldPlacement, Schema
 from pipeline.data.contracts.structs import free_name, taken_names
-from pipeline.data.streams.writing.split import READ, SplitJob, split
+from pipeline.data.streams.writing.job import READ, SplitJob
+from pipeline.data.streams.writing.split import split
 from pipeline.lake.delta.log import exists
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.storage.places import located

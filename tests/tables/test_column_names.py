@@ -19,7 +19,8 @@ from pipeline.data.contracts.schemas import Schema
 from pipeline.data.repair.quarantined import Selection
 from pipeline.data.repair.rebuild import rebuild
 from pipeline.data.repair.replay import replay_all
-from pipeline.data.streams.writing.split import OWN_COLUMNS, READ
+from pipeline.data.streams.writing.columns import OWN_COLUMNS
+from pipeline.data.streams.writing.job import READ
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.rewrite import table_files

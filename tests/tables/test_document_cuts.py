@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.data.repair.rebuild import rebuild
-from pipeline.data.streams.writing.split import target_schema
+from pipeline.data.streams.writing.columns import target_schema
 from tests.tables.bad_documents_world import (
     INTEGER,
     STRING,

@@ -17,7 +17,8 @@ from pipeline.data.contracts.registrations import Registration
 from pipeline.data.contracts.schemas import Schema
 from pipeline.data.maintenance.rewrite import columns_of, packed
 from pipeline.data.repair.rebuild import rebuild
-from pipeline.data.streams.writing.split import READ, SplitJob, split
+from pipeline.data.streams.writing.job import READ, SplitJob
+from pipeline.data.streams.writing.split import split
 from pipeline.data.verify.balance import verify
 from pipeline.data.verify.values import Wanted
 from pipeline.lake.delta.opening import open_table

@@ -16,7 +16,8 @@ from pipeline.data.ingest.bronze_writer import IngestJob, SourceJob, land
 from pipeline.data.maintenance.readers import Reader, passed_seq
 from pipeline.data.streams.bronze_files import files_of
 from pipeline.data.streams.stream import Link, connects, merged
-from pipeline.data.streams.writing.split import READ, SplitJob, split
+from pipeline.data.streams.writing.job import READ, SplitJob
+from pipeline.data.streams.writing.split import split
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.table import CursorTable

@@ -20,7 +20,9 @@ from pipeline.data.contracts.formats.supported import format_of
 from pipeline.data.contracts.profile import SourceProfile
 from pipeline.data.contracts.schemas import SchemaSet, Writer
 from pipeline.data.ingest.profiled import NumberedProfile
-from pipeline.data.streams.writing.split import OWN_COLUMNS, READ, SplitJob, split
+from pipeline.data.streams.writing.columns import OWN_COLUMNS
+from pipeline.data.streams.writing.job import READ, SplitJob
+from pipeline.data.streams.writing.split import split
 from pipeline.data.verify.opening import Sources, Unopened, contents
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.storage.places import located

@@ -26,7 +26,8 @@ from pipeline.data.streams.catchup import CatchUp
 from pipeline.data.streams.demux import DemuxContext
 from pipeline.data.streams.passes import Passes
 from pipeline.data.streams.stream import Stream
-from pipeline.data.streams.writing.split import READ, SplitJob, split
+from pipeline.data.streams.writing.job import READ, SplitJob
+from pipeline.data.streams.writing.split import split
 from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.quarantine import QUARANTINE

@@ -14,8 +14,9 @@ from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES
 from pipeline.data.contracts.envelopes import framing
 from pipeline.data.contracts.profile import SourceProfile
 from pipeline.data.contracts.schemas import Schema, SchemaSet, Writer
+from pipeline.data.streams.writing.job import READ, SplitJob
 from pipeline.data.streams.writing.portions import portions
-from pipeline.data.streams.writing.split import READ, SplitJob, split
+from pipeline.data.streams.writing.split import split
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.storage.places import located
 from tests.tables.profiled_world import CHESS, PROFILE

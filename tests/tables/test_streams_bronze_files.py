@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pipeline.base.names import GameKey, bronze_app_id
 from pipeline.data.streams import bronze_files
 from pipeline.data.streams.bronze_files import files_of, parts_of
+from pipeline.data.streams.writing.job import READ
 from pipeline.data.streams.writing.rows import read
-from pipeline.data.streams.writing.split import READ
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.table import CursorTable

@@ -17,7 +17,8 @@ from listeners.sample import GameResult, Lane
 from pipeline.data.streams.active_games import ActiveGames
 from pipeline.data.streams.lanes import Failure
 from pipeline.data.streams.passes import Passes
-from pipeline.data.streams.writing.split import READ, SplitJob, split
+from pipeline.data.streams.writing.job import READ, SplitJob
+from pipeline.data.streams.writing.split import split
 from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable

@@ -24,8 +24,8 @@ from pipeline.data.streams.demux import Demux, DemuxContext
 from pipeline.data.streams.lanes import Failure
 from pipeline.data.streams.passes import Passes
 from pipeline.data.streams.roster import Roster
+from pipeline.data.streams.writing.job import Place, SplitJob
 from pipeline.data.streams.writing.rows import Split
-from pipeline.data.streams.writing.split import Place, SplitJob
 from pipeline.data.streams.writing.writers import DirectWriter
 from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.data_files import write_file

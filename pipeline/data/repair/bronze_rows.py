@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from pipeline.base import names
 from pipeline.base.errors import Refused
-from pipeline.data.streams.writing.split import READ
+from pipeline.data.streams.writing.job import READ
 from pipeline.lake.delta import parquet
 from pipeline.lake.delta.bronze import BRONZE, text
 from pipeline.lake.delta.environment import require_own

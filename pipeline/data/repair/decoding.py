@@ -12,7 +12,8 @@ from pipeline.base.names import shown
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.contracts.shape_needs import SHAPES
 from pipeline.data.streams.needs import Need
-from pipeline.data.streams.writing.split import READ, Place, SplitJob, split
+from pipeline.data.streams.writing.job import READ, Place, SplitJob
+from pipeline.data.streams.writing.split import split
 from pipeline.lake.delta.data_files import DataFile, discard
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.storage.location import Location

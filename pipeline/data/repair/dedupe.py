@@ -24,7 +24,7 @@ from pipeline.data.repair import removal
 from pipeline.data.repair.bronze_rows import BronzeRows
 from pipeline.data.repair.places import PLACES, within
 from pipeline.data.repair.refusals import unreadable
-from pipeline.data.streams.writing.split import Place
+from pipeline.data.streams.writing.job import Place
 from pipeline.data.verify.cells import differences
 from pipeline.data.verify.opening import Sources
 from pipeline.data.verify.value_tasks import expected_rows

@@ -15,7 +15,7 @@ from pipeline.base import names
 from pipeline.base.errors import Refused
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.repair.bronze_rows import BronzeRows
-from pipeline.data.streams.writing.split import landing_schema
+from pipeline.data.streams.writing.columns import landing_schema
 from pipeline.lake.delta import accepted_gaps, generation, remade
 from pipeline.lake.delta.table import CursorTable, TableConflict
 from pipeline.settings.tree import Paths

@@ -24,7 +24,7 @@ from pipeline.data.repair import damaged_log, stale_quarantine, switch
 from pipeline.data.repair.bronze_rows import BronzeRows
 from pipeline.data.repair.decoding import RowsWait, decode
 from pipeline.data.repair.refusals import unreadable
-from pipeline.data.streams.writing.split import landing_schema, target_schema
+from pipeline.data.streams.writing.columns import landing_schema, target_schema
 from pipeline.lake.delta import accepted_gaps, generation, remade
 from pipeline.lake.delta.data_files import DataFile, discard, write_file
 from pipeline.lake.delta.environment import require_own

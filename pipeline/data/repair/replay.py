@@ -26,7 +26,7 @@ from pipeline.data.repair.bronze_rows import BronzeRows
 from pipeline.data.repair.decoding import RowsWait, decode
 from pipeline.data.repair.places import PLACES, landed, within, without
 from pipeline.data.repair.quarantined import Selection, opened
-from pipeline.data.streams.writing.split import landing_schema
+from pipeline.data.streams.writing.columns import landing_schema
 from pipeline.lake.delta import generation, remade
 from pipeline.lake.delta.data_files import DataFile, discard
 from pipeline.lake.delta.errors import DeltaError

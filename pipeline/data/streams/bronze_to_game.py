@@ -17,9 +17,10 @@ from pipeline.data.streams.bronze_files import files_of, parts_of
 from pipeline.data.streams.definition import StreamDefinition
 from pipeline.data.streams.lanes import Failure
 from pipeline.data.streams.outage import tolerate_store_outage
+from pipeline.data.streams.writing.columns import landing_schema
 from pipeline.data.streams.writing.rows import FileRows, FrameRows, Rows, Split
 from pipeline.data.streams.writing.spark_writer import Holds
-from pipeline.data.streams.writing.split import landing_schema, split
+from pipeline.data.streams.writing.split import split
 from pipeline.data.streams.writing.writers import Writer, writer_for
 from pipeline.lake.delta import lost_seqs, remade
 from pipeline.lake.delta.bronze import BRONZE

@@ -25,8 +25,8 @@ from pipeline.data.streams.active_games import ActiveGames
 from pipeline.data.streams.lanes import Failure, failure_of
 from pipeline.data.streams.needs import Need, Waiting, lowest
 from pipeline.data.streams.stream import Link, Position, Stream, connects, merged, reach
+from pipeline.data.streams.writing.job import SplitJob
 from pipeline.data.streams.writing.rows import Rows
-from pipeline.data.streams.writing.split import SplitJob
 from pipeline.data.streams.writing.tasks import run
 from pipeline.health.verdicts.latency import Arrival, measure
 from pipeline.lake.delta import parquet

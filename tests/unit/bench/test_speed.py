@@ -24,7 +24,8 @@ from pipeline.data.contracts.formats.protobuf.decoder import Decoder
 from pipeline.data.contracts.formats.protobuf.messages import canonical
 from pipeline.data.contracts.policies import parse_policies
 from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema, SchemaSet
-from pipeline.data.streams.writing.split import READ, SplitJob, split
+from pipeline.data.streams.writing.job import READ, SplitJob
+from pipeline.data.streams.writing.split import split
 from pipeline.demo.samples.sample import FAMILIES
 from pipeline.demo.simulator import game_names
 from pipeline.lake.delta.bronze import BRONZE

@@ -22,7 +22,7 @@ from listeners import families, metrics_schema
 from listeners.bridge import families as bridge
 from pipeline.control.controller import KINDS
 from pipeline.data.ingest.sources.landing_log import LANDING
-from pipeline.data.streams.writing.split import OWN_COLUMNS
+from pipeline.data.streams.writing.columns import OWN_COLUMNS
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.quarantine import QUARANTINE, REASONS
 from pipeline.settings import parsing as setting_values

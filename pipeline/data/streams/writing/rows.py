@@ -11,7 +11,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.data.streams.bronze_files import Piece
-from pipeline.data.streams.writing.split import READ, REPORT, Place, SplitJob
+from pipeline.data.streams.writing.job import READ, Place, SplitJob
+from pipeline.data.streams.writing.reports import REPORT
 from pipeline.lake.delta import parquet
 from pipeline.lake.delta.bronze import BRONZE, text
 from pipeline.lake.delta.parquet import Scanner

@@ -7,13 +7,11 @@ rows cannot be written is reported with its error; the others go on (law L6).
 import itertools
 import json
 import time
-import traceback
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,96 +23,26 @@ from pipeline.data.contracts.declared_types import versions_of
 from pipeline.data.contracts.decoded import Rows
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.json.stored_supersets import version_of
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED
 from pipeline.data.contracts.formats.supported import decoder, prepare
 from pipeline.data.contracts.placing import pad, placed
-from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
-from pipeline.data.contracts.shape import table_schema
-from pipeline.data.streams.lanes import classify
+from pipeline.data.contracts.schemas import Schema
 from pipeline.data.streams.needs import Need, lowest
 from pipeline.data.streams.writing.arrivals import arrivals
+from pipeline.data.streams.writing.columns import OWN_COLUMNS, by_layout
+from pipeline.data.streams.writing.job import Place, SplitJob
 from pipeline.data.streams.writing.opening import CLOSED, OpenRows, open_rows
 from pipeline.data.streams.writing.placed_rows import PlacedRows, RowsByTarget, by_file
 from pipeline.data.streams.writing.portions import portions
-from pipeline.lake.delta.bronze import SLICE_BYTES, sliced, whole
+from pipeline.data.streams.writing.reports import DETAIL_LIMIT, count_landed, count_shapes, count_type, fault
+from pipeline.lake.delta.bronze import sliced, whole
 from pipeline.lake.delta.data_files import DataFile, discard, write_file
-from pipeline.lake.delta.meanings import with_meanings
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.storage.location import Location
 
-READ: Final = (
-    "game_key", "game", "schema_id", "seq", "pos", "prev_seq", "refused",
-    "topic", "partition", "offset", "source_time", "raw", "profile", "registry", "writer",
-)  # fmt: skip
-"""The columns of bronze that a pass reads."""
-
-OWN_COLUMNS: Final = pa.schema(
-    [
-        ("_seq", pa.int64()),
-        ("_pos", pa.int32()),
-        ("_schema_id", pa.int64()),
-        ("_event_time", pa.timestamp("us", "UTC")),
-        ("_event_id", pa.string()),
-        ("_source_time", pa.timestamp("us", "UTC")),
-        ("_type", pa.string()),
-    ]
-)
-"""The columns of every game table before the payload's fields."""
-
 _SCHEMA_ID: Final = OWN_COLUMNS.get_field_index("_schema_id")
 
-REPORT: Final = "report string, rejects binary"
 _WRITES: Final = 8  # files of one task that are on their way to a store
-_DETAIL_LIMIT: Final = 500
 _MOST_GROWTH: Final = 4  # the most that held decoded values may take, as a multiple of a slice
-
-Place: TypeAlias = tuple[int, int]
-"""A row of bronze: its seq and pos."""
-
-
-@dataclass(frozen=True, slots=True)
-class SplitJob:
-    """The games to split, their cursors and schemas: the same job on the same rows has the same result."""
-
-    cursors: Mapping[str, int]
-    schema_set: SchemaSet
-    tables: Location  # below it each game's files are written, in a folder named by its key
-    quarantine: Location | None = None  # where refused rows are written; None: they are returned, as Arrow IPC
-    deadly: frozenset[Place] = frozenset()  # refused without decoding: each kills a worker
-    # A trial: does a worker survive these rows, first to last? nothing is kept.
-    trial: tuple[Place, Place] | None = None
-    slice_bytes: int = SLICE_BYTES  # a task with more rows splits them one slice after the other
-
-
-def target_schema(schema_set: SchemaSet, key: str) -> pa.Schema:
-    """Return the columns of a game's table: our own, then the union of its registered schemas."""
-    return _target(schema_set.placed(GameKey(key)))
-
-
-def landing_schema(schema_set: SchemaSet, key: str) -> pa.Schema:
-    """Return the same columns for a commit of rows: they carry what the game's schema ids mean."""
-    ids = schema_set.games.get(GameKey(key), ())
-    marks = {each: schema_set.fingerprints[each] for each in ids if each in schema_set.fingerprints}
-    return with_meanings(target_schema(schema_set, key), marks)
-
-
-def _type_schema(schema_set: SchemaSet, key: str, struct: str | None) -> pa.Schema:
-    """Return the columns of a game's rows of one event type, as a file has them."""
-    return _target(_of_struct(schema_set.placed(GameKey(key)), struct))
-
-
-@lru_cache(maxsize=4096)
-def _of_struct(
-    schemas: tuple[tuple[Schema, FieldPlacement], ...], struct: str | None
-) -> tuple[tuple[Schema, FieldPlacement], ...]:
-    """Return the schemas of one event type; where the game has no other, the very same tuple."""
-    own = tuple(each for each in schemas if each[1].struct == struct)
-    return schemas if len(own) == len(schemas) else own
-
-
-@lru_cache(maxsize=4096)
-def _target(schemas: tuple[tuple[Schema, FieldPlacement], ...]) -> pa.Schema:
-    return pa.schema([*OWN_COLUMNS, *(table_schema(schemas) if schemas else ())])
 
 
 def split(batches: Iterator[pa.RecordBatch], job: SplitJob) -> Iterator[pa.RecordBatch]:
@@ -240,7 +168,7 @@ class _Split:
             try:
                 discard(self.job.tables / key, [DataFile(**file) for file in game["files"]])
             except OSError as error:  # law L6: they stay as orphans
-                game["error"] = _fault(error)
+                game["error"] = fault(error)
             game["files"] = []
 
     def _decode_part(self, part: OpenRows, decoded: RowsByTarget) -> OpenRows | None:
@@ -282,7 +210,7 @@ class _Split:
                         self._write_all(decoded)
             except Exception as error:  # noqa: BLE001 - law L6: games without this schema go on
                 for game in np.unique(games[chosen]):
-                    self.games[names[game]]["error"] = _fault(error)
+                    self.games[names[game]]["error"] = fault(error)
         self._refuse(routed, refusals, ids)
         return part.again(again) if again else None
 
@@ -293,7 +221,7 @@ class _Split:
         payloads = decoder(schema).decode(part.payload.take(pa.array(portion)))
         self._held += payloads.batch.nbytes
         good = portion[payloads.rows]
-        for target, placement, members in self._by_layout(good, of.games, of.names, schema.schema_id):
+        for target, placement, members in by_layout(self.job.schema_set, good, of.games, of.names, schema.schema_id):
             types = pa.repeat(pa.scalar(event_type(schema.message)), members.size)
             payload = placed(_rows_of(payloads.batch, members), schema, placement)
             payload = pad(payload, pa.schema(list(target)[len(OWN_COLUMNS) :]))
@@ -347,29 +275,6 @@ class _Split:
         placement = schema_set.placement(GameKey(name), schema_id)
         return None if placement.quarantined is None else (placement.reason, placement.quarantined)
 
-    def _by_layout(
-        self, good: np.ndarray, games: np.ndarray, names: list[str], schema_id: int
-    ) -> list[tuple[pa.Schema, FieldPlacement, np.ndarray]]:
-        """Group rows by the columns of their game's table and their layout: most games share a few layouts."""
-        schema_set = self.job.schema_set
-        layouts: dict[tuple[int, FieldPlacement], tuple[pa.Schema, list[int]]] = {}
-        for game in np.unique(games[good]).tolist():
-            placement = schema_set.placement(GameKey(names[game]), schema_id)
-            target = _type_schema(schema_set, names[game], placement.struct)
-            key = id(target), placement
-            layouts.setdefault(key, (target, []))[1].append(game)
-        if len(layouts) == 1:
-            (((_, placement), (target, _)),) = layouts.items()
-            return [(target, placement, np.arange(good.size))]
-        marks = np.zeros(len(names), dtype=np.int64)
-        for mark, (_, members) in enumerate(layouts.values()):
-            marks[members] = mark
-        of_row = marks[games[good]]
-        return [
-            (target, placement, np.flatnonzero(of_row == mark))
-            for mark, ((_, placement), (target, _)) in enumerate(layouts.items())
-        ]
-
     def _write_all(self, decoded: RowsByTarget) -> None:
         started, self._held = time.perf_counter(), 0
         for rows in by_file(decoded):
@@ -384,8 +289,9 @@ class _Split:
         table = table.take(pa.array(order)).combine_chunks()
         for game, arrival in arrivals(games[order], table):
             self.games[keys.dictionary[game].as_py()]["arrivals"].append(arrival)
-        self._count_landed(keys.dictionary, games[order], table.column("_type"))
-        self._count_shapes(keys.dictionary, games[order], table.column("_schema_id").to_numpy())
+        count_landed(self.games, keys.dictionary, games[order], table.column("_type"))
+        known = self.job.schema_set.schemas.values()
+        count_shapes(self.games, keys.dictionary, games[order], table.column("_schema_id").to_numpy(), known)
         ends = np.flatnonzero(np.diff(games[order], append=-1)) + 1
 
         def write(start: int, end: int) -> None:
@@ -399,23 +305,6 @@ class _Split:
         with ThreadPoolExecutor(_WRITES) as pool:  # each waits for its store: 300 games one after another are seconds
             list(pool.map(write, starts, starts[1:]))
 
-    def _count_landed(self, keys: pa.Array, games: np.ndarray, types: pa.ChunkedArray) -> None:
-        named = whole(types).dictionary_encode()
-        many = len(named.dictionary)
-        counts = np.bincount(games * many + named.indices.to_numpy())
-        for place in np.flatnonzero(counts).tolist():
-            self._count_type(keys[place // many].as_py(), named.dictionary[place % many].as_py(), 0, int(counts[place]))
-
-    def _count_shapes(self, keys: pa.Array, games: np.ndarray, ids: np.ndarray) -> None:
-        """Count the rows of each schema that nobody declared, for the statistics of variations."""
-        known = [each.schema_id for each in self.job.schema_set.schemas.values() if each.format == UNDECLARED]
-        if not known or not (chosen := np.isin(ids, known)).any():
-            return
-        pairs, counts = np.unique(np.stack([games[chosen], ids[chosen]]), axis=1, return_counts=True)
-        for game, schema_id, rows in zip(*pairs.tolist(), counts.tolist(), strict=True):
-            counted = self.games[keys[game].as_py()].setdefault("shapes", {})
-            counted[str(schema_id)] = counted.get(str(schema_id), 0) + rows  # a slice may write several times
-
     def _write_game(self, key: str, rows: pa.Table) -> None:
         try:
             file = write_file(rows, self.job.tables / key, ["_seq"], settled=False)
@@ -425,7 +314,7 @@ class _Split:
                 discard(self.job.tables / key, [file])
             hit("mid_data_files")
         except Exception as error:  # noqa: BLE001 - law L6: one game's failure must not stop the others
-            self.games[key]["error"] = _fault(error)
+            self.games[key]["error"] = fault(error)
 
     def settle(self) -> None:
         """Put the games' files on disk before they are reported: this task may run on another machine than the driver.
@@ -438,7 +327,7 @@ class _Split:
             self.job.tables.settle([name for of_game in names.values() for name in of_game])
         except OSError as error:  # law L6: games without a file here go on
             for key in (key for key, of_game in names.items() if of_game):
-                self.games[key]["error"] = _fault(error)
+                self.games[key]["error"] = fault(error)
         self.seconds["write"] += time.perf_counter() - started
 
     def write_rejects(self, rejects: pa.Table, folder: Location) -> dict[str, Any] | None:
@@ -450,7 +339,7 @@ class _Split:
             return {"file": write_file(rejects, folder, ["seq", "game_key"]).as_dict(), "games": keys}
         except Exception as error:  # noqa: BLE001 - law L6: games without refused rows go on
             for key in keys:
-                self.games[key]["error"] = _fault(error)
+                self.games[key]["error"] = fault(error)
             return None
 
     def _refuse(self, routed: pa.Table, refusals: list[tuple[int, str, str]], ids: Rows | None = None) -> None:
@@ -461,7 +350,7 @@ class _Split:
         now = pa.scalar(int(time.time() * 1_000_000), pa.timestamp("us", "UTC"))
         given = {
             "reason": pa.array([reason for _, reason, _ in refusals], pa.string()),
-            "detail": pa.array([detail[:_DETAIL_LIMIT] for _, _, detail in refusals], pa.string()),
+            "detail": pa.array([detail[:DETAIL_LIMIT] for _, _, detail in refusals], pa.string()),
             "quarantined_at": pa.repeat(now, len(refusals)),
         }
         columns = [given[name] if name in given else refused.column(name) for name in QUARANTINE.names]
@@ -473,16 +362,7 @@ class _Split:
         known = self.job.schema_set.schemas
         for key, (row, _, _) in zip(keys, refusals, strict=True):
             if ids is not None and (schema := known.get(int(ids[row]))) is not None:
-                self._count_type(key, event_type(schema.message), 1, 1)
-
-    def _count_type(self, key: str, name: str, place: int, rows: int) -> None:
-        """Add rows of an event type to those that landed (place 0) or were refused (1)."""
-        self.games[key]["types"].setdefault(name, [0, 0])[place] += rows
-
-
-def _fault(error: Exception) -> dict[str, str]:
-    evidence = "".join(traceback.format_exception_only(error)).strip()[:_DETAIL_LIMIT]
-    return {"kind": classify(error), "evidence": evidence}
+                count_type(self.games, key, event_type(schema.message), 1, 1)
 
 
 def _rows_of(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:

@@ -12,8 +12,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from pipeline.base.reasons import innermost
+from pipeline.data.streams.writing.job import Place, SplitJob
 from pipeline.data.streams.writing.rows import Rows
-from pipeline.data.streams.writing.split import Place, SplitJob
 
 _DEADLY_RECORDS: Final = 8  # most of one game in one pass; with more, the whole game is left behind
 _TRIALS: Final = 40  # most runs spent on finding them: one record of a thousand takes twenty
