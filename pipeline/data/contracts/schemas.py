@@ -5,7 +5,10 @@ Plain data, small and picklable: a pass pins a SchemaSet and sends parts of it t
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
+from itertools import accumulate, pairwise
 from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
 
 from pipeline.base.names import GameKey
 from pipeline.data.contracts.parts import split
@@ -48,6 +51,8 @@ class FieldPlacement:
         return "other_type" if self.other_type else "quarantined_schema"
 
 
+_CODEC: Final = pa.Codec("zstd", 1)  # its window holds many texts of supersets, zlib's not one of the largest
+
 PLAIN: Final = FieldPlacement()
 
 WriterId: TypeAlias = tuple[str, bytes]
@@ -80,13 +85,14 @@ class SchemaSet:
     lost: Mapping[int, str] = field(default_factory=dict)  # ids that the control store has lost, with what they mean
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle each part of definitions once, whichever schemas have it."""
+        """Pickle each part of definitions once, whichever schemas have it, and pack them: supersets are alike."""
         numbers, listed = dict[bytes, int](), []
         for schema in self.schemas.values():
             parts = [numbers.setdefault(part, len(numbers)) for part in split(schema.definition)]
             listed.append((schema.schema_id, schema.format, schema.message, parts))
         rest = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "schemas"}
-        return _unpickled, (list(numbers), listed, rest)
+        held = b"".join(numbers)
+        return _unpickled, (_CODEC.compress(held, asbytes=True), list(map(len, numbers)), listed, rest)
 
     def of(self, key: GameKey) -> tuple[Schema, ...]:
         """Return a game's schemas in the order of their registration; none when the game is unknown."""
@@ -127,7 +133,11 @@ class SchemaSet:
         )
 
 
-def _unpickled(parts: list[bytes], listed: list[tuple[int, str, str, list[int]]], rest: Mapping[str, Any]) -> SchemaSet:
+def _unpickled(
+    packed: bytes, lengths: list[int], listed: list[tuple[int, str, str, list[int]]], rest: Mapping[str, Any]
+) -> SchemaSet:
+    held, ends = _CODEC.decompress(packed, sum(lengths), asbytes=True), list(accumulate(lengths, initial=0))
+    parts = [held[start:end] for start, end in pairwise(ends)]
     schemas = {
         schema_id: Schema(schema_id, format_name, message, b"".join([parts[number] for number in numbers]))
         for schema_id, format_name, message, numbers in listed

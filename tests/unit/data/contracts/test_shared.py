@@ -1,5 +1,6 @@
 """Definitions share their parts in the store, in a pickled set, and in memory."""
 
+import json
 import pickle
 
 import pyarrow as pa
@@ -10,12 +11,17 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, func, select
 
 from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
+from pipeline.data.contracts.formats.json.gathering import Gathering
+from pipeline.data.contracts.formats.json.stored_supersets import dumps
+from pipeline.data.contracts.formats.json.superset import Superset
+from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED
 from pipeline.data.contracts.formats.protobuf.decoder import Decoder
 from pipeline.data.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.data.contracts.formats.supported import prepare
 from pipeline.data.contracts.parts import split
 from pipeline.data.contracts.registry import LocalRegistry
-from pipeline.data.contracts.schemas import Schema
+from pipeline.data.contracts.schemas import Schema, SchemaSet
 from pipeline.store.database.tables import definition_parts
 from tests.unit.data.contracts.definition_world import Fields, bundle, define
 
@@ -52,6 +58,20 @@ def test_a_file_of_many_types_is_stored_and_pickled_once(engine: Engine) -> None
     with engine.connect() as connection:
         assert connection.scalar(select(func.count()).select_from(definition_parts)) == TYPES + len(COMMON)
     assert sum(len(each.definition) for each in held.schemas.values()) > 10 * len(definition)
+
+
+def test_a_task_gets_many_supersets_in_few_bytes() -> None:
+    """Law L13: a task gets each superset as it was registered, and a chain in a tenth of its bytes."""
+    known, held = Superset(), dict[int, Schema]()
+    for number in range(1, 101):
+        gathering = Gathering(known)
+        gathering.add(json.dumps({f"{sign}_{number}": 1 for sign in "abc"} | {"deep": {f"d{number}": "text"}}).encode())
+        known = gathering.superset()
+        held[number] = Schema(number, UNDECLARED, "Move", dumps(known))
+    sent = SchemaSet(100, {game_key("Chess"): tuple(held)}, held)
+    pickled = pickle.dumps(sent)
+    assert pickle.loads(pickled) == sent
+    assert sum(len(each.definition) for each in held.values()) > 10 * len(pickled)
 
 
 def test_types_of_one_file_share_their_definitions_in_memory() -> None:
