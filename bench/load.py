@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 
 from bench.log import Commit, Follower
 from bench.numbers import Floats, Ints, applied_at
+from pipeline.demo.framings.by_type import BY_TYPE, FIELDS
 from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.log import json_lines
 from pipeline.platforms.local.child_processes import Child, Children, turnout
@@ -41,12 +42,32 @@ class Wanted:
     skew: float = 1.1
     seed: int = 1
     formats: str = "protobuf"  # dealt to the games in turn, with commas
+    undeclared: int = 0  # of the games: they send documents without a schema, into a source of their own
+
+    def simulators(self) -> dict[str, list[str]]:
+        """Return the options of each simulator by its name; each sends its games' share of the events."""
+        if not self.undeclared:
+            return {"simulate": self.arguments()}
+        rate = self.rate * self.undeclared / self.games
+        declared = replace(self, games=self.games - self.undeclared, rate=self.rate - rate)
+        others = replace(self, games=self.undeclared, rate=rate, formats="json")
+        by_type = ["--framing", BY_TYPE, "--into", "documents", "--skip-games", str(declared.games)]
+        return {
+            "simulate": [*declared.arguments(), "--into", "wrappers"],
+            "documents": [*others.arguments(), *by_type],
+        }
 
     def arguments(self) -> list[str]:
         """Return the options of `turnout simulate`."""
         names = ("games", "rate", "versions", "bad_share", "skew", "seed")
         numbers = [part for name in names for part in (f"--{name.replace('_', '-')}", f"{getattr(self, name):g}")]
         return [*numbers, "--formats", self.formats]
+
+
+def undeclared_sources(landing: str) -> dict[str, dict[str, object]]:
+    """Return the tables of settings with the source of wrappers, and one of documents without a schema at a place."""
+    documents: dict[str, object] = {"path": landing, "envelope": "json", "framing": BY_TYPE}
+    return {"sources.wrappers": {}, "sources.documents": documents, "sources.documents.envelope_fields": {**FIELDS}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +102,7 @@ class Load:
     def __init__(self, settings: Settings, paths: Paths, children: Children) -> None:
         """Start nothing yet."""
         self._engine, self.paths, self._children = open_store(settings, paths), paths, children
+        self.landings = [str(paths.landing)]
         self._started: dict[str, Child] = {}
 
     def start(self, name: str, *arguments: str) -> None:
@@ -94,8 +116,9 @@ class Load:
         self.await_query(Path(self.paths.ingest) / "1")
 
     def send(self, wanted: Wanted) -> list[str]:
-        """Start the simulator and wait until every game is known; return the games' keys."""
-        self.start("simulate", "simulate", *wanted.arguments(), "--start-time", str(time.time()))
+        """Start the simulators and wait until every game is known; return the games' keys."""
+        for name, arguments in wanted.simulators().items():
+            self.start(name, "simulate", *arguments, "--start-time", str(time.time()))
         self.until(lambda: len(known_games(self._engine)) >= wanted.games, f"{wanted.games} games in the control store")
         return sorted(known_games(self._engine))
 
@@ -139,15 +162,14 @@ class Load:
         return {each.game_key: each.last_seq for each in assigned(self._engine, GROUP)}
 
     def landing_behind(self) -> bool:
-        """Return whether ingest's newest micro-batch did not reach the landing table's newest commit."""
+        """Return whether ingest's newest micro-batch did not reach the newest commit of a landing table."""
         offsets = Path(self.paths.ingest) / "1" / "query"
         newest = max((int(each.name) for each in (offsets / "commits").iterdir() if each.name.isdigit()), default=None)
         if newest is None:
             return True
-        reached = json.loads(json_lines((offsets / "offsets" / str(newest)).read_text("utf-8"))[-1])
-        version = DeltaTable(self.paths.landing).version()
-        # Delta's offset is (version, index): a negative index stands before a version's first file.
-        return int(reached["reservoirVersion"]) < version + (1 if int(reached["index"]) < 0 else 0)
+        _version, *lines = json_lines((offsets / "offsets" / str(newest)).read_text("utf-8"))
+        reached = {each["reservoirId"]: each for each in map(json.loads, lines) if "reservoirId" in each}
+        return any(_is_behind(reached, DeltaTable(landing)) for landing in self.landings)
 
     def games_behind(self) -> int:
         """Return how many games' tables lag behind the control store's last bronze seqs."""
@@ -164,6 +186,14 @@ def prepared(settings: Settings, paths: Paths) -> Iterator[Load]:
     register_group(open_store(settings, paths), GROUP, placing())
     with Children(paths.logs) as children:
         yield Load(settings, paths, children)
+
+
+def _is_behind(reached: Mapping[str, Mapping[str, object]], landing: DeltaTable) -> bool:
+    offset = reached.get(str(landing.metadata().id))
+    if offset is None:
+        return True
+    # Delta's offset is (version, index): a negative index stands before a version's first file.
+    return int(str(offset["reservoirVersion"])) < landing.version() + (1 if int(str(offset["index"])) < 0 else 0)
 
 
 def prove(paths: Paths, *options: str) -> subprocess.CompletedProcess[str]:

@@ -22,12 +22,25 @@ from deltalake import DeltaTable
 from bench import cpu, machine
 from bench.command import carry_out
 from bench.delay import Delay, delayed
-from bench.load import GROUP, Load, Wanted, arrivals, done_at, landed, prepared, prove, write_settings
+from bench.load import (
+    GROUP,
+    Load,
+    Wanted,
+    arrivals,
+    done_at,
+    landed,
+    prepared,
+    prove,
+    undeclared_sources,
+    write_settings,
+)
 from bench.log import follow
 from bench.numbers import backlog_age, block_means, held, quantile, theil_sen
 from bench.text import number, table
 from listeners.quantile import quantile as bucket_quantile
 from pipeline.demo.object_server import ObjectServer
+from pipeline.demo.producer import write_landing
+from pipeline.lake.storage.places import located
 from pipeline.settings.tree import Paths
 
 _DRAIN_SECONDS = 180.0
@@ -58,6 +71,11 @@ def _options() -> argparse.Namespace:
         "--formats",
         default="protobuf",
         help="dealt to the games in turn, with commas; of protobuf,avro,json a third of the games has JSON",
+    )
+    parser.add_argument(
+        "--undeclared",
+        action="store_true",
+        help="let a third of the games send JSON that nobody declared, into a second landing table",
     )
     parser.add_argument("--minutes", type=float, default=5.0, help="length of the measured window")
     parser.add_argument("--warm", type=float, default=120.0, help="seconds between the first event and the window")
@@ -102,9 +120,17 @@ def _stored(options: argparse.Namespace, work: Path) -> Iterator[tuple[Path | No
 
 
 def _measure(options: argparse.Namespace, root: Path, storage: Path | None, proxy: Delay | None) -> dict[str, Any]:
+    wanted = Wanted(
+        options.games,
+        options.rate,
+        formats=options.formats,
+        undeclared=max(1, options.games // 3) if options.undeclared else 0,
+    )
+    documents = str(root.with_name("documents")) if storage is None else "s3://bench/documents"
     settings, there = write_settings(
         root,
         {
+            **(undeclared_sources(documents) if options.undeclared else {}),
             **({} if storage is None else {"storage": {"root": "s3://bench/env"}}),
             "ingest": {"trigger_seconds": options.ingest_trigger},
             "demux": {"trigger_seconds": options.trigger},
@@ -113,10 +139,13 @@ def _measure(options: argparse.Namespace, root: Path, storage: Path | None, prox
     )
     paths = there if storage is None else Paths(root, str(storage / "env"))
     with prepared(settings, paths) as load:
+        if options.undeclared:
+            write_landing(located(documents), iter(()), bar=False)  # ingest wants the table
+            load.landings.append(str((root.parent if storage is None else storage) / "documents"))
         load.start_ingest()
         load.start("group", "groups", "run", GROUP)
         load.await_query(paths.checkpoints / "demux" / GROUP)
-        keys = load.send(Wanted(options.games, options.rate, formats=options.formats))
+        keys = load.send(wanted)
         _say(f"{len(keys)} games are known; warming for {options.warm:g} s")
         _watch(load, options.warm)
         _say("measuring")
@@ -126,7 +155,8 @@ def _measure(options: argparse.Namespace, root: Path, storage: Path | None, prox
         requests = {} if proxy is None else {kind: count - asked[kind] for kind, count in proxy.requests().items()}
         after, last = cpu.read_all(), _look(load)
         others = machine.others(before, after, last.at - first.at, os.getpid())
-        load.stop("simulate")
+        for name in wanted.simulators():
+            load.stop(name)
         _say("draining")
         drained_in = _drain(load)
         load.stop("group")

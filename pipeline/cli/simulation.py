@@ -88,6 +88,14 @@ _simulation = combine_options(
 @_simulation
 @click.option("--events", type=click.IntRange(1), help="Stop after this number of events; without it, never.")
 @click.option("--rate", type=Finite(0.1, 10_000_000), help="Events per second; without it, as fast as possible.")
+@click.option("--into", default="", metavar="NAME", help="One of the sources of `[sources.NAME]`.")
+@click.option(
+    "--skip-games",
+    type=click.IntRange(0, 2000),
+    default=0,
+    show_default=True,
+    help="Names of games to leave out: those of a simulator that writes into another source.",
+)
 @click.option(
     "--start-time",
     type=Finite(-_FARTHEST, _FARTHEST),
@@ -97,7 +105,7 @@ def simulate(
     env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int, hostile: bool,
     formats: tuple[str, ...], framings: tuple[str, ...], event_types: int, version_every: int | None,
     appear_after: int | None, registry_url: str | None, glue_endpoint: str | None, source: str | None,
-    events: int | None, rate: float | None, start_time: float | None,
+    events: int | None, rate: float | None, into: str, skip_games: int, start_time: float | None,
 ) -> None:  # fmt: skip
     """Write simulated events to the landing table or the Kafka topic.
 
@@ -113,14 +121,14 @@ def simulate(
     context = CommandContext(env_dir, source)
     plan = SimulationPlan(
         games, versions, events, seed, bad_share,
-        hostile=hostile, skew=skew, formats=formats, framings=framings, event_types=event_types,
+        skipped=skip_games, hostile=hostile, skew=skew, formats=formats, framings=framings, event_types=event_types,
         version_every=version_every, appear_after=appear_after,
     )  # fmt: skip
     if start_time is not None:
         plan = replace(plan, start_time=start_time)
     registry = RegistryAddress(registry_url, glue_endpoint)
     with noted(context.paths, "simulate"):
-        sent = run(context.settings, context.paths, context.engine, plan, rate, stop_on_signals(), registry)
+        sent = run(context.settings, context.paths, context.engine, plan, rate, stop_on_signals(), registry, into)
     say_json({"events": sent.events, **sent.by_kind})
 
 

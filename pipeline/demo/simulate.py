@@ -51,17 +51,25 @@ def simulate(
     rate: float | None,
     stop: StopEvent | None = None,
     registry: RegistryAddress = NO_REGISTRY,
+    into: str = "",
 ) -> Simulated:
     """Send the plan's events to the source of the settings, at `rate` per second or as fast as it goes.
+
+    Of several sources `into` names one.
 
     Raises:
         Refused: the plan is impossible, or the source or the registry does not take it.
         Transient: Kafka did not confirm every event, or the registry does not answer.
     """
-    if len(settings.every_source) > 1:
-        raise Refused("Simulated events go into one source, and the settings have several. Simulate elsewhere.")
-    (source,) = settings.every_source.values()
-    state = paths.root / "simulator.json"
+    source = settings.every_source.get(into)
+    if source is None:
+        known = ", ".join(settings.sources)
+        raise Refused(
+            f"Simulated events go into one source, and the settings have {known}. Choose one by --into."
+            if known
+            else f"The settings have no [sources.{into}]. Leave out --into."
+        )
+    state = paths.root / (f"simulator-{into}.json" if into else "simulator.json")
     plan = replace(plan, start_sequence=_next_sequence(state))
     game_writings(plan)  # refuses an impossible plan before anything is registered
     foreign = foreign_framing(plan.framings, replace(registry, topic=source.topic))

@@ -96,6 +96,7 @@ class SimulationPlan:
     appear_after: int | None = None  # events before the first one of the last game; None: it sends from the start
     start_time: float = 1_767_225_600.0  # event time of the first event, Unix seconds
     step_seconds: float = 0.001  # event time between two events
+    skipped: int = 0  # names of `game_names` before the first game: another simulator has them
 
     def versions_of_types(self) -> list[int]:
         """Return the numbers of all versions of all event types, the first type's first."""
@@ -165,7 +166,7 @@ def game_writings(plan: SimulationPlan) -> dict[str, Writing]:
     check_framings(plan.framings)
     if BY_TYPE in plan.framings:
         require_json(plan.formats)
-    names = game_names(plan.games, plan.seed, hostile=plan.hostile)
+    names = game_names(plan.skipped + plan.games, plan.seed, hostile=plan.hostile)[plan.skipped :]
     pairs = [Writing(each, framing) for framing in plan.framings for each in plan.formats]
     return dict(zip(names, itertools.cycle(pairs)))
 

@@ -11,7 +11,8 @@ from pipeline.demo.framings.framing import FRAMED, Framed
 from pipeline.demo.samples.sample import Sample
 
 BY_TYPE: Final = "type"
-_FIELDS: Final = {"game": "game", "type": "type", "event_id": "id", "event_time": "at", "payload": "data"}
+FIELDS: Final = {"game": "game", "type": "type", "event_id": "id", "event_time": "at", "payload": "data"}
+"""The envelope's paths, as in `source.envelope_fields`."""
 
 
 class TypeFraming:
@@ -41,7 +42,7 @@ def document(game: str, event_type: str, content: bytes, event_id: str, time: in
 
 def settings() -> dict[str, str]:
     """Return the variables of a source with such documents."""
-    fields = {f"TURNOUT_SOURCE__ENVELOPE_FIELDS__{name.upper()}": path for name, path in _FIELDS.items()}
+    fields = {f"TURNOUT_SOURCE__ENVELOPE_FIELDS__{name.upper()}": path for name, path in FIELDS.items()}
     return {"TURNOUT_SOURCE__ENVELOPE": "json", "TURNOUT_SOURCE__FRAMING": BY_TYPE, **fields}
 
 

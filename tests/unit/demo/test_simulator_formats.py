@@ -11,8 +11,10 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
+from deltalake import DeltaTable
 
+from bench.load import write_settings
 from pipeline.base.errors import Refused, Transient
 from pipeline.cli.main import cli
 from pipeline.cli.simulation import simulate as simulate_command
@@ -20,12 +22,13 @@ from pipeline.data.contracts.formats.supported import decoder, format_of
 from pipeline.data.contracts.schemas import Schema
 from pipeline.demo import demo
 from pipeline.demo.demo import DemoOptions
+from pipeline.demo.framings.by_type import FIELDS
 from pipeline.demo.framings.confluent import ConfluentFraming
 from pipeline.demo.framings.supported import FRAMINGS, RegistryAddress, foreign_framing
 from pipeline.demo.samples.protobuf import message_class
 from pipeline.demo.samples.sample import FAMILIES, VERSIONS
 from pipeline.demo.samples.supported import SAMPLES, payload_schema, sample
-from pipeline.demo.simulator import BAD_KINDS, GOOD, Event, SimulationPlan, Simulator, family, game_writings
+from pipeline.demo.simulator import BAD_KINDS, GOOD, Event, SimulationPlan, Simulator, family, game_names, game_writings
 from pipeline.settings.tree import Paths
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
@@ -325,3 +328,25 @@ def test_the_demo_passes_every_choice_to_the_simulator(monkeypatch: pytest.Monke
     assert [made[name] for name in ("formats", "framings", "version_every", "registry_url", "glue_endpoint")] == [
         BOTH, ("wrapper", "glue"), 50, None, "http://g:5000",
     ]  # fmt: skip
+
+
+def test_two_simulators_write_into_two_sources(tmp_path: Path) -> None:
+    """Each event lands in the table of the source that --into names, and no game is in both."""
+    documents = {"path": str(tmp_path / "documents"), "envelope": "json", "framing": "type"}
+    write_settings(tmp_path / "env", {"sources.wrappers": {}, "sources.documents": documents,
+                                      "sources.documents.envelope_fields": FIELDS})  # fmt: skip
+
+    def run(*options: str) -> Result:
+        return CliRunner().invoke(cli, ["simulate", "--env-dir", str(tmp_path / "env"), "--bad-share", "0", *options])
+
+    assert run("--games", "3", "--events", "60", "--into", "wrappers").exit_code == 0
+    by_type = ["--formats", "json", "--framing", "type", "--skip-games", "3"]
+    assert run("--games", "2", "--events", "40", "--into", "documents", *by_type).exit_code == 0
+    wrapped = DeltaTable(tmp_path / "env" / "landing").to_pyarrow_table().column("value").to_pylist()
+    plain = DeltaTable(tmp_path / "documents").to_pyarrow_table().column("value").to_pylist()
+    assert (len(wrapped), len(plain)) == (60, 40)
+    names = game_names(5, 1)
+    assert set(names[:3]) == {Wrapper.FromString(each).game for each in wrapped}
+    assert set(names[3:]) == {json.loads(each)["game"] for each in plain}
+    assert "Choose one by --into" in str(run("--events", "1").exception)
+    assert "Choose one by --into" in str(run("--events", "1", "--into", "nothing").exception)
