@@ -21,7 +21,12 @@ from xdist.scheduler import LoadFileScheduling
 from pipeline.base.failpoints import ENVIRON
 from pipeline.settings.tree import load
 from pipeline.store.database import engine, migrate
-from tests.dead_workers import pytest_testnodedown  # noqa: F401 - a hook
+from tests.dead_workers import (  # noqa: F401 - hooks
+    pytest_configure,
+    pytest_configure_node,
+    pytest_terminal_summary,
+    pytest_testnodedown,
+)
 from tests.examples import ORDINARY, fewer_examples
 
 if TYPE_CHECKING:
