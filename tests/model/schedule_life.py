@@ -46,6 +46,7 @@ from tests.model import schedule_store, schedule_world
 from tests.model.schedule_oracle import Oracle
 from tests.model.schedule_patch import Patches
 from tests.model.schedule_registry import IMPATIENT, PATIENT, Asking, ForeignRegistry
+from tests.model.schedule_shapes import recomputed
 from tests.model.schedule_spark import ConcurrentQuery, Spark
 from tests.model.schedule_strategies import Priorities, Segments, Uniform, Written
 from tests.model.schedule_tasks import START, Names, Process, Scheduler, Strategy, Stuck, Task
@@ -92,6 +93,8 @@ class ScheduleVerdict:
             "judged",
             "charged",
             "other values",
+            "moved",
+            "computed",
         )
         return next((kind for kind in kinds if kind in self.problems[0]), self.problems[0][:20])
 
@@ -115,8 +118,9 @@ class Schedules:
         folder = self._root / f"schedule-{os.getpid()}"
         shutil.rmtree(folder, ignore_errors=True)
         life = Life(seed, Paths(folder / "env"), self._store, segments, focus, in_memory=in_memory)
-        self._patches.splits.world = (life.world.number, life.world.foreign, life.world.typed, self.code)
-        self._store.on_use(life.store_used)
+        world = life.world
+        self._patches.splits.world = (world.number, world.foreign, world.typed, world.shaped, self.code)
+        self._store.on_use(life.store_used, life.scheduler)
         patches = self._patches.installed(life.scheduler, life.disk, self._store, seed, in_memory=in_memory)
         with patches, life.watched():
             try:
@@ -162,7 +166,7 @@ class Life:
             strategy = Written(segments)
         tick = draw.choice((0.001, 0.01, 0.05))
         # A registry's threads come often: with fewer ticks a second somebody could always go on.
-        tick = min(tick, 0.01) if self.world.foreign else tick
+        tick = min(tick, 0.01) if self.world.foreign or self.world.shaped else tick
         self.scheduler = Scheduler(strategy, tick, _MAX_STEPS)
         self.disk = schedule_store.Disk(self.scheduler, Names(), paths.root, in_memory=in_memory)
         self._types = Types(self.world, self._engine, seed, self._versions_of)
@@ -181,7 +185,7 @@ class Life:
         self._is_registered = False
         self._spark = Spark(self.disk, seed)
         self._drivers: dict[str, list[Process]] = {}  # by group, those that run
-        self._leaving: set[int] = set()  # ids of processes that shall end
+        self._leaving: dict[int, Process] = {}  # processes that end soon, by id: held, so that no other one gets it
         self._readers: dict[str, list[Task]] = {}  # by game key
         self._judged: dict[Any, int] = {}  # batch → the schema set it was judged with
         self._expired: set[str] = set()  # groups of which a lease ran out: they renew it from then on
@@ -195,13 +199,16 @@ class Life:
     def _world(self, number: int, seed: int) -> World:
         foreign = self._foreign.random() < 0.03 or "foreign" in self._focus
         typed = random.Random(f"typed {seed}").random() < 0.03 or "types" in self._focus
-        return schedule_world.world(number, foreign=foreign, typed=typed)
+        if foreign or typed:
+            return schedule_world.world(number, foreign=foreign, typed=typed)
+        shaped = random.Random(f"shaped {seed}").random() < 0.03 or "shapes" in self._focus
+        return schedule_world.world(number, shaped=shaped)
 
     @property
     def scenario(self) -> str:
         world = f"world {self.world.number}, {len(self.world.games)} games, {len(self.world.commits)} seqs"
         registry = "" if self._registry is None else "; a foreign registry"
-        registry += "; types" if self.world.typed else ""
+        registry += "; types" if self.world.typed else "; shapes" if self.world.shaped else ""
         leases = "on" if self._leases else "off"
         return f"{world}{registry}; {self._strategy_name}; leases {leases}; {', '.join(self.acts)}"
 
@@ -223,7 +230,7 @@ class Life:
         if self._held_row is not None:
             before = min(before, self._held_row.seq - 1)
         groups = ["a", "b"] if self._draw.random() < 0.6 or "two groups" in self._focus else ["a"]
-        self._store.begin(Beginning(with_games=not self.world.discovered, two_groups=len(groups) > 1))
+        self._store.begin(Beginning(not self.world.discovered, len(groups) > 1, self.world.shaped))
         bronze = CursorTable.create(self.paths.bronze, BRONZE, bronze_app_id(self._settings.environment))
         self._ingest_some(bronze, 1, min(before, len(self.world.commits)))
         self._finite("ingest", self._ingest)
@@ -236,6 +243,8 @@ class Life:
                 self._finite("types", partial(self._live_types, game))
         self.scheduler.run(self._at_rest)
         self._look_at_decisions()
+        if self.world.shaped:
+            self.problems += recomputed(self._engine, self.paths, self._settings.environment, self.world.games)
 
     def _finite(self, name: str, body: Callable[[], object], process: Process | None = None) -> Process:
         """Begin a task without whose end nothing is at rest; it begins some time later."""
@@ -506,7 +515,7 @@ class Life:
     def _restart(self, groups: list[str]) -> None:
         group = self._draw.choice(groups)
         ending, self._drivers[group] = self._drivers[group], []
-        self._leaving.update(id(process) for process in ending)
+        self._leaving.update((id(process), process) for process in ending)
         if self._draw.random() < 0.5:  # else the next one begins while the old one still ends
             self.scheduler.wait(lambda: all(task.ended for each in ending for task in each.tasks), name="ended")
         if self._leases:
@@ -531,7 +540,7 @@ class Life:
         self._wait_a_while()
         if process in self._drivers["a"]:
             self._drivers["a"].remove(process)
-        self._leaving.add(id(process))
+        self._leaving[id(process)] = process
         self.scheduler.wait(lambda: all(task.ended for task in process.tasks), name="ended")
 
     def _wait_a_while(self) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,6 +23,10 @@ from pipeline.data.streams.passes import Passes
 from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.stream import Link, Position, Stream, connects
 from pipeline.data.streams.writing import opening
+from pipeline.data.variations import registering
+from pipeline.data.variations.bronze_view import BronzeView
+from pipeline.data.variations.documents import Span
+from pipeline.data.variations.registering import Registrar
 from pipeline.lake.delta import rewrite as delta_rewrite
 from pipeline.lake.delta.data_files import DataFile
 from pipeline.lake.delta.table import CursorTable, TableConflict
@@ -38,7 +42,7 @@ class Mutant:
     changes: Callable[[], list[Change]]
     signs: Sequence[str]  # words of the problems that it makes
     focus: Sequence[str] = ()  # what somebody does in each schedule, so that it comes to the place
-    is_rare: bool = False  # found after fifteen schedules or more: a long test
+    is_rare: bool = False  # found after fifteen schedules or more, or dear ones: a long test
 
     def is_seen(self, problems: Sequence[str]) -> bool:
         """Return whether it is among these problems, and not only something else."""
@@ -351,6 +355,54 @@ def _first_type(types: Mapping[str | None, Sequence[str]], *_: object) -> Typed:
     return Typed(struct=None) if types else Typed()
 
 
+def _shapes_begin_too_late() -> list[Change]:
+    """A later range begins behind the row that needs it."""
+
+    def later(_self: Registrar, wanted: Any, view: BronzeView) -> Span | None:
+        seq, pos = wanted.place
+        return Span((seq, pos + 1), (view.head, registering._END)) if seq <= view.head else None
+
+    return [(Registrar, "_later", later)]
+
+
+def _range_ends_with_bronze_of_now() -> list[Change]:
+    """A registration keeps bronze's end as of its write, which may be behind the rows that it read."""
+    write = Registrar._write
+
+    def written(self: Registrar, game: Any, jobs: Any, *others: Any) -> None:
+        head = BronzeView(self._bronze, self._environment).head
+        for job in jobs:
+            job.steps = [
+                replace(each, origin=replace(each.origin, last=(head, registering._END))) for each in job.steps
+            ]
+        write(self, game, jobs, *others)
+
+    return [(Registrar, "_write", written)]
+
+
+def _registered_by_whoever_comes() -> list[Change]:
+    """Of two drivers that register shapes of one type at once, both do."""
+    write = Registrar._write
+
+    def written(self: Registrar, *arguments: Any) -> None:
+        self._kept = lambda key: {}  # type: ignore[method-assign]
+        try:
+            write(self, *arguments)
+        finally:
+            del self._kept
+
+    return [(registering, "_registered", lambda *_: set()), (Registrar, "_write", written)]
+
+
+def _need_is_judged_by_its_set() -> list[Change]:
+    """A stream that met a need takes it for open whatever was registered since."""
+
+    def held(self: Stream, _schemas: SchemaSet) -> bool:
+        return self.waits is not None and self.waits.first.seq > self.cursor
+
+    return [(Stream, "is_held", held)]
+
+
 _TWICE: Final = ("rows twice",)
 _AT_ONCE: Final = ("at once",)
 _DEPARTED: Final = ("leave the table",)
@@ -397,5 +449,16 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
         _rebuild_has_the_types_of_its_beginning, _DEPARTED, ("types", "schema in held rebuild")
     ),
     "any type lands": Mutant(_any_type_lands, ("was never accepted", "other values"), ("types",)),
+    "shapes are registered from behind their row": Mutant(
+        _shapes_begin_too_late, ("stuck",), ("shapes",), is_rare=True
+    ),
+    "a range ends with bronze of now": Mutant(_range_ends_with_bronze_of_now, ("computed otherwise",), ("shapes",)),
+    "two drivers register shapes of one type": Mutant(
+        _registered_by_whoever_comes, ("computed otherwise", "moved", "stuck"), ("shapes", "two groups"), is_rare=True
+    ),
+    "a need is judged by the set that met it": Mutant(
+        _need_is_judged_by_its_set, ("stuck",), ("shapes",), is_rare=True
+    ),
+    "a pass goes past documents without columns": Mutant(_past_a_need, _GONE, ("shapes",)),
     "a replay of found rows does not look": Mutant(_replay_does_not_look, _TWICE, ("foreign", "upload")),
 }

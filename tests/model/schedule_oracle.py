@@ -87,6 +87,7 @@ class Oracle:
         for state in states:
             yield from self._version(game, state, rows)
         yield from self._departed(game, states, rows)
+        yield from self._moved(game, states, rows)
         landed = {(row["_seq"], row["_pos"]): row for row in self._rows(game, states[-1])}
         for place, row in rows.items():
             where = [name for name, there in (("table", landed), ("quarantine", quarantined)) if place in there]
@@ -128,6 +129,19 @@ class Oracle:
                 yield f"{game.name} version {state.version}: rows that leave the table: {gone}"
             seen = places
 
+    def _moved(self, game: Game, states: Sequence[State], rows: dict[Place, Row]) -> Iterator[str]:
+        """A document's values stay in the columns in which they landed, whatever is registered later (law L1)."""
+        if not self._world.shaped:
+            return
+        first: dict[Place, Any] = {}
+        for state in states:
+            for landed in self._rows(game, state):
+                place = landed["_seq"], landed["_pos"]
+                if place in rows and rows[place].shape is not None:
+                    now = _without_nulls(landed.get("move"))
+                    if first.setdefault(place, now) != now:
+                        yield f"{game.name} version {state.version}: row {place} moved from {first[place]} to {now}"
+
     def _rows(self, game: Game, state: State) -> Iterator[dict[str, Any]]:
         for path in state.files:
             file = self._paths.table(game.key) / unquote(path)
@@ -147,6 +161,10 @@ class Oracle:
 
 
 def _is_right(row: Row, landed: dict[str, Any]) -> bool:
+    if row.shape is not None:  # which superset has it depends on what was registered when
+        columns = _without_nulls(landed.get("move")) or {}
+        plain = {name.partition("__v")[0]: value for name, value in columns.items()}
+        return {"_type": landed["_type"], "move": plain} == row.values and len(plain) == len(columns)
     return landed["_schema_id"] == row.schema_id and all(
         _without_nulls(landed.get(name)) == value for name, value in row.values.items()
     )

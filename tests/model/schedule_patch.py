@@ -31,6 +31,7 @@ from pipeline.data.streams.writing import rows
 from pipeline.data.streams.writing import split as splitting
 from pipeline.data.streams.writing.job import SplitJob
 from pipeline.data.streams.writing.reports import fault
+from pipeline.data.variations.resolution import ShapeResolution
 from pipeline.lake.delta import checkpoint as delta_checkpoint
 from pipeline.lake.delta import log as delta_log
 from pipeline.lake.delta.data_files import DataFile
@@ -71,6 +72,7 @@ _REAL: Final[dict[str, Any]] = {
     "read_needs": schema_needs.read_needs,
     "read_states": schema_needs.read_states,
     "bronze_id": sources.bronze_id,
+    "ShapeResolution": ShapeResolution,
 }
 _IN_MEMORY: Final = (
     "pq", "ds", "_scanner", "split", "read_commit", "publish_commit", "settle_commits", "has_version", "write_when_due",
@@ -113,7 +115,7 @@ class Patches:
         in_memory: bool = True,
     ) -> Iterator[None]:
         """Replace it for the block; with `in_memory` False delta-rs and Parquet stay the real ones."""
-        draw = random.Random(f"jitter {seed}")
+        draw, clock = random.Random(f"jitter {seed}"), partial(getattr, scheduler, "now")
         given: dict[str, Any] = {
             "time": schedule_tasks.Clock(scheduler),
             "threading": schedule_tasks.Threading(scheduler),
@@ -131,6 +133,7 @@ class Patches:
             "publish_commit": disk.publish_commit,
             "settle_commits": disk.settle_commits,
             "has_version": disk.has_version,
+            "ShapeResolution": partial(ShapeResolution, clock=clock, steady=clock),
         }
         given |= {name: store.remembered(_REAL[name]) for name in REMEMBERED}
         if not in_memory:

@@ -145,6 +145,9 @@ class Disk:
         table = self.read(file)
         return table if columns is None else table.select(list(columns))
 
+    def read_schema(self, file: str, **_: Any) -> pa.Schema:
+        return self.read(file).schema
+
     # As `pyarrow.dataset`.
 
     def dataset(self, files: Sequence[str] | str, schema: pa.Schema | None = None, **_: Any) -> ds.Dataset:
@@ -172,7 +175,7 @@ class Parquet:
     """The module `pyarrow.parquet` over a disk."""
 
     def __init__(self, disk: Disk) -> None:
-        self.write_table, self.read_table = disk.write_table, disk.read_table
+        self.write_table, self.read_table, self.read_schema = disk.write_table, disk.read_table, disk.read_schema
 
 
 class Datasets:
@@ -345,9 +348,8 @@ class DeltaTable:
     ) -> None:
         del post_commithook_properties
         held = json.loads(self._state.metadata["schemaString"])
-        have = {field["name"] for field in held["fields"]}
-        held["fields"] += [json.loads(field.to_json()) for field in fields if field.name not in have]
-        metadata = {**self._state.metadata, "schemaString": json.dumps(held)}
+        merged = _merged(held["fields"], [json.loads(field.to_json()) for field in fields])
+        metadata = {**self._state.metadata, "schemaString": json.dumps({**held, "fields": merged})}
         self._commit([_info("ADD COLUMN", commit_properties), {"metaData": metadata}], set(), _RETRIES)
 
     def set_table_properties(
@@ -378,6 +380,22 @@ class DeltaTable:
 
     def _arrow(self) -> pa.Schema:
         return _known(self._state.metadata["schemaString"]).arrow
+
+
+def _merged(held: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a struct's fields with new ones behind them; a struct that is there gets the members that it lacks."""
+    added = {field["name"]: field for field in new}
+    names = {field["name"] for field in held}
+    return [
+        *(_grown(field, added[field["name"]]) if field["name"] in added else field for field in held),
+        *(field for field in new if field["name"] not in names),
+    ]
+
+
+def _grown(held: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(held["type"], dict) or held["type"]["type"] != "struct":
+        return held
+    return {**held, "type": {**held["type"], "fields": _merged(held["type"]["fields"], new["type"]["fields"])}}
 
 
 def _info(operation: str, properties: Any) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Small worlds: which rows bronze gets, in which commits, and what must become of each of them."""
 
+import json
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -28,6 +29,8 @@ from pipeline.store.database.migrate import migrate
 from pipeline.store.games import Game, record_one, register_group
 from pipeline.store.processes.leases import Lease
 from protos.turnout.v1.wrapper_pb2 import Wrapper
+from tests.model.schedule_tasks import Scheduler, Task
+from tests.onboarding_world import give_rules, rule
 from tests.unit.data.contracts.definition_world import bundle, define
 
 GAMES: Final = tuple(Game(game_key(name), name) for name in ("Chess", "Go", "Poker", "Tag"))
@@ -50,6 +53,20 @@ PROFILE: Final = SourceProfile("none", "topic", "confluent", REGISTRY)
 KNOWN, OTHER, LATE, DENIED = (bytes([0, 0, 0, 0, number]) for number in (7, 8, 9, 10))
 """Writers of the registry: of the first schema, of the third, of the first once it is uploaded, and of none."""
 _PROFILE: Final = 5  # its number, after four registrations
+MOVE: Final = "t.Move"
+"""The event type of all documents that nobody declared. A rule accepts it."""
+SHAPED: Final = SourceProfile(
+    envelope="json", framing="type", fields=(("game", "game"), ("payload", "data"), ("type", "type"))
+)
+_SHAPED: Final = 6  # its number
+_DOCUMENTS: Final[Sequence[Callable[[int], dict[str, Any]]]] = (
+    lambda points: {"x": points},
+    lambda points: {"x": points, "y": f"player {points}"},
+    lambda points: {"x": f"text {points}"},
+    lambda points: {"x": points + 0.5},
+    lambda points: {"y": True, "z": {"deep": points}},
+)
+"""Documents of several shapes, which have the same keys with values of other kinds."""
 _FILES: Final = 2  # of a bronze commit; a game's rows lie in one
 
 
@@ -67,6 +84,7 @@ class Row:
     kind: str
     writer: bytes | None = None  # in the foreign registry
     further: int | None = None  # its schema, where that is of a further event type
+    shape: int | None = None  # which of the documents it is, where nobody declared it
 
     @property
     def place(self) -> tuple[int, int]:
@@ -88,6 +106,8 @@ class Row:
     @property
     def fields(self) -> dict[str, Any]:
         """The fields of its payload."""
+        if self.shape is not None:
+            return _DOCUMENTS[self.shape](self.points)
         if self.further is not None:
             return {4: {"price": self.points}, 5: {}, 6: {"price": self.points, "gift": True}}[self.further]
         if self.writer == OTHER:
@@ -96,7 +116,9 @@ class Row:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The columns that it has in the table."""
+        """The columns that it has in the table; of a document without the numbers of side columns."""
+        if self.shape is not None:
+            return {"_type": MOVE, "move": self.fields}
         if self.further is None:
             return {"_type": "t.M", **self.fields}
         return {"_type": self.type} | ({"sold": self.fields} if self.fields else {})
@@ -112,6 +134,7 @@ class World:
     files: tuple[tuple[pa.Table, ...], ...] = field(repr=False, compare=False)
     foreign: bool = False
     typed: bool = False
+    shaped: bool = False
 
     @property
     def games(self) -> tuple[Game, ...]:
@@ -128,12 +151,12 @@ class World:
         return max((row.seq for row in self.rows(game)), default=0)
 
 
-@lru_cache(maxsize=2 * WORLDS)
-def world(number: int, *, foreign: bool = False, typed: bool = False) -> World:
+@lru_cache(maxsize=3 * WORLDS)
+def world(number: int, *, foreign: bool = False, typed: bool = False, shaped: bool = False) -> World:
     """Return one of the worlds; some of its games are quiet most of the time.
 
     In a `foreign` one some of the rows are written by others, with ids of their registry; in a `typed` one some are
-    of further event types.
+    of further event types; in a `shaped` one some are documents that nobody declared.
     """
     draw = random.Random(f"world {number}")
     games = GAMES[: draw.randint(2, 4)]
@@ -152,7 +175,9 @@ def world(number: int, *, foreign: bool = False, typed: bool = False) -> World:
         commits = _with_writers(number, commits)
     if typed:
         commits = _with_types(number, commits)
-    return World(number, discovered, tuple(commits), _files(commits), foreign, typed)
+    if shaped:
+        commits = _with_documents(number, commits)
+    return World(number, discovered, tuple(commits), _files(commits), foreign, typed, shaped)
 
 
 def _with_writers(number: int, commits: list[tuple[Row, ...]]) -> list[tuple[Row, ...]]:
@@ -177,6 +202,16 @@ def _with_types(number: int, commits: list[tuple[Row, ...]]) -> list[tuple[Row, 
     return [tuple(written(row) for row in rows) for rows in commits]
 
 
+def _with_documents(number: int, commits: list[tuple[Row, ...]]) -> list[tuple[Row, ...]]:
+    draw = random.Random(f"shaped {number}")
+
+    def written(row: Row) -> Row:
+        shape = draw.choice((None, *range(len(_DOCUMENTS))))
+        return row if row.kind != "good" else replace(row, shape=shape)
+
+    return [tuple(written(row) for row in rows) for rows in commits]
+
+
 def _files(commits: list[tuple[Row, ...]]) -> tuple[tuple[pa.Table, ...], ...]:
     last_seqs: dict[Game, int] = {}
     made = []
@@ -191,9 +226,13 @@ def _files(commits: list[tuple[Row, ...]]) -> tuple[tuple[pa.Table, ...], ...]:
 
 
 def _bronze_row(row: Row, prev_seq: int) -> dict[str, Any]:
-    own = {"schema_id": row.schema_id, "raw": _wrapper(row)}
-    if row.writer is not None:
+    if row.shape is not None:
+        document = json.dumps({"game": row.game.name, "type": MOVE, "data": row.fields}).encode()
+        own = {"profile": _SHAPED, "writer": MOVE.encode(), "raw": document}
+    elif row.writer is not None:
         own = {"profile": _PROFILE, "registry": REGISTRY, "writer": row.writer, "raw": row.writer + _payload(row)}
+    else:
+        own = {"schema_id": row.schema_id, "raw": _wrapper(row)}
     return own | {
         "game_key": str(row.game.key),
         "game": row.game.name,
@@ -226,6 +265,7 @@ class Beginning:
 
     with_games: bool  # else they become known as their first rows come
     two_groups: bool
+    shaped: bool = False  # there is a profile for documents that nobody declared, and a rule that accepts their type
 
 
 REMEMBERED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -255,6 +295,8 @@ class ControlStore:
         )
         self._connect = self.engine.connect
         self._used: Callable[[], None] = _nothing
+        self._scheduler: Scheduler | None = None
+        self._holder: Task | None = None  # whose transaction is open; all others wait for its end, as for a lock
         self._states: dict[str, object] = {}  # by table: what tells its rows at one time from those at another
         self._unfinished: set[str] = set()  # tables that the running transaction has written to
         self._known: dict[Any, Any] = {}  # answers about rows that are there at the beginning
@@ -272,9 +314,9 @@ class ControlStore:
         self._states = dict.fromkeys(chain(*REMEMBERED.values()), beginning)
         self._known_now.clear()
 
-    def on_use(self, used: Callable[[], None] | None) -> None:
-        """Have something called whenever the store is about to be asked."""
-        self._used = used or _nothing
+    def on_use(self, used: Callable[[], None] | None, scheduler: Scheduler | None = None) -> None:
+        """Have something called whenever the store is about to be asked, by the tasks of a schedule."""
+        self._used, self._scheduler, self._holder = used or _nothing, scheduler, None
 
     def remembered(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that asks the store only when the tables that it reads were written to since."""
@@ -283,6 +325,7 @@ class ControlStore:
         def submitted(engine: Any, *arguments: Any) -> Any:
             if isinstance(engine, Engine):
                 self._used()  # others may go on here
+                self._wait()
             states = [self._states[table] for table in tables]
             known = self._known if all(isinstance(each, Beginning) for each in states) else self._known_now
             key = (function, *states, *map(_as_key, arguments))
@@ -313,8 +356,11 @@ class ControlStore:
         assert number_of_profile(self.engine, PROFILE) == _PROFILE
         register_group(self.engine, "a", placing())
         made, empty = {}, self._raw().serialize()
-        for with_games, two_groups in product((False, True), repeat=2):
+        for with_games, two_groups, shaped in product((False, True), repeat=3):
             self._restore(empty)
+            if shaped:
+                assert number_of_profile(self.engine, SHAPED) == _SHAPED
+                give_rules(self.engine, rule(*(game.name for game in GAMES), event_types=(MOVE,)))
             if with_games:
                 for game in GAMES:
                     record_one(self.engine, game.key, game.name, 0)
@@ -322,7 +368,7 @@ class ControlStore:
                     reassign(connection, {game.key: (1, "a") for game in GAMES})
             if two_groups:
                 register_group(self.engine, "b", placing())
-            made[Beginning(with_games, two_groups)] = self._raw().serialize()
+            made[Beginning(with_games, two_groups, shaped)] = self._raw().serialize()
         return made
 
     def _restore(self, image: bytes) -> None:
@@ -333,13 +379,24 @@ class ControlStore:
 
     def _connected(self) -> "_Connection":
         self._used()
+        self._wait()
         return _Connection(self._connect)
 
     @contextmanager
     def _begun(self) -> Iterator[Connection]:
         self._used()
-        with self._connect() as connection, connection.begin():
-            yield connection
+        self._wait()
+        held, self._holder = self._holder, None if self._scheduler is None else self._scheduler.current
+        try:
+            with self._connect() as connection, connection.begin():
+                yield connection
+        finally:
+            self._holder = held
+
+    def _wait(self) -> None:
+        """Wait until no transaction of another task is open: there is one connection, which would see its rows."""
+        if self._holder is not None and self._scheduler is not None and self._scheduler.current is not self._holder:
+            self._scheduler.wait(lambda: self._holder is None, name="transaction")
 
     def _note_write(self, _connection: object, _cursor: object, statement: str, *_: object) -> None:
         if not statement.startswith("SELECT"):

@@ -27,6 +27,7 @@ SCHEDULES: Final = int(os.environ.get("SCHEDULES", "100"))
 LONG_SCHEDULES: Final = 5_000
 FOREIGN_SCHEDULES: Final = 1_500  # all with rows of a foreign registry, which few of the others have
 TYPED_SCHEDULES: Final = 500  # all with rows of further event types
+SHAPED_SCHEDULES: Final = 500  # all with documents that nobody declared
 _SECONDS: Final = 60 + max(SCHEDULES, LONG_SCHEDULES) / 5  # on a busy machine; a quiet one takes a fifth of it
 
 NOT_REACHED: Final = {
@@ -36,8 +37,6 @@ NOT_REACHED: Final = {
     "delete_log_entry",  # log cleanup waits for a week
     "delete_staging",
     "deploy_create", "deploy_delete", "deploy_journal", "deploy_restart", "deploy_update",  # in a workspace
-    "commit_registration", "read_range",  # no document is undeclared here
-    "draft_id", "publish_id", "publish_placed",  # schemas are registered by the store alone here
     "put_query_aside",  # a checkpoint that was damaged
     "set_properties",
     "withdraw_commit",  # of a log that was cut meanwhile: log cleanup waits for a week
@@ -125,6 +124,16 @@ def test_no_order_lands_a_row_before_its_type_is_accepted() -> None:
     assert (reported["failed"], reported["schedules"]) == ([], TYPED_SCHEDULES)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(_SECONDS)
+@pytest.mark.proves("G34", "G285")
+def test_no_order_moves_a_value_of_an_undeclared_document() -> None:
+    """Laws L1, L5, L12 and L14: columns follow from bronze and the ranges kept, whoever registers them and when."""
+    done = ran("--schedules", str(SHAPED_SCHEDULES), "--focus", "shapes", "--json")
+    reported = json.loads(done.stdout)
+    assert (reported["failed"], reported["schedules"]) == ([], SHAPED_SCHEDULES)
+
+
 @pytest.mark.timeout(60)
 def test_a_schedule_writes_no_files_of_fail_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each hit would count a file's lines anew: with the folder of a Spark test beside it, 5,000 took an hour."""
@@ -160,7 +169,7 @@ def test_a_schedule_takes_the_same_course_over_the_real_libraries(plain: int, fo
     """The store in memory is as good as delta-rs, Parquet and our own log files, point by point."""
     done = ran("--compare", "--schedules", str(plain), "--first", "500")
     assert (done.stdout.strip(), done.returncode) == ("", 0), done.stderr
-    for focus in ("foreign", "types"):
+    for focus in ("foreign", "types", "shapes"):
         done = ran("--compare", "--schedules", str(foreign), "--first", "500", "--focus", focus)
         assert (done.stdout.strip(), done.returncode) == ("", 0), done.stderr
 
