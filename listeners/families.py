@@ -69,6 +69,12 @@ def _streams(known: MetricsSnapshot) -> Iterator[Metric]:
             for result, amount in (("ok", rows.landed), ("rejected", rows.refused))
         ),
     )
+    yield _counter(
+        "stream_contract_violations",
+        "Rows that break a rule of an output contract, landed or refused for it; rules beyond the first 20 as `other`.",
+        (*labels, "rule"),
+        (((game, group, rule), amount) for game, group, totals in games for rule, amount in totals.broken.items()),
+    )
     yield _counter("stream_commits", "Commits to the game's table.", labels, (((g, c), t.commits) for g, c, t in games))
     yield _counter(
         "stream_errors",

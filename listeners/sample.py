@@ -18,6 +18,9 @@ OTHER: Final = "other"
 MOST_TYPES: Final = 20
 """Event types of a game that metrics and states tell apart."""
 
+MOST_RULES: Final = 20
+"""Rules of output contracts that metrics tell apart for a game."""
+
 CHUNK: Final = -1
 """The batch id of a catch-up chunk, which is not a micro-batch."""
 
@@ -82,6 +85,8 @@ class GameResult:
     types: Mapping[str, TypeRows] = field(default_factory=dict)
     # Landed rows by the id of their schema, of schemas that nobody declared: statistics of variations.
     shapes: Mapping[int, int] = field(default_factory=dict)
+    # Rows that break a rule of an output contract, by rule, whether they landed or were refused for it.
+    broken: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

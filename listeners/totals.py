@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from listeners.sample import (
     LATENCY_EDGES_SECONDS,
+    MOST_RULES,
     MOST_TYPES,
     OTHER,
     GameResult,
@@ -39,6 +40,7 @@ class GameTotals:
     last_commit_at: float | None = None
     caught_up_rows: int = 0
     types: Mapping[str, TypeRows] = field(default_factory=dict)  # at most MOST_TYPES, and the others together
+    broken: Mapping[str, int] = field(default_factory=dict)  # at most MOST_RULES, and the others together
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,7 @@ def after_result(before: GameTotals, game: GameResult) -> GameTotals:
         last_commit_at=game.committed_at if committed else before.last_commit_at,
         caught_up_rows=before.caught_up_rows + game.caught_up_rows,
         types=_types_added(before.types, game.types),
+        broken=_added(before.broken, game.broken, MOST_RULES),
     )
 
 
@@ -197,10 +200,10 @@ def _types_added(totals: Mapping[str, TypeRows], more: Mapping[str, TypeRows]) -
     return sums
 
 
-def _added(totals: Mapping[str, _N], more: Mapping[str, _N]) -> dict[str, _N]:
+def _added(totals: Mapping[str, _N], more: Mapping[str, _N], most: int = MAX_REASONS) -> dict[str, _N]:
     """Return the sums by label value; values beyond the bound are summed as `other`."""
     sums = dict(totals)
     for name, amount in more.items():
-        label = name if name in sums or len(sums) < MAX_REASONS else OTHER
+        label = name if name in sums or len(sums) < most else OTHER
         sums[label] = sums[label] + amount if label in sums else amount
     return sums

@@ -143,6 +143,13 @@ _COMMANDS: Final = (
         ),
     ),
     group(
+        "contracts",
+        "Output contracts: what the rows of games' tables promise their readers.",
+        LazyCommand("plan", "pipeline.cli.contracts:plan_contracts"),
+        LazyCommand("apply", "pipeline.cli.contracts:apply_contracts"),
+        LazyCommand("show", "pipeline.cli.contracts:show_contracts"),
+    ),
+    group(
         "ingest",
         "Ingest, from the source into bronze.",
         LazyCommand("run", "pipeline.cli.ingest:run_ingest"),

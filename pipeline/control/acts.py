@@ -22,6 +22,7 @@ class DirectAct(StrEnum):
     PROPOSE_GAME = "propose a game", Role.OPERATOR, True
     REJECT_GAME = "reject a game", Role.OPERATOR
     CHANGE_RULES = "apply onboarding rules", Role.MOVER, True
+    CHANGE_CONTRACTS = "apply output contracts", Role.OPERATOR, True
     REGISTER_SCHEMA = "register a schema", Role.OPERATOR
     APPROVE_SCHEMA = "approve a schema", Role.OPERATOR
     REJECT_SCHEMA = "reject a schema", Role.OPERATOR, True

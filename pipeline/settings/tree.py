@@ -293,8 +293,8 @@ class Roles:
 
     operators: tuple[str, ...] = ()
     """They may pause, resume, retry, replay, dedupe, rebuild and restart, approve and reject names of games, register
-    schemas and approve those of others, trust registries, switch own queries, accept gaps and adopt sources. An
-    operation's kind also decides who may resume, close and cancel it."""
+    schemas and approve those of others, apply output contracts, trust registries, switch own queries, accept gaps and
+    adopt sources. An operation's kind also decides who may resume, close and cancel it."""
 
     movers: tuple[str, ...] = ()
     """They may do what operators may, and also move and retire games, apply onboarding rules, and start, stop, create

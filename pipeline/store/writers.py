@@ -1,7 +1,7 @@
 """The numbers of schema sets, and the rows of writers and profiles that have them.
 
-Registrations, writers and profiles share one sequence, so one number names all that a pass pins. Rows are added, never
-changed. Callers of the `write_` functions hold the lock until their transaction ends.
+Registrations, writers, profiles and output contracts share one sequence, so one number names all that a pass pins. Rows
+are added, never changed. Callers of the `write_` functions hold the lock until their transaction ends.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine, Row, func, insert, select, text
 
 from pipeline.store.database.engine import writing
-from pipeline.store.database.tables import profiles, registrations, writers
+from pipeline.store.database.tables import output_contracts, profiles, registrations, writers
 
 _BEHIND_ALL_PATHS: Final = b"\xff" * 8  # a count of steps comes first, which is far below it
 _ORIGINS: Final = (  # what no two rows have in common, with the number of each
@@ -24,9 +24,11 @@ _ORIGINS: Final = (  # what no two rows have in common, with the number of each
     (writers.c.writer, writers.c.number),
     (profiles.c.created_at, profiles.c.number),
     (profiles.c.fingerprint, profiles.c.number),
+    (output_contracts.c.applied_at, output_contracts.c.number),
+    (output_contracts.c.contracts, output_contracts.c.number),
 )
 _MARK_DIGITS: Final = 16
-_NUMBERS: Final = (registrations.c.registration_id, writers.c.number, profiles.c.number)
+_NUMBERS: Final = (registrations.c.registration_id, writers.c.number, profiles.c.number, output_contracts.c.number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from pipeline.data.variations.resolution import ShapeResolution
 from pipeline.lake.delta import checkpoint as delta_checkpoint
 from pipeline.lake.delta import log as delta_log
 from pipeline.lake.delta.data_files import DataFile
-from pipeline.store import games, schema_needs, sources, stream_control, writers
+from pipeline.store import games, output_contracts, schema_needs, sources, stream_control, writers
 from tests.model import schedule_store, schedule_tasks
 from tests.model.schedule_spark import Functions
 from tests.model.schedule_world import REMEMBERED, ControlStore
@@ -66,6 +66,7 @@ _REAL: Final[dict[str, Any]] = {
     "latest_and_mark": writers.latest_and_mark,
     "stored_ids": given_ids.stored_ids,
     "read_schemas": stored_schemas.read_schemas,
+    "contracts_in": output_contracts.contracts_in,
     "read_writers": writers.read_writers,
     "read_profiles": writers.read_profiles,
     "newest_writers": writers.newest_writers,

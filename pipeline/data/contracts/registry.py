@@ -1,7 +1,7 @@
 """The registry of payload schemas in the control store: which game may send which schemas, since which version.
 
-Append-only, with the writers that registries of others answered and the profiles of sources. A schema set is a pure
-function of its version, so a pass can pin one by its number.
+Append-only, with the writers that registries of others answered, the profiles of sources and the output contracts. A
+schema set is a pure function of its version, so a pass can pin one by its number.
 """
 
 import logging
@@ -22,12 +22,15 @@ from pipeline.data.contracts.profile import SourceProfile, dumps, loads
 from pipeline.data.contracts.registration_batch import RegistrationBatch
 from pipeline.data.contracts.registrations import CheckedRegistration, Registered, Registration, ready
 from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema, SchemaSet, Writer
-from pipeline.data.contracts.stored_registrations import read_placed
+from pipeline.data.contracts.stored_registrations import read_names, read_placed
 from pipeline.data.contracts.stored_schemas import read_schemas
+from pipeline.data.output_contracts.rules import OutputContract, by_game
+from pipeline.data.output_contracts.rules import loads as contracts_of
 from pipeline.lake.delta.bronze import PROFILE, profile_texts
 from pipeline.lake.delta.errors import TableNotFoundError
 from pipeline.lake.storage.location import Location
 from pipeline.store.database.engine import STORE_AWAY
+from pipeline.store.output_contracts import contracts_in
 from pipeline.store.writers import latest_and_mark, latest_number, number_of_definition, read_profiles, read_writers
 
 __all__ = ["LocalRegistry", "Registered", "Registration", "Schema", "SchemaSet", "number_of_profile"]
@@ -213,6 +216,7 @@ class LocalRegistry:
             writers={**base.writers, **self._read_writers(connection, base.version, version)},
             # Rows have the numbers of bronze: an older copy of the store may have given one away again.
             profiles={**base.profiles, **_read_profiles(connection, base.version, version), **(self._in_bronze or {})},
+            contracts=_read_contracts(connection, version),
         )
 
     def _read_writers(self, connection: Connection, above: int, up_to: int) -> dict[tuple[str, bytes], Writer]:
@@ -231,6 +235,13 @@ def _lacks(registrations: list[CheckedRegistration]) -> Callable[[Connection], b
 def number_of_profile(engine: Engine, profile: SourceProfile) -> int:
     """Return a profile's number, giving it one the first time; a changed profile gets another number."""
     return number_of_definition(engine, dumps(profile))
+
+
+def _read_contracts(connection: Connection, version: int) -> dict[GameKey, tuple[OutputContract, ...]]:
+    """Return the output contracts that count at a version, by game."""
+    listed = contracts_of(contracts_in(connection, 0, version).contracts)
+    names = read_names(connection, version) if any(each.prefixes for each in listed) else {}
+    return by_game(listed, names)
 
 
 def _read_profiles(connection: Connection, above: int, up_to: int) -> dict[int, SourceProfile]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pipeline.base.names import GameKey
 from pipeline.data.contracts.parts import split
 from pipeline.data.contracts.profile import SourceProfile
+from pipeline.data.output_contracts.rules import OutputContract
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class Writer:
 class SchemaSet:
     """The schemas of each game, as of one registration."""
 
-    version: int  # the highest number of a registration, writer or profile in it; 0 is the empty set
+    version: int  # the highest number of a registration, writer, profile or contract in it; 0 is the empty set
     games: Mapping[GameKey, tuple[int, ...]]  # schema ids in the order of their registration
     schemas: Mapping[int, Schema]
     placements: Mapping[GameKey, Mapping[int, FieldPlacement]] = field(
@@ -83,6 +84,7 @@ class SchemaSet:
     fingerprints: Mapping[int, str] = field(default_factory=dict)  # of the schemas, by id
     mark: str = ""  # another one where an older control store was restored, and gave the version away again
     lost: Mapping[int, str] = field(default_factory=dict)  # ids that the control store has lost, with what they mean
+    contracts: Mapping[GameKey, tuple[OutputContract, ...]] = field(default_factory=dict)  # of games that have any
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle each part of definitions once, whichever schemas have it, and pack them: supersets are alike."""
@@ -108,8 +110,10 @@ class SchemaSet:
 
     def judges_as(self, earlier: "SchemaSet", key: GameKey) -> bool:
         """Return whether a game's rows for which an earlier set lacked nothing have the same outcome with this one."""
-        return self.placed(key) == earlier.placed(key) and all(
-            self.writers.get(each) == writer for each, writer in earlier.writers.items()
+        return (
+            self.placed(key) == earlier.placed(key)
+            and self.contracts.get(key) == earlier.contracts.get(key)
+            and all(self.writers.get(each) == writer for each, writer in earlier.writers.items())
         )
 
     def only(self, keys: Collection[GameKey]) -> "SchemaSet":
@@ -125,6 +129,7 @@ class SchemaSet:
             schemas={schema_id: self.schemas[schema_id] for schema_id in sorted(used)},
             fingerprints={},
             placements={key: self.placements[key] for key in games if key in self.placements},
+            contracts={key: self.contracts[key] for key in games if key in self.contracts},
             writers={
                 each: writer
                 for each, writer in self.writers.items()

@@ -47,6 +47,12 @@ def read_placed(
     return games
 
 
+def read_names(connection: Connection, up_to: int) -> dict[GameKey, str]:
+    """Return the names of the games with a registration up to a number, by key."""
+    query = select(registrations.c.game_key, registrations.c.game).where(registrations.c.registration_id <= up_to)
+    return {GameKey(row.game_key): row.game for row in connection.execute(query.distinct())}
+
+
 def take_up(held: dict[int, FieldPlacement], row: Row[Any]) -> None:
     """Add a registration to a game's; a repeated one replaces its earlier one, at the end."""
     held.pop(row.schema_id, None)

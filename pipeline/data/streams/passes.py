@@ -48,6 +48,7 @@ class GameReport:
     rejects: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     types: dict[str, TypeRows] = field(default_factory=dict)
     shapes: Counter[int] = field(default_factory=Counter)
+    broken: Counter[str] = field(default_factory=Counter)  # rows that break a rule of an output contract, by rule
     failure: Failure | None = None
     needs: list[Need] = field(default_factory=list)  # what the schema set lacks for its rows
 
@@ -302,6 +303,7 @@ def _add(report: GameReport, game: Mapping[str, Any]) -> None:
         before = report.types.get(name, TypeRows(0, 0))
         report.types[name] = TypeRows(before.landed + landed, before.refused + refused)
     report.shapes.update({int(schema_id): rows for schema_id, rows in game.get("shapes", {}).items()})
+    report.broken.update(game.get("broken", {}))
     if game["error"] is not None:
         report.failure = Failure(game["error"]["kind"], game["error"]["evidence"], may_quote=True)
 
@@ -332,6 +334,7 @@ def _result(
         segments_seconds=measured.segments,
         types=report.types,
         shapes=report.shapes,
+        broken=report.broken,
     )
 
 

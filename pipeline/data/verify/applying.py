@@ -11,6 +11,7 @@ from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, U
 from pipeline.data.contracts.formats.payload_format import ReferenceDecoder
 from pipeline.data.contracts.formats.supported import format_of
 from pipeline.data.contracts.schemas import Schema
+from pipeline.data.output_contracts.rules import OutputContract
 from pipeline.data.verify.opening import Contents
 
 
@@ -24,6 +25,7 @@ class KnownSchema:
     reason: str = "quarantined_schema"  # for this reason
     struct: str | None = None  # the column of its event type's fields; None: they are columns of the table
     withdrawn: bool = False  # its rows are refused now, and those that landed before stay
+    contracts: tuple[OutputContract, ...] = ()  # what its rows promise from now on; those that landed before stay
 
 
 def applied(held: Contents, schemas: Mapping[int, KnownSchema], *, landed: bool = False) -> int | None:

@@ -17,9 +17,11 @@ import pyarrow.compute as pc
 from pipeline.base.errors import Refused, first_line
 from pipeline.base.names import MALFORMED
 from pipeline.data.contracts.event_types import event_type
+from pipeline.data.output_contracts.rules import REASON
 from pipeline.data.verify.applying import KnownSchema, applied, decoder, id_of
 from pipeline.data.verify.cells import differences
 from pipeline.data.verify.opening import Contents, Sources, Unopened, contents
+from pipeline.data.verify.promises import refusing
 from pipeline.data.verify.routing import key_of
 from pipeline.lake.delta import parquet
 from pipeline.lake.delta.files import without_views
@@ -326,8 +328,15 @@ class _Game:
             closest = applied(opened.held, self._schemas)
             known = None if closest is None else self._schemas.get(closest)
             return "unknown_schema" if known is None else known.reason
-        _, refused = decoder(self._schemas[schema_id]).decode([opened.held.payload])
-        return refused[0].reason if refused else None
+        known = self._schemas[schema_id]
+        decoded, refused = decoder(known).decode([opened.held.payload])
+        if refused:
+            return refused[0].reason
+        if known.contracts and refusing(
+            _with_own(decoded, [opened], known, self._schemas), known.struct, known.contracts
+        ):
+            return REASON
+        return None
 
     def _schema_of(self, row: int, *, landed: bool = False) -> int | None:
         """Return the schema to decode a row with, None without one."""

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Final
@@ -24,6 +24,7 @@ from pipeline.base.names import GameKey
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.game_types import joined_types
 from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
+from pipeline.data.output_contracts.rules import OutputContract
 from pipeline.data.verify import meanings, readings
 from pipeline.data.verify.applying import KnownSchema
 from pipeline.data.verify.opening import Sources
@@ -147,7 +148,13 @@ def known_schemas(schemas: SchemaSet, key: GameKey) -> dict[int, KnownSchema]:
     for each, at in placed:
         parts.setdefault(at.struct, []).append((each, at))
     known = {schema_id: one for part in parts.values() for schema_id, one in _known_of_type(part).items()}
-    return {each.schema_id: known[each.schema_id] for each, _ in placed}
+    of_game = schemas.contracts.get(key, ())
+    return {each.schema_id: _promising(known[each.schema_id], of_game) for each, _ in placed}
+
+
+def _promising(known: KnownSchema, contracts: Sequence[OutputContract]) -> KnownSchema:
+    own = tuple(each for each in contracts if each.covers(event_type(known.schema.message)))
+    return replace(known, contracts=own) if own else known
 
 
 def _known_of_type(placed: Sequence[tuple[Schema, FieldPlacement]]) -> dict[int, KnownSchema]:

@@ -24,6 +24,7 @@ REASONS: Final = (
     "other_type",  # the payload's schema is of another event type than the game's
     "pinned_type",  # the payload has something new, and a person pinned its event type
     "refused_variation",  # the payload has what a person refuses
+    "contract",  # the row breaks a rule of an output contract
     "kills_worker",  # a worker that read this record died
 )
 

@@ -95,3 +95,17 @@ def store_table(
     for named, kind in json.items():
         checks.append(CheckConstraint(_JsonIs(named, kind), f"ck_{name}_{named}"))
     return Table(name, metadata, *parts, *checks, sqlite_strict=True)
+
+
+def applied_sets(name: str, column: str) -> Table:
+    """Return a table with all that each application of a file held; append-only, the newest row counts."""
+    return store_table(
+        name,
+        Column("number", Integer, primary_key=True, autoincrement=False),
+        Column(column, Text, nullable=False),  # JSON
+        Column("actor", Text, nullable=False),
+        Column("reason", Text, nullable=False),
+        Column("applied_at", Float, nullable=False),
+        allowed={"number": "> 0"},
+        json={column: "array"},
+    )

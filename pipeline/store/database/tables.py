@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, Column, Float, ForeignKey, Integer, LargeBina
 from listeners.sample import Lane, StreamState
 from listeners.status import STATUSES
 from pipeline.store.backends import BACKENDS
-from pipeline.store.database.checked_table import columns_of, store_table
+from pipeline.store.database.checked_table import applied_sets, columns_of, store_table
 from pipeline.store.database.states import (
     PRIORITIES,
     AccessItemState,
@@ -227,16 +227,7 @@ onboardings = (
     )
 )
 
-onboarding_rules = store_table(  # all rules of each application of a file; append-only, the newest row counts
-    "onboarding_rules",
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("rules", Text, nullable=False),  # JSON, see `pipeline/store/onboarding_rules.py`
-    Column("actor", Text, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("applied_at", Float, nullable=False),
-    allowed={"number": "> 0"},
-    json={"rules": "array"},
-)
+onboarding_rules = applied_sets("onboarding_rules", "rules")  # see `pipeline/store/onboarding_rules.py`
 
 game_proposals = store_table(  # names that people propose as games before their first record; one that is decided goes
     "game_proposals",
@@ -380,6 +371,9 @@ profiles = store_table(  # how sources route and pack their records; append-only
     Column("created_at", Float, nullable=False),
     json={"definition": "object"},
 )
+
+# See `pipeline/data/output_contracts/rules.py`; its number is of one sequence with the three tables before.
+output_contracts = applied_sets("output_contracts", "contracts")
 
 registry_states = store_table(  # how registries of others answered last; no row: nobody asked yet
     "registry_states",

@@ -50,11 +50,13 @@ OPERATIONS = {  # their role is checked where they are submitted, and again by t
 }  # fmt: skip
 REQUEST: Final = "0af3"
 RULES: Final = str(Path(__file__).with_name("rules.yaml"))
+CONTRACTS: Final = str(Path(__file__).with_name("contracts.yaml"))
 ACTS = {
     "games propose": (("Chess", "--reason", "new"), "propose a game"),
     "games reject": (("Chess",), "reject a game"),
     "games priority": (("Go", "high", "--reason", "new"), "set a priority"),
     "games rules apply": ((RULES, "--reason", "new"), "apply onboarding rules"),
+    "contracts apply": ((CONTRACTS, "--reason", "new"), "apply output contracts"),
     "groups create": (("b", "--cores", "2"), "create a group"),
     "groups set": (("a", "--priority", "high"), "change a group"),
     "groups remove": (("a", "--reason", "old"), "remove a group"),
@@ -102,6 +104,7 @@ def test_below_the_gate_nobody_begins_an_act_by_themselves() -> None:
         ("pipeline/control/gate.py", "acting"), ("pipeline/store/operations.py", "begin"),
         ("pipeline/store/operations.py", "begin"), ("pipeline/store/groups.py", "begin"),
         ("pipeline/store/games.py", "begin"),
+        ("pipeline/store/output_contracts.py", "begin"),
         ("pipeline/store/onboarding_rules.py", "begin"), ("pipeline/store/game_proposals.py", "begin"),
         ("grants/applying/requests.py", "begin"),
         ("grants/applying/drift_store.py", "begin"),
@@ -127,6 +130,12 @@ RULE: Mapping[str, object] = {
     "name": "others", "names": [], "prefixes": ["studio-"], "group": None, "priority": "normal", "policies": {},
     "readers": [], "max_new_per_hour": 10, "changed_by": current_user(), "event_types": [],
 }  # fmt: skip
+CONTRACT: Mapping[str, object] = {
+    "name": "scores", "games": ["Go"], "prefixes": [], "event_types": [], "rules": [{
+        "name": "points", "column": "points", "action": "warn", "required": False, "type": None, "min": 0, "max": None,
+        "pattern": None, "allowed": [], "min_length": None, "max_length": None,
+    }],
+}  # fmt: skip
 PROPOSAL: Mapping[str, object] = {
     "game_key": game_key("Chess"), "game": "Chess", "proposed_by": current_user(), "reason": "new",
     "events_per_second": None, "group": None, "priority": None, "readers": [], "format": None, "message": None,
@@ -140,6 +149,7 @@ ENTRIES: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
     "games reject": ("refuse", f"game:{game_key('Chess')}", {"game": "Chess", "reason": None}),
     "games priority": ("set a priority", "game:go", {"priority": "high", "before": {"go": "normal"}, "reason": "new"}),
     "games rules apply": ("apply onboarding rules", "rules", {"reason": "new", "rules": [RULE]}),
+    "contracts apply": ("apply output contracts", "contracts", {"reason": "new", "contracts": [CONTRACT]}),
     "groups create": ("create group", "group:b", {**EMPTY, "desired": "running", "capacity_cores": 2.0, "reason": ""}),
     "groups set": ("change group", "group:a", {**EMPTY, "priority": "high", "reason": ""}),
     "groups remove": ("remove group", "group:a", {**EMPTY, "reason": "old"}),

@@ -31,7 +31,7 @@ REPAIRS = {
     "onboard", "propose a game", "reject a game", "register a schema", "approve a schema", "reject a schema",
     "trust a registry", "give up a registry", "accept lost schemas", "set an own query", "accept a gap",
     "adopt a source", "break the demo", "accept-type", "withdraw-type", "nest-type", "flatten-type",
-    "pin-variations", "unpin-variations", "refuse-variation", "allow-variation",
+    "pin-variations", "unpin-variations", "refuse-variation", "allow-variation", "apply output contracts",
 }  # fmt: skip
 STEERS = {
     "move", "start", "stop", "retire", "restore", "isolate", "create a group", "change a group", "remove a group",

@@ -17,7 +17,19 @@ def listed_metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
     exposition = Exposition(CollectorRegistry())
     counts = (1, *[0] * len(LATENCY_EDGES_SECONDS))
     game = GameResult(
-        "g", Lane.RUN, 1, 1, 1, {"unknown_schema": 1}, 1, 1, 1.0, 1.0, counts, types={"t.M": TypeRows(1, 1)}
+        "g",
+        Lane.RUN,
+        1,
+        1,
+        1,
+        {"unknown_schema": 1},
+        1,
+        1,
+        1.0,
+        1.0,
+        counts,
+        types={"t.M": TypeRows(1, 1)},
+        broken={"promise/price": 1},
     )
     exposition.add_pass(Pass(PassResult("a", "run", 0, 0.0, 1.0, 1, (game,), {"commit": 1.0}), None))
     exposition.set_states([StreamState("g", "a", Lane.RUN, "RUNNING", 0.0, 1, 1.0, 0.0, 1.0, 1.0, 1, 1, None, 1.0)])

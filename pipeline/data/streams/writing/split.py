@@ -33,6 +33,7 @@ from pipeline.data.streams.writing.job import Place, SplitJob
 from pipeline.data.streams.writing.opening import CLOSED, OpenRows, open_rows
 from pipeline.data.streams.writing.placed_rows import PlacedRows, RowsByTarget, by_file
 from pipeline.data.streams.writing.portions import portions
+from pipeline.data.streams.writing.promises import keep_promised
 from pipeline.data.streams.writing.reports import DETAIL_LIMIT, count_landed, count_shapes, count_type, fault
 from pipeline.lake.delta.bronze import sliced, whole
 from pipeline.lake.delta.data_files import DataFile, discard, write_file
@@ -164,7 +165,7 @@ class _Split:
             decoded[target] = [each.without(waiting) for each in parts]
         for key, needs in self.needs.items():
             game = self.games[key]
-            game.update(rejects={}, types={}, needs=[need.as_json() for need in lowest(needs)])
+            game.update(rejects={}, types={}, broken={}, needs=[need.as_json() for need in lowest(needs)])
             try:
                 discard(self.job.tables / key, [DataFile(**file) for file in game["files"]])
             except OSError as error:  # law L6: they stay as orphans
@@ -221,8 +222,10 @@ class _Split:
         payloads = decoder(schema).decode(part.payload.take(pa.array(portion)))
         self._held += payloads.batch.nbytes
         good = portion[payloads.rows]
+        broke: list[tuple[int, str, str]] = []
+        name = event_type(schema.message)
         for target, placement, members in by_layout(self.job.schema_set, good, of.games, of.names, schema.schema_id):
-            types = pa.repeat(pa.scalar(event_type(schema.message)), members.size)
+            types = pa.repeat(pa.scalar(name), members.size)
             payload = placed(_rows_of(payloads.batch, members), schema, placement)
             payload = pad(payload, pa.schema(list(target)[len(OWN_COLUMNS) :]))
             rows = pa.array(good[members])
@@ -231,11 +234,16 @@ class _Split:
                 firsts = self._firsts(schema, payloads.versions[members], of.games[good[members]], of.names)
                 own = own.set_column(_SCHEMA_ID, own.schema.field(_SCHEMA_ID), pa.array(firsts))
             keys = part.routed.column("game_key").take(rows)
-            decoded[target].append(PlacedRows(keys, pa.table([*own.columns, types, *payload.columns], target.names)))
+            made = PlacedRows(keys, pa.table([*own.columns, types, *payload.columns], target.names))
+            if self.job.schema_set.contracts:
+                held = good[members], self.job.schema_set, name, placement.struct, self.games
+                made, breaking = keep_promised(made, *held)
+                broke += breaking
+            decoded[target].append(made)
         bad = [(int(portion[index]), reason, detail) for index, reason, detail in payloads.refused]
         late = portion[payloads.uncovered].tolist()
         again = part.next_of([*(row for row, _, _ in bad), *late], schema.schema_id)
-        refused = [each for each in bad if each[0] not in again]
+        refused = [*broke, *(each for each in bad if each[0] not in again)]
         if late := [row for row in late if row not in again]:
             refused += self._wait(part, late, schema)
         return refused, again

@@ -1,0 +1,117 @@
+"""The commands `turnout contracts …`: what the rows of games' tables promise their readers, and which rows do not."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeline.base.errors import Refused
+from pipeline.base.names import plain
+from pipeline.base.terminal import say, say_json, say_lines
+from pipeline.cli.context import CommandContext
+from pipeline.cli.options import required_reason
+
+if TYPE_CHECKING:
+    from pipeline.control.output_contracts.proposals import ContractsProposal
+
+_FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+@click.command("plan")
+@_FILE
+@_JSON
+def plan_contracts(env_dir: Path, file: Path, as_json: bool) -> None:
+    """Show what the contracts in FILE would change, and which newest rows break them; changes nothing.
+
+    The last line is the plan's hash for `turnout contracts apply --plan`.
+    """
+    proposal = _planned(CommandContext(env_dir), file)
+    if as_json:
+        say_json(_as_dict(proposal))
+    else:
+        say_lines("\n".join(map(plain, [*proposal.lines, f"plan {proposal.hash}"])))
+
+
+@click.command("apply")
+@_FILE
+@click.option("--plan", "expected", help="Apply only if the plan still has this hash.")
+@required_reason("Reason, kept in the audit log.")
+@_JSON
+def apply_contracts(env_dir: Path, file: Path, expected: str | None, reason: str, as_json: bool) -> None:
+    """Replace the output contracts by those in FILE; applied again, it changes nothing.
+
+    Groups use them from their next pass on. Rows that landed stay; rows in quarantine land by a replay where a changed
+    contract lets them. A rule that would refuse more than half of a game's newest rows needs --plan.
+    """
+    from pipeline.control.output_contracts.proposals import apply
+
+    context = CommandContext(env_dir)
+    proposal = _planned(context, file)
+    if expected is not None and expected != proposal.hash:
+        raise Refused(f"The plan has changed and is {proposal.hash} now. Review it again.")
+    say_lines("\n".join(map(plain, proposal.lines)), err=as_json)
+    if proposal.refuses_most and expected is None:
+        raise Refused(
+            f"A rule would refuse more than half of the newest rows of {len(proposal.refuses_most)} game(s), so "
+            f"nothing was applied. If that is meant, add --plan {proposal.hash}."
+        )
+    number = proposal.seen.number
+    if proposal.changes:
+        number = apply(context.settings, context.engine, proposal, context.actor, reason).number
+        say(f"{len(proposal.contracts)} contracts are in force", err=as_json)
+    if as_json:
+        say_json({**_as_dict(proposal), "number": number})
+
+
+@click.command("show")
+@click.argument("game", required=False)
+@_JSON
+def show_contracts(env_dir: Path, game: str | None, as_json: bool) -> None:
+    """Print the contracts in force as a file that `turnout contracts apply` takes.
+
+    With GAME, those for this game, and how many of its newest rows break each rule.
+    """
+    from pipeline.control.output_contracts.contract_file import render, tree
+    from pipeline.control.output_contracts.newest import count_breaks
+    from pipeline.control.output_contracts.proposals import break_lines
+    from pipeline.data.output_contracts.rules import label, loads
+    from pipeline.store.games import find
+    from pipeline.store.output_contracts import read_contracts
+
+    context = CommandContext(env_dir)
+    known = read_contracts(context.engine)
+    contracts, lines = loads(known.contracts), list[str]()
+    shown: dict[str, Any] = {"number": known.number, "actor": known.actor, "applied_at": known.applied_at or None}
+    if game is not None:
+        of = find(game, context.names())
+        contracts = tuple(each for each in contracts if each.is_for(of.name))
+        found = count_breaks(context.paths.table(of.key), of.key, context.registry.snapshot(), contracts)
+        rules = [(label(each, rule), rule.action) for each in contracts for rule in each.rules]
+        lines = list(break_lines({of.name: found}, [name for name, action in rules if action == "quarantine"]))
+        lines.append(f"{found.rows:,} newest rows of its table were tried.")
+        shown |= {"game": of.name, "rows": found.rows, "broken": dict(found.broken)}
+    if as_json:
+        say_json({**shown, "contracts": [tree(each) for each in contracts]})
+    else:
+        say_lines("\n".join([render(contracts), *(f"# {plain(line)}" for line in lines)]))
+
+
+def _planned(context: CommandContext, file: Path) -> "ContractsProposal":
+    from pipeline.control.output_contracts.proposals import plan
+
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"The contracts {file} cannot be read: {error}.") from error
+    return plan(context.engine, context.paths, context.registry.snapshot(), context.names(), text)
+
+
+def _as_dict(proposal: "ContractsProposal") -> dict[str, Any]:
+    from pipeline.control.output_contracts.contract_file import tree
+
+    return {
+        "plan": proposal.hash, "changes": proposal.changes, "lines": proposal.lines,
+        "broken": {name: {"rows": each.rows, **each.broken} for name, each in proposal.breaks.items()},
+        "refuses_most": proposal.refuses_most, "contracts": [tree(each) for each in proposal.contracts],
+    }  # fmt: skip

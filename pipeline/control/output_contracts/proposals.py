@@ -1,0 +1,147 @@
+"""Output contracts that a person applies: first what they would change and which rows break them, then the write.
+
+Called by `turnout contracts plan | apply`. They are written at once, without an operation, if nobody was faster; rows
+that landed stay where they are.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Engine
+
+from pipeline.base.names import GameKey, shown
+from pipeline.base.texts import first_lines
+from pipeline.control import gate
+from pipeline.control.acts import DirectAct
+from pipeline.control.output_contracts import contract_file
+from pipeline.control.output_contracts.newest import Breaks, count_breaks
+from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.output_contracts.rules import OutputContract, by_game, dumps, label, loads
+from pipeline.settings.tree import Paths, Settings
+from pipeline.store import output_contracts
+from pipeline.store.operations import hash_of
+from pipeline.store.output_contracts import AppliedContracts, read_contracts
+
+_SHOWN: Final = 20
+_MOST_GAMES: Final = 50  # whose rows a plan reads
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ContractsProposal:
+    """Contracts as they would be, beside those that are in force."""
+
+    seen: AppliedContracts
+    contracts: tuple[OutputContract, ...]
+    lines: tuple[str, ...]  # for people; raw texts are in them
+    breaks: Mapping[str, Breaks]  # by the exact name of a game with a new or changed contract
+    refuses_most: tuple[str, ...]  # games more than half of whose newest rows a rule would refuse
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything changes."""
+        return dumps(self.contracts) != self.seen.contracts
+
+    @property
+    def hash(self) -> str:
+        """Return a hash of the contracts before and after."""
+        return hash_of({"seen": self.seen.number, "contracts": dumps(self.contracts)})
+
+
+def plan(engine: Engine, paths: Paths, schemas: SchemaSet, games: Mapping[str, str], text: str) -> ContractsProposal:
+    """Plan to replace the contracts by those of a file's text; `games` has the name of each game by its key.
+
+    Raises:
+        Refused: naming everything that is wrong with the file.
+    """
+    seen, contracts = read_contracts(engine), contract_file.parse(text)
+    before = loads(seen.contracts)
+    lines = tuple(_differences(before, contracts))
+    changed = [each for each in contracts if each not in before]
+    names = {GameKey(key): name for key, name in games.items()}
+    touched = {key: own for key, own in by_game(changed, names).items() if key in names}
+    breaks = {
+        names[key]: count_breaks(paths.table(key), key, schemas, own)
+        for key, own in sorted(touched.items())[:_MOST_GAMES]
+    }
+    refusing = {
+        label(each, rule) for each in contracts for rule in each.rules if rule.action == "quarantine"
+    }  # a warning refuses nothing, however many rows break its rule
+    most = tuple(
+        name
+        for name, found in breaks.items()
+        if any(2 * count > found.by_type[rule] for rule, count in found.broken.items() if rule in refusing)
+    )
+    effects = tuple(_effects(breaks, refusing, len(touched))) if lines else ("Nothing to change: these are in force.",)
+    return ContractsProposal(seen, contracts, (*lines, *effects), breaks, most)
+
+
+def apply(settings: Settings, engine: Engine, proposal: ContractsProposal, actor: str, reason: str) -> AppliedContracts:
+    """Write planned contracts, with their audit entry.
+
+    Raises:
+        Refused: the actor has not the role for it, or gives no reason; or another person has applied contracts
+            meanwhile. Then nothing is written.
+    """
+    gate.permit(settings, engine, actor, DirectAct.CHANGE_CONTRACTS, reason)
+    return output_contracts.apply(engine, dumps(proposal.contracts), proposal.seen.number, actor, reason)
+
+
+def break_lines(breaks: Mapping[str, Breaks], refusing: Iterable[str]) -> Iterator[str]:
+    """Yield a line for each rule that rows of a game break."""
+    quarantines = set(refusing)
+    for name, found in breaks.items():
+        if found.problem is not None:
+            yield f"{shown(name)}: its table cannot be read: {found.problem}"
+        for rule, count in sorted(found.broken.items(), key=lambda each: (-each[1], each[0])):
+            rows = found.by_type[rule]
+            where = "would go to quarantine" if rule in quarantines else "would be counted"
+            much = ", MORE THAN HALF" if 2 * count > rows else ""
+            yield f"{shown(name)}: {count:,} of the newest {rows:,} rows {where} by {rule}{much}"
+
+
+def _effects(breaks: Mapping[str, Breaks], refusing: set[str], games: int) -> Iterator[str]:
+    yield from first_lines(tuple(break_lines(breaks, refusing)), _SHOWN, str)
+    rows = sum(found.rows for found in breaks.values())
+    if games > len(breaks):
+        yield f"The contracts are for {games} games; the newest rows of the first {len(breaks)} were tried."
+    yield f"{rows:,} newest rows of {len(breaks)} games were tried. Rows that landed stay where they are."
+
+
+def _differences(before: Sequence[OutputContract], then: Sequence[OutputContract]) -> Iterator[str]:
+    """Yield a line for each contract and rule that is added, changed or removed."""
+    was, now = {each.name: each for each in before}, {each.name: each for each in then}
+    for name, each in now.items():
+        if name not in was:
+            yield f"+ {name}: {_said(each)}"
+            yield from (f"+ {label(each, rule)}: {_fields(contract_file.rule_tree(rule))}" for rule in each.rules)
+        elif was[name] != each:
+            yield from _changed(was[name], each)
+    yield from (f"- {name}" for name in was if name not in now)
+    if [*was] != [*now] and was.keys() == now.keys():
+        yield "The contracts are in another order, which decides nothing."
+
+
+def _changed(before: OutputContract, then: OutputContract) -> Iterator[str]:
+    if _said(before) != _said(then):
+        yield f"~ {then.name}: {_said(before)} → {_said(then)}"
+    was = {rule.name: _fields(contract_file.rule_tree(rule)) for rule in before.rules}
+    now = {rule.name: _fields(contract_file.rule_tree(rule)) for rule in then.rules}
+    for name, fields in now.items():
+        if name not in was:
+            yield f"+ {then.name}/{name}: {fields}"
+        elif was[name] != fields:
+            yield f"~ {then.name}/{name}: {was[name]} → {fields}"
+    yield from (f"- {then.name}/{name}" for name in was if name not in now)
+    if was == now and [*was] != [*now]:
+        yield f"The rules of {then.name} are in another order, which decides nothing."
+
+
+def _said(contract: OutputContract) -> str:
+    return _fields(
+        {name: value for name, value in contract_file.tree(contract).items() if name not in {"name", "rules"}}
+    )
+
+
+def _fields(tree: Mapping[str, object]) -> str:
+    return "; ".join(f"{name} {value}" for name, value in tree.items())

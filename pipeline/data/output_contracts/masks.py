@@ -1,0 +1,253 @@
+"""Output contracts as masks of `pyarrow.compute`: which rows of a table break a rule. Pure; a task calls it.
+
+`pipeline/data/verify/promises.py` judges a row at a time, without any code of this module.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.data.output_contracts.kinds import KINDS
+from pipeline.data.output_contracts.rules import ELEMENTS, OWN, ContractRule, OutputContract, Value, label
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+_Rows: TypeAlias = npt.NDArray[np.int64]
+_DIGITS: Final = 2000  # a double has at most 1,100, written out
+
+
+@dataclass(slots=True)
+class BrokenRules:
+    """What the rules of contracts say of some rows."""
+
+    broken: dict[str, Mask] = field(default_factory=dict)  # by rule, of those that some rows break
+    refused: Mask | None = None  # rows for quarantine; None: none
+    refusing: list[str] = field(default_factory=list)  # the rules that refuse rows
+
+    def details(self) -> list[tuple[int, str]]:
+        """Return each refused row, and which rules it breaks."""
+        if self.refused is None:
+            return []
+        rows = np.flatnonzero(self.refused)
+        named = [(f"breaks the output contract {name}", self.broken[name][rows]) for name in self.refusing]
+        return [
+            (row, "; ".join(sentence for sentence, mask in named if mask[place]))
+            for place, row in enumerate(rows.tolist())
+        ]
+
+
+def judge(rows: pa.Table, contracts: Sequence[OutputContract], struct: str | None) -> BrokenRules:
+    """Judge rows of one event type.
+
+    Args:
+        rows: in the columns of their game's table.
+        contracts: those that are for them.
+        struct: the column of their event type's fields; None: they are columns of the table.
+    """
+    verdict = BrokenRules()
+    for contract in contracts:
+        for rule in contract.rules:
+            mask = broken(rows, rule, struct)
+            if mask is None:
+                continue
+            verdict.broken[name := label(contract, rule)] = mask
+            if rule.action == "quarantine":
+                verdict.refusing.append(name)
+                verdict.refused = mask if verdict.refused is None else verdict.refused | mask
+    return verdict
+
+
+def broken(rows: pa.Table, rule: ContractRule, struct: str | None) -> Mask | None:
+    """Return the rows that break a rule, None where none does."""
+    values, parents = _values(rows, rule.column, struct)
+    bad = _bad(values, rule)
+    if bad is None or not bad.any():
+        return None
+    if parents is None:
+        return bad
+    mask = np.zeros(rows.num_rows, dtype=np.bool_)
+    mask[parents[bad]] = True
+    return mask
+
+
+def _values(rows: pa.Table, path: str, struct: str | None) -> tuple[pa.Array, _Rows | None]:
+    """Return the values at a column's path, and of which row each is; None: each row has one.
+
+    A column that is not there is null in every row; a list that is not there has no element.
+    """
+    names = path.split(".")
+    if struct is not None and names[0] not in OWN:
+        names = [struct, *names]
+    values: pa.Array = pa.nulls(0)
+    parents: _Rows | None = None
+    for place, name in enumerate(names):
+        bare = name.rstrip(ELEMENTS)
+        values = _column(rows, bare) if place == 0 else _member(values, bare)
+        for _ in range((len(name) - len(bare)) // len(ELEMENTS)):
+            values, of = _elements(values)
+            parents = of if parents is None else parents[of]
+    return values, parents
+
+
+def _column(rows: pa.Table, name: str) -> pa.Array:
+    place = rows.schema.get_field_index(name)
+    if place < 0:
+        return pa.nulls(rows.num_rows)
+    column = rows.column(place)
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def _member(values: pa.Array, name: str) -> pa.Array:
+    if not pa.types.is_struct(values.type) or (place := values.type.get_field_index(name)) < 0:
+        return pa.nulls(len(values))
+    return pc.struct_field(values, [place])
+
+
+def _elements(values: pa.Array) -> tuple[pa.Array, _Rows]:
+    """Return the elements of lists, and in which list each is."""
+    if not pa.types.is_list(values.type):
+        return pa.nulls(0), np.empty(0, dtype=np.int64)
+    sizes = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
+    return pc.list_flatten(values), np.repeat(np.arange(len(values), dtype=np.int64), sizes)
+
+
+def _bad(values: pa.Array, rule: ContractRule) -> Mask | None:
+    """Return the values that break a rule; None: none does. A null breaks `required` alone."""
+    bad: Mask | None = None
+    if rule.required and values.null_count:
+        bad = _numpy(pc.is_null(values))
+    if values.null_count == len(values):
+        return bad
+    checks = [
+        None if rule.type is None else _all(values, bad=not KINDS[rule.type](values.type)),
+        None if rule.min is None else _in_range(values, rule.min, below=True),
+        None if rule.max is None else _in_range(values, rule.max, below=False),
+        None if rule.pattern is None else _like(values, rule.pattern),
+        None if not rule.allowed else _among(values, rule.allowed),
+        None if rule.min_length is None else _has_length(values, rule.min_length, below=True),
+        None if rule.max_length is None else _has_length(values, rule.max_length, below=False),
+    ]
+    nulls = pc.is_null(values)
+    for good in checks:
+        if good is None:
+            continue
+        wrong = ~_numpy(pc.or_(pc.fill_null(good, False), nulls))
+        bad = wrong if bad is None else bad | wrong
+    return bad
+
+
+def _numpy(mask: pa.BooleanArray) -> Mask:
+    found: Mask = mask.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _all(values: pa.Array, *, bad: bool) -> pa.BooleanArray | None:
+    """Return that every value breaks a rule, such as a check for another kind of column, or that none does."""
+    return pc.is_null(values) if bad else None
+
+
+def _in_range(values: pa.Array, bound: float, *, below: bool) -> pa.BooleanArray | None:
+    """Return which values are on the right side of an inclusive bound; exact, and NaN is on none."""
+    kind, compare = values.type, pc.greater_equal if below else pc.less_equal
+    if pa.types.is_floating(kind):
+        return compare(values.cast(pa.float64()), pa.scalar(_as_float(bound, up=below), pa.float64()))
+    if pa.types.is_integer(kind):
+        return _within(values, math.ceil(bound) if below else math.floor(bound), below=below)
+    if pa.types.is_decimal(kind):
+        with localcontext() as context:
+            context.prec = _DIGITS
+            step = Decimal(1).scaleb(-kind.scale)
+            exact = Decimal(bound).quantize(step, ROUND_CEILING if below else ROUND_FLOOR)
+        return _within(values, exact, below=below)
+    return _all(values, bad=True)
+
+
+def _within(values: pa.Array, bound: int | Decimal, *, below: bool) -> pa.BooleanArray | None:
+    """Compare with a bound of the values' own type; one beyond the type decides for all of them."""
+    try:
+        scalar = pa.scalar(bound, values.type)
+    except (pa.ArrowInvalid, OverflowError):
+        return _all(values, bad=(bound > 0) == below)
+    return (pc.greater_equal if below else pc.less_equal)(values, scalar)
+
+
+def _as_float(bound: float, *, up: bool) -> float:
+    """Return the double next to a bound, on its inner side, where a whole number has none of its own."""
+    try:
+        near = float(bound)
+    except OverflowError:
+        return math.inf if bound > 0 else -math.inf
+    if up and near < bound:
+        return math.nextafter(near, math.inf)
+    return math.nextafter(near, -math.inf) if not up and near > bound else near
+
+
+def _like(values: pa.Array, pattern: str) -> pa.BooleanArray | None:
+    if not pa.types.is_string(values.type):
+        return _all(values, bad=True)
+    return pc.match_substring_regex(values, whole_text(pattern))
+
+
+def whole_text(pattern: str) -> str:
+    """Return a pattern for a search that finds a whole text or nothing."""
+    return rf"\A(?:{pattern})\z"
+
+
+def _among(values: pa.Array, allowed: Sequence[Value]) -> pa.BooleanArray | None:
+    """Return which values are allowed, without conversions between texts and numbers."""
+    kind = values.type
+    numbers = [each for each in allowed if not isinstance(each, bool | str)]
+    if pa.types.is_boolean(kind):
+        return _is_in(values, [each for each in allowed if isinstance(each, bool)])
+    if pa.types.is_string(kind):
+        return _is_in(values, [each for each in allowed if isinstance(each, str)])
+    if pa.types.is_floating(kind):
+        near = [float(each) for each in numbers if _is_double(each)]
+        signed = [zero for each in near if each == 0 for zero in (0.0, -0.0)]
+        return _is_in(values.cast(pa.float64()), [*near, *signed])
+    if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+        fitting = [_exact(each, kind) for each in numbers]
+        return _is_in(values, [each for each in fitting if each is not None])
+    return _all(values, bad=True)
+
+
+def _is_double(number: float) -> bool:
+    try:
+        return float(number) == number
+    except OverflowError:
+        return False
+
+
+def _exact(number: float, kind: pa.DataType) -> int | Decimal | None:
+    """Return a number as a column's type has it; None where it has no such value."""
+    exact = int(number) if pa.types.is_integer(kind) else Decimal(number)
+    if exact != number:
+        return None
+    try:
+        pa.scalar(exact, kind)
+    except (pa.ArrowInvalid, OverflowError):
+        return None
+    return exact
+
+
+def _is_in(values: pa.Array, allowed: Sequence[object]) -> pa.BooleanArray:
+    return pc.is_in(values, value_set=pa.array(allowed, values.type))
+
+
+def _has_length(values: pa.Array, bound: int, *, below: bool) -> pa.BooleanArray | None:
+    kind = values.type
+    if pa.types.is_string(kind):
+        lengths = pc.utf8_length(values)
+    elif pa.types.is_binary(kind):
+        lengths = pc.binary_length(values)
+    elif pa.types.is_list(kind):
+        lengths = pc.list_value_length(values)
+    else:
+        return _all(values, bad=True)
+    return (pc.greater_equal if below else pc.less_equal)(lengths, bound)

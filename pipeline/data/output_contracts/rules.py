@@ -1,0 +1,101 @@
+"""Output contracts: what the rows of a game's table promise their readers, as values.
+
+Made by the reader of contract files, kept in the control store under a number of the schema sets, pinned by passes.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from pipeline.base.names import GameKey, game_key
+
+Action: TypeAlias = Literal["warn", "quarantine"]
+Value: TypeAlias = str | int | float | bool
+
+ACTIONS: Final[tuple[Action, ...]] = ("warn", "quarantine")
+"""What a rule does with a row that breaks it: count it, or refuse it; the first is the default."""
+
+REASON: Final = "contract"
+"""The reason in quarantine."""
+
+OWN: Final = ("_event_time", "_event_id", "_source_time")
+"""The table's own columns that a rule may name, whichever event type a row has."""
+
+ELEMENTS: Final = "[]"
+"""Behind a name in a column's path: each element of that list."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContractRule:
+    """What one column promises; a value that is null breaks `required` alone."""
+
+    name: str  # within its contract
+    column: str  # such as `price`, `sale.price` or `items[].price`, below the columns of its event type
+    action: Action = "warn"
+    required: bool = False  # never null
+    type: str | None = None  # a name of `types.KINDS`
+    min: int | float | None = None  # both inclusive; NaN is in no range
+    max: int | float | None = None
+    pattern: str | None = None  # RE2, of the whole text
+    allowed: tuple[Value, ...] = ()
+    min_length: int | None = None  # characters of a text, bytes, elements of a list
+    max_length: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputContract:
+    """The rules for the rows of some games, or of some of their event types."""
+
+    name: str
+    games: tuple[str, ...] = ()  # exact names
+    prefixes: tuple[str, ...] = ()  # of names
+    event_types: tuple[str, ...] = ()  # full names or last segments; none: every type
+    rules: tuple[ContractRule, ...] = ()
+
+    def is_for(self, game: str) -> bool:
+        """Return whether it is for a game."""
+        return game in self.games or game.startswith(self.prefixes)
+
+    def covers(self, event_type: str) -> bool:
+        """Return whether it is for rows of an event type."""
+        return not self.event_types or not {event_type, event_type.rsplit(".", 1)[-1]}.isdisjoint(self.event_types)
+
+
+def label(contract: OutputContract, rule: ContractRule) -> str:
+    """Return a rule's name among all contracts, as metrics and people see it."""
+    return f"{contract.name}/{rule.name}"
+
+
+def by_game(
+    contracts: Iterable[OutputContract], names: Mapping[GameKey, str]
+) -> dict[GameKey, tuple[OutputContract, ...]]:
+    """Return the contracts of each game that has any; games with the same ones share one tuple.
+
+    `names` are the registered games, which prefixes are for.
+    """
+    listed = tuple(contracts)
+    exact = {game_key(name): name for each in listed for name in each.games}
+    shared: dict[tuple[str, ...], tuple[OutputContract, ...]] = {}
+    found = {}
+    for key, name in {**names, **exact}.items():
+        own = tuple(each for each in listed if each.is_for(name))
+        if own:
+            found[key] = shared.setdefault(tuple(each.name for each in own), own)
+    return found
+
+
+def dumps(contracts: Iterable[OutputContract]) -> str:
+    """Return contracts as the JSON of the control store."""
+    return json.dumps([asdict(each) for each in contracts], sort_keys=True)
+
+
+def loads(text: str) -> tuple[OutputContract, ...]:
+    """Return the contracts of such a JSON."""
+    return tuple(_contract(tree) for tree in json.loads(text))
+
+
+def _contract(tree: Mapping[str, Any]) -> OutputContract:
+    rules = tuple(ContractRule(**{**rule, "allowed": tuple(rule["allowed"])}) for rule in tree["rules"])
+    lists = {name: tuple(tree[name]) for name in ("games", "prefixes", "event_types")}
+    return OutputContract(tree["name"], **lists, rules=rules)

@@ -1,0 +1,65 @@
+"""Checks decoded rows against their games' output contracts, before they are written: part of an executor's work. Pure.
+
+Which contracts a game has is part of the schema set that the pass pinned, so a replayed pass decides alike (law L5).
+"""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.base.names import GameKey
+from pipeline.data.contracts.decoded import Rows
+from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.output_contracts.masks import judge
+from pipeline.data.output_contracts.rules import REASON, OutputContract
+from pipeline.data.streams.writing.placed_rows import PlacedRows
+from pipeline.data.streams.writing.reports import Games
+from pipeline.lake.delta.bronze import whole
+
+_NONE: Final[tuple[OutputContract, ...]] = ()
+
+
+def keep_promised(
+    placed: PlacedRows, rows: Rows, schemas: SchemaSet, event_type: str, struct: str | None, found: Games
+) -> tuple[PlacedRows, list[tuple[int, str, str]]]:
+    """Return the rows that may land, and each other one with its reason; count the rows that break a rule.
+
+    Args:
+        placed: rows of one event type.
+        rows: the number of each, for what is returned.
+        schemas: the set with the contracts.
+        event_type: their event type.
+        struct: the column of its fields; None: they are columns of the table.
+        found: the report of each game.
+    """
+    keys = whole(placed.keys).dictionary_encode()
+    games = keys.indices.to_numpy()
+    by_contracts: dict[tuple[OutputContract, ...], list[int]] = {}
+    for game, key in enumerate(keys.dictionary.to_pylist()):
+        own = tuple(each for each in schemas.contracts.get(GameKey(key), _NONE) if each.covers(event_type))
+        if own:
+            by_contracts.setdefault(own, []).append(game)
+    refused: list[tuple[int, str, str]] = []
+    dropped = np.zeros(len(games), dtype=np.bool_)
+    for contracts, members in by_contracts.items():
+        chosen = None if len(members) == len(keys.dictionary) else np.flatnonzero(np.isin(games, members))
+        table = placed.rows if chosen is None else placed.rows.take(pa.array(chosen))
+        verdict = judge(table, contracts, struct)
+        places = np.arange(len(games)) if chosen is None else chosen
+        for name, mask in verdict.broken.items():
+            _count(found, keys.dictionary, games[places[mask]], name)
+        for index, detail in verdict.details():
+            dropped[places[index]] = True
+            refused.append((int(rows[places[index]]), REASON, detail))
+    if not refused:
+        return placed, refused
+    kept = pa.array(~dropped)
+    return PlacedRows(placed.keys.filter(kept), placed.rows.filter(kept)), refused
+
+
+def _count(found: Games, keys: pa.Array, games: np.ndarray, name: str) -> None:
+    numbers, counts = np.unique(games, return_counts=True)
+    for number, rows in zip(numbers.tolist(), counts.tolist(), strict=True):
+        broken = found[keys[number].as_py()].setdefault("broken", {})
+        broken[name] = broken.get(name, 0) + rows  # a slice may have several portions

@@ -1,0 +1,114 @@
+"""Judges one row by its game's output contracts in plain Python: with no code of the masks that tasks use."""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.data.output_contracts.rules import OWN, ContractRule, OutputContract, label
+
+_STEP: Final = re.compile(r"([^\[\]]+)((?:\[\])*)")
+
+
+def refusing(row: pa.Table, struct: str | None, contracts: Iterable[OutputContract]) -> list[str]:
+    """Return the rules by which a row belongs in quarantine; the row is a table of one row."""
+    return [
+        label(contract, rule)
+        for contract in contracts
+        for rule in contract.rules
+        if rule.action == "quarantine" and breaks(row, struct, rule)
+    ]
+
+
+def breaks(row: pa.Table, struct: str | None, rule: ContractRule) -> bool:
+    """Return whether a row breaks a rule."""
+    steps = [(found[1], len(found[2]) // 2) for each in rule.column.split(".") if (found := _STEP.fullmatch(each))]
+    if struct is not None and steps[0][0] not in OWN:
+        steps = [(struct, 0), *steps]
+    columns = dict(zip(row.column_names, row.columns, strict=True))
+    name, depth = steps[0]
+    value, kind = (columns[name][0].as_py(), columns[name].type) if name in columns else (None, pa.null())
+    return any(_is_bad(each, held, rule) for each, held in _spread(value, kind, depth, steps[1:]))
+
+
+def _spread(
+    value: Any, kind: pa.DataType, depth: int, steps: Sequence[tuple[str, int]]
+) -> Iterator[tuple[Any, pa.DataType]]:
+    """Yield the values at the end of a path, with their type."""
+    if depth:
+        for each in value if pa.types.is_list(kind) and value is not None else ():
+            yield from _spread(each, kind.value_type, depth - 1, steps)
+        return
+    if not steps:
+        yield value, kind
+        return
+    (name, below), rest = steps[0], steps[1:]
+    known = pa.types.is_struct(kind) and kind.get_field_index(name) >= 0
+    inner = kind.field(name).type if known else pa.null()
+    yield from _spread(value.get(name) if known and value is not None else None, inner, below, rest)
+
+
+def _is_bad(value: Any, kind: pa.DataType, rule: ContractRule) -> bool:
+    if value is None:
+        return rule.required
+    return any(wanted is not None and not good(value, kind) for wanted, good in _checks(rule))
+
+
+def _checks(rule: ContractRule) -> list[tuple[Any, Callable[[Any, pa.DataType], bool]]]:
+    """Return each check that a rule may have: what it wants, and whether a value has it."""
+    return [
+        (rule.type, lambda _, kind: _is_of(kind, rule.type or "")),
+        (rule.min, lambda value, kind: _is_number(kind) and not math.isnan(value) and value >= _exact(rule.min)),
+        (rule.max, lambda value, kind: _is_number(kind) and not math.isnan(value) and value <= _exact(rule.max)),
+        (rule.pattern, lambda value, kind: pa.types.is_string(kind) and _fits(value, rule.pattern or "")),
+        (rule.allowed or None, lambda value, _: any(_same(value, each) for each in rule.allowed)),
+        (rule.min_length, lambda value, kind: _has_length(kind) and len(value) >= (rule.min_length or 0)),
+        (rule.max_length, lambda value, kind: _has_length(kind) and len(value) <= (rule.max_length or 0)),
+    ]
+
+
+def _exact(number: float | None) -> Any:
+    """Return a bound so that comparing it with a number of any kind is exact."""
+    return Decimal(number) if number is not None else math.nan
+
+
+_WORDS: Final[Mapping[str, re.Pattern[str]]] = {
+    "boolean": re.compile("bool"),
+    "integer": re.compile(r"u?int\d+|decimal\d+\(\d+, 0\)"),
+    "number": re.compile(r"u?int\d+|float|halffloat|double|decimal\d+\(.*\)"),
+    "string": re.compile("string"),
+    "binary": re.compile("binary"),
+    "date": re.compile(r"date\d+\[.*\]"),
+    "timestamp": re.compile(r"timestamp\[.*\]"),
+    "list": re.compile("list<.*>"),
+    "map": re.compile("map<.*>"),
+    "struct": re.compile("struct<.*>"),
+}
+
+
+def _is_of(kind: pa.DataType, word: str) -> bool:
+    return _WORDS[word].fullmatch(str(kind)) is not None
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return _is_of(kind, "number")
+
+
+def _has_length(kind: pa.DataType) -> bool:
+    return any(_is_of(kind, word) for word in ("string", "binary", "list"))
+
+
+def _fits(text: str, pattern: str) -> bool:
+    """Return whether a whole text fits, by Arrow on one text: no other library has RE2's dialect."""
+    return bool(pc.match_substring_regex(pa.scalar(text), rf"\A(?:{pattern})\z").as_py())
+
+
+def _same(value: Any, allowed: Any) -> bool:
+    """Return whether a value is an allowed one: of texts, truths and numbers each equals its own kind only."""
+    if isinstance(allowed, str | bool) or isinstance(value, str | bool):
+        return type(value) is type(allowed) and value == allowed
+    return isinstance(value, int | float | Decimal) and bool(value == allowed)

@@ -1,0 +1,200 @@
+"""Output contracts on the small environment without Spark: passes, replays, rebuilds and verify decide alike."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pipeline.base.errors import Refused
+from pipeline.cli.main import cli
+from pipeline.data.output_contracts.rules import ContractRule, OutputContract, dumps
+from pipeline.data.repair.rebuild import rebuild
+from pipeline.data.streams.writing.columns import landing_schema
+from pipeline.data.streams.writing.job import SplitJob
+from pipeline.data.verify.balance import verify
+from pipeline.data.verify.values import Wanted
+from pipeline.lake.delta.opening import open_table
+from pipeline.store import output_contracts
+from pipeline.store.games import generations
+from pipeline.store.output_contracts import read_contracts
+from tests.tables.repair_world import CHESS, GO, World, good, make_world, split_rows
+from tests.tables.replay_laws import run
+from tests.tables.types_world import SOLD, accept, come, event
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return make_world(tmp_path)
+
+
+def give(
+    world: World, *rules: ContractRule, types: tuple[str, ...] = (), games: tuple[str, ...] = (CHESS.name,)
+) -> None:
+    """Put one contract in force, as `turnout contracts apply` does."""
+    contract = OutputContract("promise", games, event_types=types, rules=rules)
+    seen = read_contracts(world.engine).number
+    output_contracts.apply(world.engine, dumps([contract] if rules else []), seen, "ann", "a test")
+
+
+def refused(world: World) -> dict[tuple[int, int], tuple[str, str]]:
+    rows = (
+        open_table(world.paths.quarantine).to_pyarrow_table().to_pylist() if world.paths.quarantine.is_folder() else []
+    )
+    return {(row["seq"], row["pos"]): (row["reason"], row["detail"]) for row in rows}
+
+
+def values(world: World) -> tuple[list[str], int, dict[str, int], dict[str, int]]:
+    """Return problems, mismatches, and quarantined rows that land today or do not, by `turnout verify --values`."""
+    wanted = Wanted(world.registry.snapshot())
+    balance = verify(world.paths, world.environment, generations(world.engine), wanted=wanted)
+    assert balance.values is not None
+    found = balance.values
+    return [str(each) for each in balance.problems], found.mismatches, dict(found.decodable), dict(found.undecodable)
+
+
+LOW = ContractRule("low", "points", "quarantine", min=0)
+HIGH = ContractRule("high", "points", max=10)
+
+
+def test_a_row_that_breaks_a_rule_waits_in_quarantine(world: World) -> None:
+    """Each row is in the table or in quarantine, never both (L5), and the detail names the rule."""
+    give(world, LOW, HIGH)
+    world.ingest(good(1), good(-1), good(11), good(-2, GO))
+    world.split()
+    assert world.rows() == [(1, 0), (1, 2)]
+    assert refused(world)[1, 1] == ("contract", "breaks the output contract promise/low")
+    assert values(world) == ([], 0, {}, {"contract": 1, "unknown_game": 1})
+
+
+def test_a_changed_contract_lands_waiting_rows(world: World) -> None:
+    """A replay judges by the contracts of today; rows that landed before a stricter one stay, and verify agrees."""
+    give(world, LOW)
+    world.ingest(good(1), good(-1), good(-5))
+    world.split()
+    assert {each.landed for each in run(world).values()} == {0}
+    give(world, ContractRule("low", "points", "quarantine", min=-3))
+    assert values(world) == ([], 0, {"contract": 1}, {"contract": 1})
+    assert [(each.landed, dict(each.refused)) for each in run(world).values()] == [(1, {"contract": 1})]
+    assert world.rows() == [(1, 0), (1, 1)]
+    give(world, ContractRule("low", "points", "quarantine", min=100))
+    assert values(world) == ([], 0, {}, {"contract": 1})
+    assert world.rows() == [(1, 0), (1, 1)]
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_passes_rebuilds_and_single_rows_decide_alike(world: World, *, typed: bool) -> None:
+    """Law L5: the same rows have the same outcome by a pass, by a rebuild and one by one, also within a struct."""
+    (sold,) = come(world, SOLD)
+    accept(world, "Sold")
+    events = [
+        good(1),
+        good(-1),
+        *(event(sold, item=item, price=price) for item, price in (("a", 3), ("", 3), ("b", -3))),
+    ]
+    rules = (
+        ContractRule("price", "price", "quarantine", min=0),
+        ContractRule("item", "item", "quarantine", min_length=1),
+    )
+    if typed:
+        give(world, *rules, types=("acme.Sold",))
+    else:
+        give(world, LOW, *rules)
+    world.ingest(*events)
+    world.split()
+    landed = world.rows()
+    assert landed == ([(1, 0), (1, 1), (1, 2)] if typed else [(1, 0), (1, 2)])
+    before, waiting = world.contents(), refused(world)
+    rebuild(world.paths, world.environment, world.engine, world.registry.snapshot, CHESS)
+    assert (world.contents(), refused(world)) == (before, waiting)
+    rows = open_table(world.paths.bronze).to_pyarrow_table().combine_chunks()
+    for place in range(rows.num_rows):
+        one = rows.slice(place, 1)
+        job = SplitJob({CHESS.key: 0}, world.registry.snapshot(), world.paths.tables)
+        report, rejects = split_rows(one, job)
+        where = one["seq"][0].as_py(), one["pos"][0].as_py()
+        assert [(each["reason"], each["detail"]) for each in rejects.to_pylist()] == [waiting[where]] * (
+            where in waiting
+        )
+        assert len(report[CHESS.key]["files"]) == (where in landed)
+    assert values(world) == ([], 0, {}, {"contract": len(waiting)})
+
+
+def test_a_pinned_set_has_the_contracts_of_its_number(world: World) -> None:
+    """L5: a pass that is repeated after a contract changed decides as it did."""
+    world.ingest(good(-1))
+    numbers = []
+    for rule in (LOW, HIGH):
+        give(world, rule)
+        numbers.append(world.registry.latest_version())
+    assert numbers == [2, 3]
+    registry, rows = world.registry, open_table(world.paths.bronze).to_pyarrow_table()
+
+    def rejected(version: int) -> int:
+        job = SplitJob({CHESS.key: 0}, registry.snapshot(version).only([CHESS.key]), world.paths.tables)
+        return len(split_rows(rows, job)[1])
+
+    assert [rejected(version) for version in (3, 2, 1)] == [0, 1, 0]
+    newest = registry.snapshot()
+    assert not newest.judges_as(registry.snapshot(2), CHESS.key)
+    assert newest.judges_as(registry.snapshot(2), GO.key)
+    assert landing_schema(newest, CHESS.key).equals(landing_schema(registry.snapshot(1), CHESS.key))
+
+
+def test_a_task_counts_the_rows_that_break_each_rule(world: World) -> None:
+    """Metrics tell warnings, of which nothing else remains; a game without a contract reports none."""
+    world.register(GO)
+    give(world, LOW, HIGH)
+    world.ingest(good(11), good(12), good(-1), good(11, GO))
+    rows = open_table(world.paths.bronze).to_pyarrow_table()
+    job = SplitJob({CHESS.key: 0, GO.key: 0}, world.registry.snapshot(), world.paths.tables)
+    report, _ = split_rows(rows, job)
+    assert report[CHESS.key]["broken"] == {"promise/high": 2, "promise/low": 1}
+    assert report[CHESS.key]["types"] == {"t.M": [2, 1]}
+    assert "broken" not in report[GO.key]
+
+
+FILE = """\
+version: 1
+contracts:
+- name: promise
+  games: [Chess]
+  rules:
+  - {column: points, min: 0, max: MAX, action: quarantine}
+"""
+
+
+def command(world: World, *arguments: str, code: int = 0) -> str:
+    done = CliRunner().invoke(cli, ["contracts", *arguments, "--env-dir", str(world.paths.root)])
+    if code:
+        assert isinstance(done.exception, Refused), done.output
+        return str(done.exception)
+    assert done.exit_code == 0, done.output + str(done.exception)
+    return done.output
+
+
+def test_a_person_plans_applies_and_reads_contracts(world: World, tmp_path: Path) -> None:
+    """A plan tells which newest rows break a rule; above half of them need its hash; a bad file changes nothing."""
+    world.ingest(good(1), good(2), good(3))
+    world.split()
+    file = tmp_path / "contracts.yaml"
+    file.write_text(FILE.replace("MAX", "1"))
+    said = command(world, "plan", str(file))
+    assert "'Chess': 2 of the newest 3 rows would go to quarantine by promise/points, MORE THAN HALF" in said
+    assert "more than half" in command(world, "apply", str(file), "--reason", "r", code=2)
+    assert read_contracts(world.engine).number == 0
+    file.write_text(FILE.replace("MAX", "2"))
+    command(world, "apply", str(file), "--reason", "agreed with BI")
+    assert "Nothing to change" in command(world, "plan", str(file))
+    shown = command(world, "show")
+    assert "max: 2" in shown
+    assert json.loads(command(world, "show", "Chess", "--json"))["broken"] == {"promise/points": 1}
+    file.write_text(shown.replace("max: 2", "maximum: 2"))
+    assert "line 10: 'maximum' is not a field" in command(world, "apply", str(file), "--reason", "r", code=2)
+    assert read_contracts(world.engine).number == 2
+    file.write_text(FILE.replace("MAX", "1"))
+    plan = command(world, "plan", str(file)).split()[-1]
+    command(world, "apply", str(file), "--reason", "meant so", "--plan", plan)
+    world.ingest(good(2), good(1))
+    world.split()
+    assert world.rows() == [(1, 0), (1, 1), (1, 2), (2, 1)]

@@ -1,0 +1,81 @@
+"""The file of output contracts: read whole, or refused with every problem and its line."""
+
+import pytest
+
+from pipeline.base.errors import Refused
+from pipeline.control.output_contracts.contract_file import parse, render
+from pipeline.data.output_contracts.rules import ContractRule, OutputContract
+
+FILE = """\
+version: 1
+contracts:
+  - name: sales
+    games: [Chess, 2048]
+    prefixes: [studio-a/]
+    event_types: [acme.v1.Sold]
+    rules:
+      - {column: price, type: integer, required: true, min: 0, max: 1e6, action: quarantine}
+      - {name: shop, column: "shop.name", pattern: '[a-z]+', min_length: 2, max_length: 40}
+      - {column: "items[].kind", allowed: [sword, "1", 1, 0.5, true]}
+"""
+
+
+def test_a_file_is_read_and_written_back() -> None:
+    """`apply` takes the file that `show` prints, with the very same contracts."""
+    (contract,) = parse(FILE)
+    assert contract == OutputContract(
+        "sales", ("Chess", "2048"), ("studio-a/",), ("acme.Sold",),
+        (
+            ContractRule("price", "price", "quarantine", required=True, type="integer", min=0, max=1e6),
+            ContractRule("shop", "shop.name", pattern="[a-z]+", min_length=2, max_length=40),
+            ContractRule("items[].kind", "items[].kind", allowed=("sword", "1", 1, 0.5, True)),
+        ),
+    )  # fmt: skip
+    assert parse(render((contract,))) == (contract,)
+    assert parse("version: 1\ncontracts: []") == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("{column: price, min: 0, action: stop}", "stop is not supported yet"),
+        ("{column: price, min: 0, action: drop}", "action must be one of warn, quarantine"),
+        ("{column: price}", "checks nothing"),
+        ("{min: 0}", "column is missing"),
+        ("{column: 'a..b', min: 0}", "no path of a column"),
+        ("{column: price, min: abc}", "min must be a number"),
+        ("{column: price, min: .nan}", "min must be a number"),
+        ("{column: price, max: 1e999}", "max must be a number"),
+        ("{column: price, min: 2, max: 1}", "max is less than min"),
+        ("{column: price, min_length: 0}", "min_length must be a whole number"),
+        ("{column: price, pattern: '(('}", "no pattern of RE2"),
+        ("{column: price, allowed: [no]}", "one of allowed must be"),
+        ("{column: price, type: money}", "type must be one of"),
+        ("{column: price, required: yes}", "required must be true or false"),
+        ("{column: price, minimum: 1}", "'minimum' is not a field of a rule"),
+        ("price", "a rule must be a mapping"),
+    ],
+)
+def test_a_rule_with_an_error_is_refused(line: str, problem: str) -> None:
+    """A rule that turnout does not understand is refused, with the line where it stands."""
+    with pytest.raises(Refused, match=rf"1 problem\(s\).*\n  - line 5: .*{problem}"):
+        parse(f"version: 1\ncontracts:\n- name: a\n  games: [Chess]\n  rules: [{line}]")
+
+
+def test_all_problems_come_at_once() -> None:
+    """A person corrects a file once, not problem by problem."""
+    text = """\
+version: 2
+contracts:
+- {name: a, rules: [{column: x, min: q}]}
+- name: a
+  games: [g]
+  rules:
+  - {column: x, required: true}
+  - {column: x, min: 1}
+  - {name: x, column: y, min: 1, action: stop}
+"""
+    with pytest.raises(Refused) as refused:
+        parse(text)
+    lines = [int(each.split()[2].rstrip(":")) for each in str(refused.value).splitlines()[1:]]
+    assert lines == [1, 3, 3, 4, 8, 9, 9]
