@@ -15,15 +15,29 @@ from typing import Any, Final
 import pytest
 
 from pipeline.demo.cluster import SparkMaster, SparkWorker
+from pipeline.demo.framings.by_type import FIELDS
 from pipeline.demo.object_server import ObjectServer
 from tests.postgres import postgres_server
 
 _URL: Final = "s3://turnout/prod"
 _WAIT_SECONDS: Final = 240.0
-_GAMES: Final = ("--games", "4", "--versions", "2", "--seed", "5", "--formats", "protobuf,json")
+_GAMES: Final = ("--games", "4", "--versions", "2", "--seed", "5", "--formats", "protobuf,json", "--into", "wrappers")
+_UNDECLARED: Final = (
+    "--games", "2", "--skip-games", "4", "--versions", "2", "--seed", "5", "--formats", "json", "--framing", "type",
+    "--into", "documents",
+)  # fmt: skip
+_DOCUMENTS: Final = "s3://turnout/documents"
+_SOURCES: Final = {
+    "TURNOUT_SOURCES__WRAPPERS__KIND": "delta",
+    "TURNOUT_SOURCES__DOCUMENTS__PATH": _DOCUMENTS,
+    "TURNOUT_SOURCES__DOCUMENTS__ENVELOPE": "json",
+    "TURNOUT_SOURCES__DOCUMENTS__FRAMING": "type",
+    **{f"TURNOUT_SOURCES__DOCUMENTS__ENVELOPE_FIELDS__{name.upper()}": path for name, path in FIELDS.items()},
+}
 pytestmark = pytest.mark.timeout(900)  # three minutes on an idle machine
 
 _EACH: Final = 1_500  # events of one part
+_DECLARED: Final = 1_000  # of them have a schema
 
 
 @dataclass
@@ -76,7 +90,8 @@ class Fleet:
                 assert process.poll() is None, f"{name} ended: {log.read_text()[-3000:]}"
 
     def send(self) -> None:
-        self.run("simulate", *_GAMES, "--events", str(_EACH))
+        self.run("simulate", *_GAMES, "--events", str(_DECLARED))
+        self.run("simulate", *_UNDECLARED, "--events", str(_EACH - _DECLARED))
 
     def go_on(self) -> None:
         self.start("ingest", "ingest", "run")
@@ -101,6 +116,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
             **os.environ,
             **reached,
             **master.environ,
+            **_SOURCES,
             "TURNOUT_SPARK__MASTER": master.url,
             "TURNOUT_STORE__URL": store.url(),
             "XDG_STATE_HOME": str(tmp_path / "first-host"),
