@@ -47,6 +47,7 @@ def draw(environment: Environment, game: GameVersions) -> None:
             )
         _draw_table(found)
         _draw_refusing(environment, game, found)
+        _draw_merging(environment, game, found)
         confirm.draw_confirmation(environment, _place(game))
 
 
@@ -101,6 +102,30 @@ def _draw_refusing(environment: Environment, game: GameVersions, found: Variatio
             args=(_place(game), partial(previews.preview_choice, environment, kind, *given)),
             disabled=needs is not None,
             help="Whether later rows with it go to quarantine." if needs is None else formatting.escaped(needs),
+        )
+
+
+def _draw_merging(environment: Environment, game: GameVersions, found: VariationsReport) -> None:
+    """Draw the choice of a column that has side columns, and the button that joins them."""
+    listed = {f"{each.type} {column}": (each.type, column) for each in found.types for column in each.sided}
+    if not listed:
+        return
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        name = st.selectbox(
+            "Column with side columns",
+            list(listed),
+            key=f"sided_{game.key}",
+            format_func=lambda each: formatting.shown(" · ".join(listed[each]), 160),
+        )
+        needs = services.missing_role(environment, OperationKind.MERGE_COLUMNS)
+        st.button(
+            "Merge…",
+            key=f"merge_{game.key}",
+            icon=":material/merge:",
+            on_click=confirm.stage_preview,
+            args=(_place(game), partial(previews.preview_merge, environment, game.key, *listed[str(name)])),
+            disabled=needs is not None,
+            help="One rebuild joins the column and its side columns." if needs is None else formatting.escaped(needs),
         )
 
 

@@ -14,6 +14,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import shown
 from pipeline.base.texts import join_limited
 from pipeline.data.contracts.catalogue.definitions import read_definitions
+from pipeline.data.contracts.formats.json.merging import columns_of_keys
 from pipeline.data.contracts.formats.json.superset import Superset
 from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, superset_of
 from pipeline.store.database.engine import reading
@@ -56,6 +57,7 @@ class UndeclaredType:
     pinned: bool  # what has something new goes to quarantine
     closed: bool  # a limit was reached: what has something new lands whole as text
     refused: int  # variations
+    sided: tuple[str, ...]  # columns with side columns, as paths in the type
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,4 +142,5 @@ def _type(newest: Version, superset: Superset, listed: list[VariationReport]) ->
         pinned=bool(superset.pinned),
         closed=bool(superset.closed),
         refused=len(superset.refused),
+        sided=tuple(sorted(each.path for each in columns_of_keys(superset) if len(each.slots) > 1)),
     )

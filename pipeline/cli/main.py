@@ -116,6 +116,7 @@ _COMMANDS: Final = (
         LazyCommand("unpin-variations", "pipeline.cli.variations:unpin_variations"),
         LazyCommand("refuse-variation", "pipeline.cli.variations:refuse_variation"),
         LazyCommand("allow-variation", "pipeline.cli.variations:allow_variation"),
+        LazyCommand("merge", "pipeline.cli.variations:merge"),
         LazyCommand("declare", "pipeline.cli.variations:declare"),
         LazyCommand("views", "pipeline.cli.event_types:show_views"),
         LazyCommand("keep-views", "pipeline.cli.event_types:keep_views"),

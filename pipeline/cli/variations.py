@@ -104,6 +104,24 @@ allow_variation = _choosing(
 )
 
 
+@click.command("merge")
+@click.argument("game")
+@click.argument("column")
+@click.option("--type", "event_type", help="The event type, where several have such a column.")
+@submitting
+def merge(env_dir: Path, game: str, column: str, event_type: str | None, how: SubmitOptions) -> None:
+    """Join COLUMN of GAME (name or key) and its side columns, where documents had values of other types, by a rebuild.
+
+    The wider type is double for whole numbers and doubles, if doubles hold each number that landed, and text otherwise.
+    Later values land in the joined column, too. New rows wait until the rebuild has ended. See docs/schemas.md.
+    """
+    from pipeline.control.operations.merged_columns import propose_merge
+
+    context = CommandContext(env_dir)
+    given = game, column, event_type, context.actor, how.reason
+    submit_and_wait(context, propose_merge(context.engine, context.paths, *given), how)
+
+
 @click.command("declare")
 @click.argument("game")
 @click.option("--type", "event_type", required=True, help="The event type.")

@@ -70,6 +70,18 @@ def test_a_type_is_pinned_after_a_look_at_the_plan(store: Engine, opening: Openi
     assert [(each.kind, each.parameters["type"]) for each in list_operations(store)] == [("pin-variations", "move")]
 
 
+def test_columns_are_merged_after_a_look_at_the_plan(store: Engine, opening: Opening) -> None:
+    """The button shows the columns before and after and that it is one rebuild; it is drawn for side columns only."""
+    app = opening("schemas", game=CHESS)
+    assert [each for each in app.button if each.label == "Merge…"] == []
+    newest = gathered(gathered(Superset(), [b'{"x":1}']), [b'{"x":"a"}'])
+    LocalRegistry(store).register_many([Registration("Chess", "move", dumps(newest), format=UNDECLARED)])
+    app = opening("schemas", game=CHESS)
+    app.button(key=f"merge_{CHESS}").click().run()
+    assert "'move' of 'Chess': x long, x__v2 string → x string" in texts(app)
+    assert "Then the table is rebuilt: one commit" in texts(app)
+
+
 def test_a_game_with_many_types_has_a_short_page(store: Engine, opening: Opening) -> None:
     """The panel names the first ten versions that wait and the first thirty types, and counts the others."""
     definition = dumps(gathered(Superset(), [b'{"x":1}']))

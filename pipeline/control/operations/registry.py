@@ -36,6 +36,8 @@ _PLACES: Final[Mapping[OperationKind, str]] = {
     OperationKind.UNPIN_VARIATIONS: "variations:UNPIN",
     OperationKind.REFUSE_VARIATION: "variations:REFUSE",
     OperationKind.ALLOW_VARIATION: "variations:ALLOW",
+    OperationKind.MERGE_COLUMNS: "merged_columns:MERGE",
+    OperationKind.PART_COLUMNS: "merged_columns:PART",
 }
 """All definitions in the order in which pages offer them: the least disruptive first."""
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from listeners.sample import Lane
 from pipeline.base.reasons import innermost
+from pipeline.lake.delta.columns import OtherColumns
 from pipeline.lake.delta.foreign import ForeignChange
 from pipeline.lake.delta.meanings import OtherMeaning
 from pipeline.lake.delta.remade import TableGone
@@ -37,6 +38,7 @@ class Failure:
     may_quote: bool = False  # the evidence may hold a value of a row, so keep it out of logs
     parks: bool = False  # only a person can remove the cause: no retry, and no other stream's failure excuses it
     is_gone: bool = False  # the table is: it must be opened anew before a row of it is read
+    waits: bool = False  # for a rebuild that has begun: it is tried again, and never parks its stream
 
 
 def lane(decision: StreamControl, *, behind: bool) -> Lane:
@@ -111,4 +113,6 @@ def failure_of(error: Exception) -> Failure:
     evidence = f"{type(error).__name__}: {innermost(str(error))}"[:_EVIDENCE_LIMIT]
     is_gone = isinstance(error, TableGone)
     parks = is_gone or isinstance(error, ForeignChange | OtherMeaning)
+    if isinstance(error, OtherColumns):
+        return Failure("transient", evidence, waits=True)
     return Failure(classify(error), evidence, parks=parks, is_gone=is_gone)

@@ -165,7 +165,7 @@ class Roster:
                 stream.unreadable = stream.unreadable or failure.is_gone
                 stream.unrecorded = failure if failure.parks else None
                 stream.held_up = stream.held_up or failure.kind != "expected"  # that one is retried at once
-                charged = not lanes.is_shared(alike[failure.kind], carried)
+                charged = not failure.waits and not lanes.is_shared(alike[failure.kind], carried)
                 dice = random.random()  # noqa: S311 - spreads retries, no secret
                 decisions[key] = lanes.failed(stream.decision, failure, now, dice, charged=charged)
             for key in committed:

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.json.choices import without_choices
+from pipeline.data.contracts.formats.json.coverage import first_version
+from pipeline.data.contracts.formats.json.growth import as_of
 from pipeline.data.contracts.formats.json.stored_supersets import version_of
+from pipeline.data.contracts.formats.json.superset import Superset
 from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, UndeclaredReference, superset_of
 from pipeline.data.contracts.formats.payload_format import ReferenceDecoder
 from pipeline.data.contracts.formats.supported import format_of
@@ -61,16 +64,13 @@ def id_of(known: KnownSchema, held: Contents, schemas: Mapping[int, KnownSchema]
         return known.schema.schema_id
     name = event_type(known.schema.message)
     of_type = {each: one for each, one in schemas.items() if event_type(one.schema.message) == name}
-    chain = [each for _, each in _chain(of_type)]
-    low, high = 0, len(chain) - 1
-    while low < high:  # what one takes, each later one takes
-        middle = (low + high) // 2
-        superset = superset_of(schemas[chain[middle]].schema)
-        if superset.beyond(superset.read(held.payload), len(held.payload)):
-            low = middle + 1
-        else:
-            high = middle
-    return chain[low]
+    version = first_version(superset_of(known.schema), held.payload, partial(_as_of, known.schema))
+    return dict(_chain(of_type))[version]
+
+
+@lru_cache(maxsize=512)
+def _as_of(schema: Schema, version: int) -> Superset:
+    return as_of(superset_of(schema), version)
 
 
 @lru_cache(maxsize=512)

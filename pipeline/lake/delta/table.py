@@ -20,7 +20,7 @@ from deltalake.transaction import AddAction
 from pipeline.base.errors import Conflict, first_line
 from pipeline.base.failpoints import effect, hit
 from pipeline.lake.delta.checkpoint import write_by_delta_rs, write_when_due
-from pipeline.lake.delta.columns import covers
+from pipeline.lake.delta.columns import covers, require_addable
 from pipeline.lake.delta.data_files import DataFile
 from pipeline.lake.delta.foreign import Guard, cursor_expires, cursor_lost, open_own
 from pipeline.lake.delta.log import (
@@ -294,6 +294,7 @@ class CursorTable:
 
         Raises:
             OtherMeaning: the table has rows of an id with another meaning; nothing was changed.
+            OtherColumns: a column of the table has another type; nothing was changed.
             CommitFailedError: the columns cannot be written, or other writers were first each time.
             ForeignChange: another writer has changed a guarded table; no column was added.
         """
@@ -302,6 +303,7 @@ class CursorTable:
             retries = _COLUMN_RETRIES
             if self._missing(target):
                 self._adopt_newest()
+            require_addable(self.path.name, self._columns, target)
             while missing := self._missing(target):
                 self.require_own()
                 hit("in_schema_change")

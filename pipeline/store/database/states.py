@@ -56,6 +56,8 @@ class OperationKind(StrEnum):
     UNPIN_VARIATIONS = "unpin-variations"
     REFUSE_VARIATION = "refuse-variation"
     ALLOW_VARIATION = "allow-variation"
+    MERGE_COLUMNS = "merge-columns"
+    PART_COLUMNS = "part-columns"
 
 
 class OperationState(StrEnum):

@@ -44,6 +44,7 @@ OPERATIONS = {  # their role is checked where they are submitted, and again by t
     "games restore", "schemas accept-type", "schemas withdraw-type", "schemas keep-views",
     "schemas drop-views",
     "schemas pin-variations", "schemas unpin-variations", "schemas refuse-variation", "schemas allow-variation",
+    "schemas merge",
     "ops resume", "ops close", "ops cancel", "ops undo",
     "grants apply", "grants undo", "grants expire",
     "grants drift", "grants approve", "grants reject", "grants withdraw",

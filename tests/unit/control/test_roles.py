@@ -32,6 +32,7 @@ REPAIRS = {
     "trust a registry", "give up a registry", "accept lost schemas", "set an own query", "accept a gap",
     "adopt a source", "break the demo", "accept-type", "withdraw-type", "nest-type", "flatten-type",
     "pin-variations", "unpin-variations", "refuse-variation", "allow-variation", "apply output contracts",
+    "merge-columns", "part-columns",
 }  # fmt: skip
 STEERS = {
     "move", "start", "stop", "retire", "restore", "isolate", "create a group", "change a group", "remove a group",

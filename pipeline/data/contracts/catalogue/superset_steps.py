@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from pipeline.base.texts import join_limited
+from pipeline.data.contracts.formats.json.merging import column_type
 from pipeline.data.contracts.formats.json.shapes import LIST, MAP, REST
-from pipeline.data.contracts.formats.json.superset import OTHER_COLUMN, Level, Superset
+from pipeline.data.contracts.formats.json.superset import OTHER_COLUMN, STRUCT, Level, Superset
 from pipeline.data.contracts.plans import TYPE, Step
 
 _NULL: Final = "have null there"
@@ -22,12 +24,17 @@ class _Place:
 
 def superset_steps(before: Superset, after: Superset, message: str) -> tuple[Step, ...]:
     """Return a step for each column that the first superset lacks, and for what a person chose between them."""
-    held = set(_places(before.root, "", ""))
-    steps = [
-        Step(each.path, "add", "add", _what(each), each.column, _words(each.kind), _NULL)
-        for each in _places(after.root, "", "")
-        if each not in held
-    ]
+    held, now = set(_places(before.root, "", "")), list(_places(after.root, "", ""))
+    gone = held - set(now)
+    steps = []
+    for each in now:
+        if each in held:
+            continue
+        if moved := sorted(one.column for one in gone if one.path == each.path):
+            what = f"its values come from {join_limited(moved)}"
+            steps.append(Step(each.path, TYPE, "merge", what, each.column, _words(each.kind), "follow by the rebuild"))
+        else:
+            steps.append(Step(each.path, "add", "add", _what(each), each.column, _words(each.kind), _NULL))
     if after.other and not before.other:
         what = "documents land whole that have too many columns, or an id as a key"
         steps.append(Step(message, "add", "add", what, OTHER_COLUMN, "string", _NULL))
@@ -66,4 +73,4 @@ def _words(kind: str) -> str:
     for begin, words in _WORDS.items():
         if kind.startswith(begin):
             return words + _words(kind[len(begin) :])
-    return {"text": "string", "digits": "string", "json": "string"}.get(kind, kind)
+    return kind if kind == STRUCT else column_type(kind)

@@ -1,7 +1,7 @@
-"""What a person chose about the superset of an event type: to pin it, or to refuse a variation. Pure.
+"""What a person chose about the superset of an event type: to pin it, to refuse a variation, or to join columns. Pure.
 
-Each choice is a superset of its own, with the columns of the one before. So whether a row lands depends on it and the
-schema set alone, and a choice holds for rows that have not landed yet.
+Each choice is a superset of its own, with the columns of the one before but for those that are joined. So whether a row
+lands depends on it and the schema set alone, and a choice holds for rows that have not landed yet.
 """
 
 import re
@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from pipeline.base.texts import join_limited
+from pipeline.data.contracts.formats.json.merging import merged, parted
 from pipeline.data.contracts.formats.json.shapes import ROOT, Shape, escaped, facts
 from pipeline.data.contracts.formats.json.superset import WHOLE_DOCUMENT, Superset, shape_of
 
@@ -33,7 +34,10 @@ class Unwanted(Exception):
 
 
 def chosen(superset: Superset, choice: Sequence[str]) -> Superset:
-    """Return the superset after a choice: `pin`, `unpin`, `refuse` with fingerprint and form, `allow` with fingerprint.
+    """Return the superset after a choice.
+
+    Choices are `pin`, `unpin`, `refuse` with fingerprint and form, `allow` with fingerprint, `merge` with the path of a
+    column and the kind of the wider one, `split` with the path and the superset that joined the columns.
 
     The superset itself where that is chosen already.
 
@@ -49,6 +53,10 @@ def chosen(superset: Superset, choice: Sequence[str]) -> Superset:
             return superset if fingerprint in dict(superset.refused) else refusing(superset, fingerprint, form)
         case ("allow", fingerprint):
             return allowing(superset, fingerprint) if fingerprint in dict(superset.refused) else superset
+        case ("merge", path, kind):
+            return merged(superset, path, kind)
+        case ("split", path, since):
+            return parted(superset, path, int(since))
         case _:
             raise ValueError(f"no choice: {choice!r}")
 

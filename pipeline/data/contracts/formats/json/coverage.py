@@ -4,6 +4,7 @@ The newest superset holds all earlier ones, since each slot keeps the number of 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -32,6 +33,23 @@ def first_versions(superset: Superset, batch: pa.RecordBatch, document: Callable
         for row in np.flatnonzero(found == _WHOLE).tolist():
             found[row] = _of_whole(superset, document(row))
     return np.maximum(found, _FIRST)
+
+
+def first_version(superset: Superset, document: bytes, as_of: Callable[[int], Superset]) -> int:
+    """Return the same for one document, which the newest superset covers; `as_of` gives what versions had of it."""
+    read, size = superset.read(document), len(document)
+    if superset.must_land_whole(read, size):
+        return superset.other
+    if superset.closed and replace(superset, closed=0).beyond(read, size):
+        return superset.closed
+    low, high = _FIRST, max(_FIRST, superset.version)
+    while low < high:  # what one takes, each later one takes
+        middle = (low + high) // 2
+        if replace(as_of(middle), closed=0).beyond(read, size):
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 def _of_whole(superset: Superset, document: bytes) -> int:

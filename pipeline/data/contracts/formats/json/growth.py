@@ -4,7 +4,7 @@ It depends on the superset and on the set of new facts only, not on the order in
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -74,7 +74,7 @@ def as_of(superset: Superset, version: int) -> Superset:
 def _grown_level(
     level: Level, new: Mapping[str, Shape], version: int, *, top: bool = False, others: frozenset[str] = frozenset()
 ) -> Level:
-    taken = {slot.name.lower() for slots in level.slots.values() for slot in slots} | others
+    taken = {name.lower() for slots in level.slots.values() for slot in slots for name in names_of(slot)} | others
     grown = dict(level.slots)
     for key, shape in sorted(new.items()):
         slots = list(grown.get(key, ()))
@@ -142,6 +142,13 @@ def _columns_for(kinds: Iterable[str], slots: Sequence[Slot]) -> set[str]:
         else:
             found.add(outer + {"whole": "long", "fraction": "double"}.get(leaf, leaf))
     return found
+
+
+def names_of(slot: Slot) -> Iterator[str]:
+    """Yield the name of a slot, and those of the slots that a merge joined in it."""
+    yield slot.name
+    for each in slot.joined:
+        yield from names_of(each)
 
 
 def _rank(kind: str) -> tuple[int, int, str]:

@@ -13,6 +13,7 @@ from pipeline.data.contracts.formats.json.choices import pinned_refusal, require
 from pipeline.data.contracts.formats.json.scalar import Fraction, Whole
 from pipeline.data.contracts.formats.json.shapes import LIST, MAP, REST, Shape, kind_of, require_text
 from pipeline.data.contracts.formats.json.superset import (
+    ANY,
     OTHER,
     STRUCT,
     Level,
@@ -114,7 +115,11 @@ def _parts(value: Any, slots: Sequence[Slot], outer: str) -> dict[str, Any]:
     if isinstance(value, list):
         return _of_array(value, slots, outer)
     wanted = _slot(f"{outer}{kind_of(value)}", slots)
-    return {wanted: str(value) if wanted.endswith("digits") else value}
+    return {wanted: _written(value) if wanted == ANY else str(value) if wanted.endswith("digits") else value}
+
+
+def _written(value: Any) -> str:
+    return str(value) if isinstance(value, str) else text_of(value)
 
 
 def _slot(kind: str, slots: Sequence[Slot]) -> str:

@@ -66,6 +66,8 @@ def _written(level: Level) -> dict[str, list[dict[str, Any]]]:
 
 def _slot(one: Slot) -> dict[str, Any]:
     made: dict[str, Any] = {"kind": one.kind, "name": one.name, "since": one.since}
+    if one.joined:
+        made["joined"] = [_slot(each) for each in one.joined]
     return made if one.members is None else made | {"full": one.full, "keys": _written(one.members)}
 
 
@@ -75,4 +77,5 @@ def _read(given: Mapping[str, Any]) -> Level:
 
 def _read_slot(given: Mapping[str, Any]) -> Slot:
     members = _read(given["keys"]) if "keys" in given else None
-    return Slot(str(given["kind"]), str(given["name"]), int(given["since"]), members, int(given.get("full", 0)))
+    joined = tuple(map(_read_slot, given.get("joined", ())))
+    return Slot(str(given["kind"]), str(given["name"]), int(given["since"]), members, int(given.get("full", 0)), joined)

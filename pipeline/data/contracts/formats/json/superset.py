@@ -1,7 +1,8 @@
 """The superset of an event type's undeclared documents: which column takes which kind of value at which path. Pure.
 
 It only grows: a slot keeps its name and kind for good, and a value that a slot takes is never taken by a later one. So
-where a document's values land is the same for every superset that covers it.
+where a document's values land is the same for every superset that covers it. A merge is the one exception: a person
+joins slots, and a rebuild moves their values.
 """
 
 import re
@@ -48,9 +49,12 @@ WHOLE_DOCUMENT: Final = Shape(frozenset({OTHER}))
 _LEAST_BYTES: Final = 6  # of a fact: `"k":1,`
 WRITTEN: Final = ("digits", "json")
 """Kinds whose values are texts in columns, and none in documents."""
+ANY: Final = "any"
+"""The kind of a slot that takes each single value of its key as text: texts as they are, all else as it is written."""
 _PLAIN: Final = ("boolean", "text", "whole", "fraction")
 _TYPES: Final = {
-    "text": "string", "digits": "string", "json": "string", "double": "number", "long": "integer", "boolean": "boolean",
+    "text": "string", "digits": "string", "json": "string", ANY: "string", "double": "number", "long": "integer",
+    "boolean": "boolean",
 }  # fmt: skip
 
 
@@ -63,6 +67,7 @@ class Slot:
     since: int  # the superset that opened it: 1, 2, …
     members: "Level | None" = None  # of a struct
     full: int = 0  # the superset since which a struct gets no more members; 0: it may get some
+    joined: tuple["Slot", ...] = ()  # those in whose place a person's choice put it; no other column gets their names
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +232,10 @@ _UNKNOWN: Final = _Plain()
 
 def _plain_of(slots: Sequence[Slot], outer: str = "", key: str = "") -> _Plain:
     held, struct = [each.kind for each in slots], struct_at(slots, outer)
-    kinds = {each: taker for each in _PLAIN if (taker := slot_kind(f"{outer}{each}", slots, set(held))) is not None}
+    takers = {each: slot_kind(f"{outer}{each}", slots, set(held)) for each in _PLAIN}
+    kinds = {each: taker for each, taker in takers.items() if taker is not None and taker != ANY}
+    if ANY in held and not outer:
+        kinds["text"] = ANY  # all else is written again
     elements = None if outer else _plain_of(slots, LIST)
     places = {kind: held.index(taker) for kind, taker in kinds.items()}
     return _Plain(places, None if struct is None else struct.members, elements, properties(key, slots))
@@ -318,6 +326,8 @@ def uncovered(shape: Shape, slots: Sequence[Slot]) -> Shape:
 def slot_kind(kind: str, slots: Sequence[Slot], held: set[str]) -> str | None:
     """Return the kind of the slot that takes values of a kind, None without one; `held` are the slots' kinds."""
     outer, leaf = cut(kind)
+    if not outer and ANY in held and leaf != STRUCT:
+        return ANY
     match leaf:
         case "whole":
             takes = (f"{outer}long", f"{outer}double")

@@ -1,0 +1,303 @@
+"""Columns of undeclared JSON that a person joins: one operation, one rebuild, one column from then on."""
+
+from concurrent.futures import wait
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import delete
+
+from pipeline.base.errors import Refused
+from pipeline.cli.main import cli
+from pipeline.control import proposals
+from pipeline.control.controller import KINDS
+from pipeline.control.operations.definition import ControlContext, OperationProposal
+from pipeline.control.operations.executor import tick
+from pipeline.control.operations.merged_columns import propose_merge
+from pipeline.data.contracts.formats.json.merging import DOUBLE, columns_of_keys
+from pipeline.data.contracts.formats.json.superset import ANY
+from pipeline.data.contracts.formats.json.undeclared_format import superset_of
+from pipeline.data.contracts.further_types import game_types
+from pipeline.data.contracts.registrations import Registration
+from pipeline.data.contracts.type_views import views
+from pipeline.data.repair.rebuild import rebuild
+from pipeline.data.streams import lanes
+from pipeline.data.variations.registering import Registrar, newest_supersets
+from pipeline.lake.delta.columns import OtherColumns
+from pipeline.store.database.tables import placements, registrations, schemas, variations
+from pipeline.store.operations import Operation, operation, submit
+from pipeline.store.stream_control import StreamControl
+from tests.tables.registering_world import Killed, arrive, content, drive, killed_at, need, registry, resolve, world_of
+from tests.tables.repair_world import CHESS
+from tests.tables.shapes_world import GAME, KEY, by_tasks, one_by_one, quarantine, table, types, without_nulls
+from tests.tables.value_world import ValueWorld
+
+OWN: Final = ("_seq", "_pos", "_event_time", "_event_id", "_source_time", "_type", "_schema_id")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> ValueWorld:
+    """Chess, whose moves had numbers as x, then texts, and y with and without a fraction."""
+    made = world_of(tmp_path / "env", [("move", b'{"x":1,"y":1}'), ("move", b"{}")])
+    drive(made)
+    arrive(made, [("move", b'{"x":"a","y":2.5}'), ("move", b'{"x":[1,"b"]}'), ("move", b'{"x":{"k":5}}')])
+    drive(made)
+    return made
+
+
+def values(world: ValueWorld) -> list[dict[str, Any]]:
+    """Each row's values that are not null, without those of columns of our own."""
+    rows = map(without_nulls, table(world))
+    return [{name: value for name, value in row.items() if name not in OWN} for row in rows]
+
+
+def proposed(world: ValueWorld, column: str, of_type: str | None = None) -> OperationProposal:
+    return propose_merge(world.engine, world.paths, GAME, column, of_type, "ann", "one column")
+
+
+def carried_out(world: ValueWorld, begun: Operation) -> Operation:
+    context = ControlContext(world.settings, world.engine, world.paths)
+    for _ in range(8):
+        tick(context, KINDS)
+        wait(list(context.background_tasks._begun.values()))
+    return operation(world.engine, begun.operation_id)
+
+
+def merged(world: ValueWorld, column: str, of_type: str | None = None) -> Operation:
+    done = carried_out(world, submit(world.engine, proposed(world, column, of_type).intent))
+    assert done.state == "succeeded", done.outcome
+    return done
+
+
+def require_laws(world: ValueWorld, folder: Path) -> None:
+    """Compare the table with each other way to it."""
+    rows = [without_nulls(row) for row in table(world)]
+    assert by_tasks(world, folder / "at-once", ()) == rows, "one task reads all rows"
+    assert by_tasks(world, folder / "cut", (1, 3)) == rows, "tasks read pieces"
+    assert one_by_one(world, folder / "alone") == rows, "a task reads each row"
+    before, kinds = content(world), types(world)
+    with world.engine.begin() as connection:
+        for each in (variations, placements, registrations, schemas):
+            connection.execute(delete(each))
+    while resolve(world, need("move"), need("sold", place=(1, 1))) == 0.0:
+        pass  # it computes some of them, and then other games have their turn
+    assert content(world) == before, "a store that lost its registrations"
+    rebuild(world.paths, world.environment, world.engine, registry(world).snapshot, CHESS)
+    assert ([without_nulls(row) for row in table(world)], types(world)) == (rows, kinds), "a rebuild"
+    balance = world.check()
+    assert balance.values is not None
+    assert (balance.problems, balance.values.mismatches, balance.values.rows) == ((), 0, len(rows))
+
+
+def test_columns_are_joined_as_text(world: ValueWorld, tmp_path: Path) -> None:
+    """Laws L1, L5, L12: one rebuild makes one column of text, where later values land; each way to the table agrees."""
+    assert values(world)[2:] == [{"x__v3": "a", "y__v2": 2.5}, {"x__v4": '[1,"b"]'}, {"x__v2": {"k": 5}}]
+    ids = [row["_schema_id"] for row in table(world)]
+    proposal = proposed(world, "x__v3")
+    assert proposal.lines[0] == "'move' of 'Chess': x long, x__v3 string, x__v4 string → x string"
+    assert "x__v3, x__v4: change queries" in proposal.lines[2]
+    assert "the table is rebuilt" in proposal.lines[3]
+    merged(world, "x__v3")
+    assert values(world) == [
+        {"x": "1", "y": 1}, {}, {"x": "a", "y__v2": 2.5}, {"x": '[1,"b"]'}, {"x__v2": {"k": 5}},
+    ]  # fmt: skip
+    after = [row["_schema_id"] for row in table(world)]
+    assert [now == before for now, before in zip(after, ids, strict=True)] == [False, True, False, False, True]
+    later = [b'{"x":true}', b'{"x":5.50}', b'{"x":"\xc3\xa9"}', b'{"x":12345678901234567890123}', b'{"x":[]}']
+    arrive(world, [("move", each) for each in later])
+    assert drive(world) == 0, "nothing is new"
+    assert values(world)[5:] == [{"x": "true"}, {"x": "5.50"}, {"x": "é"}, {"x": "12345678901234567890123"}, {}]
+    assert types(world)["x"] == "string"
+    require_laws(world, tmp_path)
+
+
+def view(world: ValueWorld) -> str:
+    types_now = game_types(registry(world).snapshot(), KEY)
+    (made,) = views(KEY, types_now, ("main", "games", "chess"), "folder")
+    return made.duckdb
+
+
+def test_views_show_a_merged_column_as_it_is(world: ValueWorld) -> None:
+    """A view joins a column with its side columns until the table itself has one."""
+    assert "coalesce" in view(world)
+    merged(world, "x")
+    merged(world, "y")
+    assert "coalesce" not in view(world)
+
+
+@pytest.mark.parametrize(
+    ("first", "kind"), [(b"9007199254740992", "double"), (b"9007199254740993", "string"), (b"-9", "double")]
+)
+def test_whole_numbers_become_doubles_if_these_hold_them(tmp_path: Path, first: bytes, kind: str) -> None:
+    """Numbers that landed keep all their digits: as doubles if each is held, else as text."""
+    world = world_of(tmp_path / "env", [("move", b'{"s":{"y":' + first + b"}}")])
+    drive(world)
+    arrive(world, [("move", b'{"s":{"y":2.5}}')])
+    drive(world)
+    assert f"→ s.y {kind}" in proposed(world, "s.y__v2").lines[0]
+    merged(world, "s.y__v2")
+    assert types(world)["s.y"] == kind
+    found = [row["s"]["y"] for row in values(world)]
+    assert found == ([float(first), 2.5] if kind == "double" else [first.decode(), "2.5"])
+    arrive(world, [("move", b'{"s":{"y":9007199254740993}}')])
+    drive(world)
+    wanted = {"y__v3": "9007199254740993"} if kind == "double" else {"y": "9007199254740993"}
+    assert values(world)[-1]["s"] == wanted, "no column gets the name of one that was joined"
+    require_laws(world, tmp_path)
+
+
+def test_rows_wait_for_the_rebuild(world: ValueWorld) -> None:
+    """L6, L7: between the registration and the rebuild no row lands in a column of another type, and nothing parks."""
+    before = table(world)
+    Registrar(world.engine, world.paths.bronze, world.environment).choose(CHESS, "move", ("merge", "x", ANY))
+    arrive(world, [("move", b'{"x":2}')])
+    with pytest.raises(OtherColumns, match="the column x is int64") as waits:
+        world.split()
+    assert table(world) == before
+    failure = lanes.failure_of(waits.value)
+    decision = StreamControl()
+    for now in range(100):
+        decision = lanes.failed(decision, failure, float(now), 0.5, charged=not failure.waits)
+    assert (decision.parked_at, decision.failures) == (None, 0)
+    rebuild(world.paths, world.environment, world.engine, registry(world).snapshot, CHESS)
+    assert values(world)[-1] == {"x": "2"}
+
+
+def test_a_merge_is_undone_by_a_rebuild(world: ValueWorld, tmp_path: Path) -> None:
+    """The undo parts the columns again; what landed meanwhile and fits none opens its own, and no value is lost."""
+    before, done = values(world), merged(world, "x")
+    arrive(world, [("move", b'{"x":true}')])
+    drive(world)
+    proposal = proposals.undo(world.settings, world.engine, done, "ann", "a mistake")
+    assert proposal.lines[0] == "'move' of 'Chess': x string → x long, x__v3 string, x__v4 string"
+    undone = carried_out(world, submit(world.engine, proposal.intent))
+    assert undone.state == "succeeded", undone.outcome
+    assert values(world) == [*before, {"x__v5": True}]
+    require_laws(world, tmp_path)
+    again = proposals.undo(world.settings, world.engine, undone, "ann", "no mistake")
+    assert carried_out(world, submit(world.engine, again.intent)).state == "succeeded"
+    assert values(world)[-1] == {"x": "true"}
+
+
+POINTS: Final = [
+    "after_publish_id", "after_publish_placed", "after_store_commit", "in_rebuild_switch", "after_switch_generation",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_killed_merge_is_finished(world: ValueWorld, tmp_path: Path, point: str) -> None:
+    """A controller that is killed between any two effects leaves an operation that the next one finishes, once."""
+    begun = submit(world.engine, proposed(world, "x").intent)
+    with killed_at(point), pytest.raises(Killed, match=point):
+        carried_out(world, begun)
+    done = carried_out(world, begun)
+    assert done.state == "succeeded", done.outcome
+    newest = superset_of(newest_supersets(registry(world).snapshot(), KEY)["move"])
+    assert [each.kind for each in newest.root.slots["x"]] == [ANY, "struct"]
+    assert newest.version == max(each.since for each in newest.root.slots["x"])
+    require_laws(world, tmp_path)
+
+
+def test_what_cannot_be_joined_is_refused_with_the_reason(world: ValueWorld) -> None:
+    """A refusal names the columns that can be joined, or what is in the way; nothing is registered."""
+    before = content(world)
+    for column, of_type, why in [
+        ("z", None, r"has the column 'z'\. Such have a side column: 'x', 'y'\."),
+        ("x__v2.k", None, r"'x__v2\.k' of 'Chess' has no side column\. Such have a side column: 'x', 'y'\."),
+        ("x", "sold", r"'sold' is no undeclared event type of 'Chess'\. Such are: 'move'\."),
+    ]:
+        with pytest.raises(Refused, match=why):
+            proposed(world, column, of_type)
+    assert content(world) == before
+    proposal = proposed(world, "x")
+    merged(world, "y")
+    merged(world, "x")
+    late = carried_out(world, submit(world.engine, proposal.intent))
+    assert late.state == "failed", "the plan that a person saw is carried out, or none"
+    with pytest.raises(Refused, match=r"has no side column\. Such have a side column: none"):
+        proposed(world, "x")
+
+
+def test_the_command_shows_the_plan_first(world: ValueWorld) -> None:
+    """`--plan` prints columns before and after and that it is one rebuild, and changes nothing."""
+    before = content(world)
+    words = ["schemas", "merge", GAME, "y", "--plan", "--env-dir", str(world.paths.root)]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 0, done.output
+    assert "y long, y__v2 double → y double" in done.output
+    assert "the table is rebuilt" in done.output
+    assert content(world) == before
+
+
+_VALUES: Final = st.sampled_from([
+    "1", "-0", "2.5", "1e3", "9007199254740993", "0.1234567890123456789", "true", '"a"', '"1"', "null", "[]", '[1,"a"]',
+    "[1]", '["a"]', '{"k":1}', '{"k":"x"}', "{}", "9223372036854775808",
+])  # fmt: skip
+_DOCUMENT: Final = st.dictionaries(st.sampled_from("abA"), _VALUES, max_size=3).map(
+    lambda members: ("{" + ",".join(f'"{key}":{value}' for key, value in members.items()) + "}").encode()
+)
+_BATCHES: Final = st.lists(
+    st.lists(st.tuples(st.sampled_from(["move", "sold"]), _DOCUMENT), min_size=1, max_size=4), min_size=2, max_size=4
+)
+
+
+def _two_types(folder: Path) -> ValueWorld:
+    world = world_of(folder, [("move", b'{"first":1}'), ("sold", b'{"first":1}')])
+    resolve(world, need("move"), need("sold", place=(1, 1)))
+    (schema,) = [each for each in registry(world).snapshot().of(KEY) if each.message == "sold"]
+    accepted = Registration(GAME, "sold", schema.definition, format=schema.format, new_type=True)
+    registry(world).register_many([accepted])
+    return world
+
+
+def _merge_any(world: ValueWorld) -> None:
+    """Join the columns of each key that has several, and rebuild."""
+    registrar = Registrar(world.engine, world.paths.bronze, world.environment)
+    for name, schema in newest_supersets(registry(world).snapshot(), KEY).items():
+        for each in columns_of_keys(superset_of(schema)):
+            kind = DOUBLE if each.may_be_double and "A" in each.path else ANY
+            registrar.choose(CHESS, name, ("merge", each.path, kind))
+    rebuild(world.paths, world.environment, world.engine, registry(world).snapshot, CHESS)
+
+
+def _require_function(folder: Path, batches: list[list[tuple[str, bytes]]], merges: set[int]) -> None:
+    world = _two_types(folder / "env")
+    for number, batch in enumerate(batches):
+        arrive(world, batch)
+        drive(world)
+        if number in merges:
+            _merge_any(world)
+    assert len(table(world)) + len(quarantine(world)) == world.offset
+    require_laws(world, folder)
+    world.engine.dispose()
+
+
+@settings(max_examples=1, deadline=None)
+@example(
+    batches=[
+        [("move", b'{"a":1,"A":1}'), ("sold", b'{"a":true}')],
+        [("move", b'{"a":"x","A":2.5}'), ("sold", b'{"a":[1,"a"],"b":{"k":1}}')],
+        [("move", b'{"a":{"k":1},"A":3}'), ("sold", b'{"a":0.1234567890123456789,"b":{"k":"x"}}')],
+    ],
+    merges={1, 2},
+)
+@given(batches=_BATCHES, merges=st.sets(st.integers(0, 3)))
+def test_a_table_with_merged_columns_is_a_function_of_bronze(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[list[tuple[str, bytes]]], merges: set[int]
+) -> None:
+    """Laws L1, L5, L12: whenever columns were merged, passes, single rows, a lost store and a rebuild agree."""
+    _require_function(tmp_path_factory.mktemp("merged"), batches, merges)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@settings(max_examples=40, deadline=None)
+@given(batches=_BATCHES, merges=st.sets(st.integers(0, 3)))
+def test_a_table_with_merged_columns_is_a_function_of_bronze_for_many_documents(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[list[tuple[str, bytes]]], merges: set[int]
+) -> None:
+    """Laws L1, L5, L12, for more documents and merges."""
+    _require_function(tmp_path_factory.mktemp("merged"), batches, merges)
