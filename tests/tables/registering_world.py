@@ -6,10 +6,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import delete
+
 from pipeline.base import failpoints
 from pipeline.base.names import game_key
 from pipeline.data.contracts.formats.json.caps import USUAL, Caps
 from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, superset_of
+from pipeline.data.contracts.registrations import Registration
 from pipeline.data.contracts.registries.notes import Need
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.contracts.schemas import SchemaSet
@@ -20,6 +23,7 @@ from pipeline.data.streams.writing.split import split
 from pipeline.data.variations.resolution import ShapeResolution
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.storage.places import located
+from pipeline.store.database.tables import placements, registrations, schemas, variations
 from pipeline.store.games import Game
 from pipeline.store.schema_needs import read_needs
 from tests.tables.shapes_world import GAME, KEY, record, shapes_world
@@ -129,3 +133,24 @@ def drive(world: ValueWorld, caps: Caps = USUAL) -> int:
             return rounds
         resolve(world, *lacking, caps=caps)
     raise AssertionError("its needs are never answered")
+
+
+def two_types(folder: Path) -> ValueWorld:
+    """Return an environment in which Chess has the accepted type `sold` beside its first one."""
+    world = world_of(folder, [("move", b'{"first":1}'), ("sold", b'{"first":1}')])
+    resolve(world, need("move"), need("sold", place=(1, 1)))
+    (schema,) = [each for each in registry(world).snapshot().of(KEY) if each.message == "sold"]
+    accepted = Registration(GAME, "sold", schema.definition, format=schema.format, new_type=True)
+    registry(world).register_many([accepted])
+    return world
+
+
+def require_kept(world: ValueWorld) -> None:
+    """Take the registrations out of the store, and let a driver compute them again from what is kept beside bronze."""
+    before = content(world)
+    with world.engine.begin() as connection:
+        for each in (variations, placements, registrations, schemas):
+            connection.execute(delete(each))
+    while resolve(world, need("move"), need("sold", place=(1, 1))) == 0.0:
+        pass  # it computes some of them, and then other games have their turn
+    assert content(world) == before

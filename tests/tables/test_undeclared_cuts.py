@@ -8,14 +8,11 @@ from typing import Any, Final, TypeAlias
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import delete
 
-from pipeline.data.contracts.registrations import Registration
 from pipeline.data.repair.rebuild import rebuild
-from pipeline.store.database.tables import placements, registrations, schemas, variations
-from tests.tables.registering_world import arrive, content, drive, need, registry, resolve, world_of
+from tests.tables.registering_world import arrive, drive, registry, require_kept, two_types
 from tests.tables.repair_world import CHESS
-from tests.tables.shapes_world import GAME, KEY, by_tasks, one_by_one, quarantine, table, types, without_nulls
+from tests.tables.shapes_world import by_tasks, one_by_one, quarantine, table, types, without_nulls
 from tests.tables.value_world import ValueWorld
 
 Batch: TypeAlias = list[tuple[str, bytes]]
@@ -45,16 +42,6 @@ _DOCUMENTS: Final = st.one_of(
 BATCHES: Final = st.lists(
     st.lists(st.tuples(st.sampled_from(["move", "sold"]), _DOCUMENTS), min_size=1, max_size=5), min_size=1, max_size=4
 )
-
-
-def two_types(folder: Path) -> ValueWorld:
-    """Return an environment in which Chess has the accepted type `sold` beside its first one."""
-    world = world_of(folder, [("move", b'{"first":1}'), ("sold", b'{"first":1}')])
-    resolve(world, need("move"), need("sold", place=(1, 1)))
-    (schema,) = [each for each in registry(world).snapshot().of(KEY) if each.message == "sold"]
-    accepted = Registration(GAME, "sold", schema.definition, format=schema.format, new_type=True)
-    registry(world).register_many([accepted])
-    return world
 
 
 def landed(world: ValueWorld) -> list[dict[str, Any]]:
@@ -92,17 +79,6 @@ def require_stable(
     assert {name: now.get(name) for name in kinds} == kinds
     assert landed_now[: len(rows)] == rows
     return now, landed_now
-
-
-def require_kept(world: ValueWorld) -> None:
-    """Take the registrations out of the store, and let a driver compute them again from what is kept beside bronze."""
-    before = content(world)
-    with world.engine.begin() as connection:
-        for each in (variations, placements, registrations, schemas):
-            connection.execute(delete(each))
-    while resolve(world, need("move"), need("sold", place=(1, 1))) == 0.0:
-        pass  # it computes some of them, and then other games have their turn
-    assert content(world) == before
 
 
 CASES: Final[dict[str, Any]] = {

@@ -126,7 +126,7 @@ def _look(kind: str, engine: Engine, game: Game, given: Mapping[str, Any]) -> tu
     gone = sorted(set(found.names(before)) - set(found.names(after)))
     lines = [f"{shown(found.type)} of {shown(game.name)}: {what}", f"    {words}"]
     if gone:
-        lines.append(f"    The table no longer has {join_limited(gone, 20)}: change queries that name it.")
+        lines.append(f"    The table no longer has {join_limited(gone, 20)}: change queries that name them.")
     return f"{found.type}: {what}", lines
 
 
