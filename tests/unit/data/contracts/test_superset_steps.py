@@ -5,7 +5,7 @@ from pipeline.data.contracts.catalogue.superset_steps import superset_steps
 from pipeline.data.contracts.formats.json.choices import chosen
 from pipeline.data.contracts.formats.json.gathering import gathered
 from pipeline.data.contracts.formats.json.stored_supersets import dumps
-from pipeline.data.contracts.formats.json.superset import Superset
+from pipeline.data.contracts.formats.json.superset import ANY, Superset
 from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED
 from pipeline.data.contracts.schemas import Schema
 
@@ -39,3 +39,11 @@ def test_choices_are_steps() -> None:
     assert [str(each) for each in superset_steps(first, refused, "move")] == ["move: variation ab is refused"]
     (again,) = superset_steps(refused, chosen(refused, ("allow", "ab")), "move")
     assert str(again) == "move: variation ab is allowed again"
+
+
+def test_a_merge_says_where_the_values_come_from() -> None:
+    """A merged column is no new one: its rows follow by the rebuild, and readers must know of it."""
+    first = gathered(gathered(Superset(), [b'{"x":1}']), [b'{"x":"a"}'])
+    (step,) = superset_steps(first, chosen(first, ("merge", "x", ANY)), "move")
+    assert (step.column, step.type, step.policy, step.old_rows) == ("x", "string", "merge", "follow by the rebuild")
+    assert (str(step), step.breaks) == ("x: its values come from x, x__v2", True)
