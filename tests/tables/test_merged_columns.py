@@ -226,9 +226,9 @@ def test_what_cannot_be_joined_is_refused_with_the_reason(world: ValueWorld) -> 
 
 
 def test_the_command_shows_the_plan_first(world: ValueWorld) -> None:
-    """`--plan` prints columns before and after and that it is one rebuild, and changes nothing."""
+    """`--dry-run` prints columns before and after and that it is one rebuild, and changes nothing."""
     before = content(world)
-    words = ["schemas", "merge", GAME, "y", "--plan", "--env-dir", str(world.paths.root)]
+    words = ["schemas", "merge", GAME, "y", "--dry-run", "--env-dir", str(world.paths.root)]
     done = CliRunner().invoke(cli, words)
     assert done.exit_code == 0, done.output
     assert "y long, y__v2 double → y double" in done.output
