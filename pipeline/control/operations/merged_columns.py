@@ -121,7 +121,7 @@ def _look(kind: str, engine: Engine, game: Game, given: Mapping[str, Any]) -> tu
         before, after = list(slots), [Slot(given["to"], slots[0].name, 0)]
         words = "Later texts, numbers and truth values land there, too: texts as they are, all else as it is written."
         if given["to"] == DOUBLE:
-            words = "Later numbers land there, too; one that a double does not hold to all digits opens a side column."
+            words = "Later numbers land there, too. A number that no double holds to all digits opens a side column."
     what = f"{found.described(before)} → {found.described(after)}"
     gone = sorted(set(found.names(before)) - set(found.names(after)))
     lines = [f"{shown(found.type)} of {shown(game.name)}: {what}", f"    {words}"]
