@@ -171,7 +171,7 @@ def test_rows_wait_for_the_rebuild(world: ValueWorld) -> None:
 
 
 def test_a_merge_is_undone_by_a_rebuild(world: ValueWorld, tmp_path: Path) -> None:
-    """The undo parts the columns again; what landed meanwhile and fits none opens its own, and no value is lost."""
+    """The undo parts the columns again. A value that landed meanwhile and fits none opens its own, and none is lost."""
     before, done = values(world), merged(world, "x")
     arrive(world, [("move", b'{"x":true}')])
     drive(world)
@@ -205,7 +205,7 @@ def test_a_killed_merge_is_finished(world: ValueWorld, tmp_path: Path, point: st
     require_laws(world, tmp_path)
 
 
-def test_what_cannot_be_joined_is_refused_with_the_reason(world: ValueWorld) -> None:
+def test_a_merge_that_cannot_be_is_refused_with_the_reason(world: ValueWorld) -> None:
     """A refusal names the columns that can be joined, or what is in the way; nothing is registered."""
     before = content(world)
     for column, of_type, why in [

@@ -80,6 +80,6 @@ def test_columns_are_named_by_their_types(kind: str, column: str) -> None:
 
 
 def test_an_unknown_kind_is_no_choice() -> None:
-    """What a later version may have written is refused, not guessed."""
+    """A superset refuses a choice that it does not know, as a later version may have written it."""
     with pytest.raises(ValueError, match="no kind of merged columns"):
         chosen(gathered(Superset(), [b'{"x":1}']), ("merge", "x", "decimal"))
