@@ -23,7 +23,7 @@ from app.state.services import Environment
 from app.state.shared import once
 from listeners.series import Series
 from pipeline.api.fleet import RegisteredSchema
-from pipeline.api.games import GameProposal, Waiting
+from pipeline.api.games import GameProposal, Pending, Waiting
 from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited, short_moment
 from pipeline.health.facts.fleet import Fleet
@@ -137,7 +137,7 @@ def _draw_names(known: Gathered) -> None:
         st.html(parts.note(f"Names without a game are not known: {formatting.shown(seen.why or '', _LONGEST)}"))
     if seen.value is None or not (seen.value.proposals or seen.value.pending.names):
         return
-    about = [*_proposed(seen.value.proposals), *_nameless(seen.value.pending.names)]
+    about = [*_proposed(seen.value.proposals), *_nameless(seen.value.pending)]
     until = f" · until {short_moment(seen.good_at, known.at)}" if seen.failed and seen.good_at is not None else ""
     with st.container(horizontal=True, vertical_alignment="center", key="row_names", gap="small"):
         st.html(parts.note(f"{' · '.join(about)}{until}"), width="stretch")
@@ -153,11 +153,13 @@ def _proposed(proposals: Sequence[GameProposal]) -> list[str]:
     return [f"{many} for a decision: {_first_names(proposals)}"]
 
 
-def _nameless(names: Sequence[Waiting]) -> list[str]:
+def _nameless(pending: Pending) -> list[str]:
     """Say which names have rows that ingest refuses; nothing where none has."""
+    names, count = pending.names, len(pending.names) + pending.beyond
     if not names:
         return []
-    many = "1 name is" if len(names) == 1 else f"{formatting.count(len(names))} names are"
+    about = "about " if pending.beyond else ""
+    many = "1 name is" if count == 1 else f"{about}{formatting.count(count)} names are"
     most = "up to " if any(each.error for each in names) else ""  # of a name that was crowded out for a while
     rows = f"{most}{formatting.count(sum(each.rows for each in names))}"
     return [f"{many} no game, so ingest refuses their rows, {rows} so far: {_first_names(names)}"]

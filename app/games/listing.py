@@ -123,9 +123,10 @@ def about(found: Candidates) -> str:
     """Say how many names are proposed, how many wait, and how many become games with their next rows."""
     proposed = sum(each.proposal is not None for each in found.names)
     comes = sum(each.comes for each in found.seen.names)
-    waits = len(found.seen.names) - comes
+    waits = len(found.seen.names) - comes + found.seen.beyond
     more = f" · the first {MOST}" if len(found.names) > MOST else ""
-    counts = f"{formatting.count(proposed)} proposed · {formatting.count(waits)} waiting"
+    counted = f"about {formatting.count(waits)}" if found.seen.beyond else formatting.count(waits)
+    counts = f"{formatting.count(proposed)} proposed · {counted} waiting"
     return f"{counts} · {formatting.count(comes)} coming with the next rows{more}"
 
 

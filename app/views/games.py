@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from app import formatting
 from app.components import confirm, header, links
 from app.games import decision, listing, past, propose, queries, rules
 from app.state.readings import reading
@@ -37,9 +38,10 @@ def _live(environment: Environment) -> None:
 def _sentence(names: Candidates, seen: GamesOverview) -> tuple[str, bool]:
     """Say what a person should decide, and whether there is anything; else what games come by."""
     proposed = sum(each.proposal is not None for each in names.names)
-    waits = sum(each.waiting is not None and not each.waiting.comes for each in names.names)
+    waits = sum(each.waiting is not None and not each.waiting.comes for each in names.names) + names.seen.beyond
+    many = f"about {formatting.count(waits)}" if names.seen.beyond else formatting.count(waits)
     said = [f"{proposed} proposed {'game waits' if proposed == 1 else 'games wait'} for a decision"] if proposed else []
-    said += [f"ingest refuses rows of {waits} {'name' if waits == 1 else 'names'} without a game"] if waits else []
+    said += [f"ingest refuses rows of {many} {'name' if waits == 1 else 'names'} without a game"] if waits else []
     if said:
         sentence = "; ".join(said)
         return f"{sentence[0].upper()}{sentence[1:]}", True

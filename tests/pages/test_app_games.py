@@ -1,9 +1,11 @@
 """The Games page: names with their evidence, decided as shown; rules, retired and rejected games; Fleet links to it."""
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import Engine
 from streamlit.testing.v1 import AppTest
@@ -113,6 +115,18 @@ def test_names_are_listed_with_their_evidence(store: Engine, tmp_path: Path, ope
     assert "next season" in texts(app)
     assert "nothing, as far as the bounded list of names says" in texts(app)
     assert app.query_params["name"] in (NEW, [NEW])
+
+
+def test_names_beyond_the_list_count_as_waiting(store: Engine, opening: Opening) -> None:
+    """Games and Fleet say how many names wait, not how many the bounded list has room for."""
+    flood = name_sketch.sketched(pa.array([f"name {n}" for n in range(3_000)]), pa.array([2] * 3_000), time.time(), 20)
+    write_sketch(store, flood.dumps())
+    said = texts(opening("games"))
+    counted = re.search(r"ingest refuses rows of about ([\d\W]+?) names without a game", said)
+    assert counted is not None, said
+    assert int(re.sub(r"\D", "", counted[1])) == pytest.approx(3_000, rel=0.05)
+    assert f"about {counted[1]} waiting" in said
+    assert f"about {counted[1]} names are no game" in texts(opening("fleet"))
 
 
 def test_an_approval_is_one_operation_as_shown(store: Engine, opening: Opening) -> None:

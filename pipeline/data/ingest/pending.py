@@ -62,6 +62,7 @@ class Pending:
     distinct: int  # estimate of all names ever seen, including refused and onboarded ones
     rows: int  # of all of them
     refused: tuple[RefusedName, ...]  # newest first
+    beyond: int = 0  # estimate of the names that wait and that the list has no room for
 
 
 def games(engine: Engine) -> list[Game]:
@@ -83,7 +84,8 @@ def pending(
     rules = rules or read_rules(engine)
     sketch = name_sketch.loads(store.read_sketch(engine))
     refused = store.refusals(engine)
-    roll = OnboardingRoll(store.onboarded(engine), refused)
+    onboarded = store.onboarded(engine)
+    roll = OnboardingRoll(onboarded, refused)
     _, registered = store.registered_above(engine, 0)
     owners = {*dict(reversed(registered)).values()}  # the first name of a key owns it
     waiting = sketch.without([*roll.games.values(), *refused]).names
@@ -101,7 +103,9 @@ def pending(
         rows.append(Waiting(game_key(name), name, *seen, why, tuple(lookalikes), rule, obstacle is None))
     rows.sort(key=lambda row: (row.error - row.rows, row.first_seen, row.game))
     newest = sorted(refused.values(), key=lambda each: -each.refused_at)
-    return Pending(tuple(rows), sketch.distinct, sketch.rows, tuple(newest))
+    decided = len(refused) + sum(game.candidate.how in {"prefix", "approval"} for game in onboarded)
+    beyond = max(0, sketch.distinct - len(rows) - decided) if sketch.floor else 0  # no floor: nothing was crowded out
+    return Pending(tuple(rows), sketch.distinct, sketch.rows, tuple(newest), beyond)
 
 
 def target(name: str) -> str:
@@ -183,6 +187,8 @@ def render_games(known: Sequence[Game]) -> str:
 def render_pending(seen: Pending, limit: int) -> str:
     """Return the waiting names as lines of text; names are quoted, with everything invisible escaped."""
     lines = first_lines(seen.names, limit, _line)
+    if seen.beyond:
+        lines.append(f"about {seen.beyond:,} more names wait, for which onboarding.max_pending leaves no room")
     lines += [f"refused by {each.actor}: {each.game!r}" for each in seen.refused[:limit]]
     lines.append(f"about {seen.distinct:,} names without a game sent {seen.rows:,} rows")
     return "\n".join(map(plain, lines))

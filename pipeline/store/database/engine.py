@@ -150,7 +150,8 @@ def reach(settings: Settings, paths: Paths) -> None:
 def _missing(why: str) -> Refused:
     return Refused(
         f"The control store is missing: {why}. If it was lost, restore it from a copy. "
-        "In a new environment, start ingest or `turnout simulate`, or name another environment."
+        "In a new environment, apply rules by `turnout games rules apply`, start ingest or `turnout simulate`; or name "
+        "another environment."
     )
 
 

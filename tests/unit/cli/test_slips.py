@@ -35,7 +35,9 @@ def turnout(env: Path, *words: str) -> Result:
 def test_a_game_that_is_there_already_is_named(env: Path) -> None:
     """A move, pause or stop that changes nothing says of each game or group why."""
     assert "chess_1 is in group a already" in turnout(env, "move", "Chess", "--to", "a").output
-    assert "go_1 is not paused" in turnout(env, "resume", "Go").output
+    for words, said in ((("resume", "Go"), "is not paused"), (("restore", "Go"), "is not retired")):
+        same = turnout(env, *words)
+        assert (same.exit_code, f"go_1 {said}" in same.output) == (0, True), "what is asked for holds already"
 
 
 def test_fleet_is_no_command(env: Path) -> None:

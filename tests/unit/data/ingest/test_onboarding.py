@@ -276,6 +276,18 @@ def test_slugs_that_clash_are_kept_apart_by_the_hash() -> None:
     assert len({game_key(name) for name in clashing}) == len(clashing)
 
 
+def test_names_beyond_the_list_are_counted(engine: Engine) -> None:
+    """The number of names that wait is that of all of them, and not of those that the bounded list has room for."""
+    limits = Limits(max_pending=20)
+    ingest = Onboarding(engine, limits)
+    ingest.note(_reported({f"name {each}": 9 for each in range(20)}, limits), NOW)
+    assert pending.pending(engine, limits, NOW).beyond == 0, "the list has them all"
+    ingest.note(_reported({f"other {each}": each + 1 for each in range(3_000)}, limits), NOW + 60)
+    seen = pending.pending(engine, limits, NOW + 60)
+    assert (len(seen.names), seen.beyond) == (20, pytest.approx(3_000, rel=0.05))
+    assert f"about {seen.beyond:,} more names wait" in pending.render_pending(seen, 2)
+
+
 def test_what_waits_is_told_with_its_reason(engine: Engine) -> None:
     """The busiest come first, each with why it waits and what it may be taken for; names are printed escaped."""
     _register(engine, "Chess")
