@@ -27,6 +27,7 @@ _MOST_NAMED: Final = 5
 _COLUMNS: Final = {
     "Names": st.column_config.TextColumn(width=190, help="Exact names, which are games at once."),
     "Prefixes": st.column_config.TextColumn(width=170, help="Names that begin so become games when they arrive."),
+    "Formats": st.column_config.TextColumn(width=90, help="Only names whose payloads have one of these formats."),
     "Per hour": st.column_config.TextColumn(width=80, help="Most games by its prefixes within an hour."),
     "Applied by": st.column_config.TextColumn(help="The person whom its readers were allowed by."),
 }
@@ -66,12 +67,13 @@ def lines(rules: tuple[OnboardingRule, ...]) -> list[dict[str, str | None]]:
             "Rule": formatting.shown(each.name, 60),
             "Names": _some(each.names),
             "Prefixes": _some(each.prefixes),
+            "Formats": _some(each.formats),
             "Group": None if each.group is None else formatting.shown(each.group, 40),
             "Priority": each.priority,
             "Policies": _some(tuple(f"{kind}={policy}" for kind, policy in each.policies)),
             "Readers": _some(each.readers),
             "Event types": "all" if each.event_types == (ALL_TYPES,) else _some(each.event_types),
-            "Per hour": str(each.max_new_per_hour) if each.prefixes else None,
+            "Per hour": str(each.max_new_per_hour) if each.prefixes or each.formats else None,
             "Applied by": formatting.shown(each.changed_by, 60),
         }
         for each in rules

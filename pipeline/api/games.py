@@ -12,6 +12,7 @@ from pipeline.control.onboarding.candidates import Candidate, Candidates
 from pipeline.control.onboarding.near_rules import NearRule
 from pipeline.control.onboarding.rules_file import render
 from pipeline.data.ingest import pending
+from pipeline.data.ingest.formats_before import read_formats
 from pipeline.data.ingest.pending import Pending, Waiting
 from pipeline.store import onboarding
 from pipeline.store.assignments import read_assignments
@@ -125,7 +126,8 @@ def open_names(environment: OpenEnvironment) -> OpenNames:
     """
     engine = environment.engine
     proposals = tuple(open_proposals(engine).values())
-    return OpenNames(proposals, pending.pending(engine, environment.settings.onboarding))
+    formats = read_formats(environment.settings, engine)
+    return OpenNames(proposals, pending.pending(engine, environment.settings.onboarding, formats=formats))
 
 
 def schema_ids(environment: OpenEnvironment) -> Mapping[str | None, tuple[int | None, ...]]:

@@ -112,7 +112,7 @@ def _parts(
         assign_waiting(engine, placing_by(settings))  # games that fitted nowhere when they came
         return ()
 
-    onboarding = OnboardingKeeper(engine)
+    onboarding = OnboardingKeeper(engine, settings)
 
     def onboard() -> Sequence[str]:
         onboarding.look()

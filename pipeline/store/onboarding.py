@@ -15,7 +15,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey
 from pipeline.store.database.engine import writing
 from pipeline.store.database.states import OnboardedBy
-from pipeline.store.database.tables import name_sketches, onboardings, refused_names, registrations
+from pipeline.store.database.tables import name_sketches, onboardings, refused_names, registrations, schemas
 
 _SKETCH = 1
 
@@ -126,6 +126,14 @@ def registered_above(engine: Engine, registration: int) -> tuple[int, list[tuple
         first = func.min(table.c.registration_id)
         query = select(table.c.game_key, table.c.game).where(new).group_by(table.c.game_key, table.c.game)
         return last, [(GameKey(row.game_key), row.game) for row in connection.execute(query.order_by(first))]
+
+
+def first_formats(engine: Engine) -> dict[str, str]:
+    """Return the format of each name's first registered schema, by exact name."""
+    order = registrations.c.registration_id.desc()  # so the first one counts
+    query = select(registrations.c.game, schemas.c.format).join(schemas).order_by(order)
+    with engine.connect() as connection:
+        return {row.game: row.format.partition("-")[0] for row in connection.execute(query)}
 
 
 def refuse(engine: Engine, refusal: RefusedName) -> bool:

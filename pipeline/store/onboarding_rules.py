@@ -5,7 +5,7 @@ changed, so it can be read what was in force when a name became a game.
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -22,6 +22,7 @@ MAX_NEW_PER_HOUR: Final = 10
 """Games that the prefixes of one rule create within an hour, where the rule does not say."""
 
 
+_LISTS: Final = ("names", "prefixes", "formats", "readers", "event_types")
 ALL_TYPES: Final = "*"
 """Stands in a rule for every event type."""
 
@@ -40,6 +41,7 @@ class OnboardingRule:
     max_new_per_hour: int = MAX_NEW_PER_HOUR  # games by its prefixes
     changed_by: str = ""  # who applied it as it is
     event_types: tuple[str, ...] = ()  # further types that such a game has as they come: full names, last segments
+    formats: tuple[str, ...] = ()  # of payloads: the rule is for names of these only; none: for any
 
     def accepts(self, event_type: str) -> bool:
         """Return whether a game of the rule has a further event type without a person."""
@@ -52,7 +54,10 @@ class OnboardingRule:
 
 
 class RuleMatch(NamedTuple):
-    """The rule for a name, and by which of its prefixes; None: by the exact name."""
+    """The rule for a name, and by which of its prefixes; None: by the exact name.
+
+    A rule by format has a prefix, too: the exact name, or an empty one where it is for every name.
+    """
 
     rule: OnboardingRule
     prefix: str | None
@@ -60,7 +65,10 @@ class RuleMatch(NamedTuple):
 
 @dataclass(frozen=True)
 class RuleSet:
-    """The rules that are in force. Of two that fit a name, the exact name counts, and then the longest prefix."""
+    """The rules that are in force. Of two that fit a name, the exact name counts, and then the longest prefix.
+
+    A rule by name alone counts before one by format, since a format is known later than the name.
+    """
 
     number: int = 0  # of the application; 0: none was ever applied
     rules: tuple[OnboardingRule, ...] = ()
@@ -84,18 +92,36 @@ class RuleSet:
 
     @cached_property
     def _by_game(self) -> dict[str, OnboardingRule]:
-        return {name: rule for rule in self.rules for name in rule.names}
+        return {name: rule for rule in self.rules if not rule.formats for name in rule.names}
 
     @cached_property
     def _by_prefix(self) -> dict[str, OnboardingRule]:
-        return {prefix: rule for rule in self.rules for prefix in rule.prefixes}
+        return {prefix: rule for rule in self.rules if not rule.formats for prefix in rule.prefixes}
 
-    def match(self, name: str) -> RuleMatch | None:
-        """Return the rule for a name of a game, None where no rule fits."""
+    @cached_property
+    def by_format(self) -> tuple[OnboardingRule, ...]:
+        """The rules for names of certain formats only."""
+        return tuple(rule for rule in self.rules if rule.formats)
+
+    def match(self, name: str, payload_format: str | None = None) -> RuleMatch | None:
+        """Return the rule for a name of a game, None where no rule fits; a format that is None is not known."""
         if (exact := self._by_game.get(name)) is not None:
             return RuleMatch(exact, None)
         prefix = next((each for each in self.prefixes if name.startswith(each)), None)
-        return None if prefix is None else RuleMatch(self._by_prefix[prefix], prefix)
+        if prefix is not None:
+            return RuleMatch(self._by_prefix[prefix], prefix)
+        return self._nearest(name, [rule for rule in self.by_format if payload_format in rule.formats])
+
+    def waiting_for_format(self, name: str) -> OnboardingRule | None:
+        """Return a rule that would be for a name if its payloads had the format that the rule wants."""
+        nearest = self._nearest(name, self.by_format)
+        return None if nearest is None else nearest.rule
+
+    @staticmethod
+    def _nearest(name: str, rules: Sequence[OnboardingRule]) -> RuleMatch | None:
+        """Return of rules by format the one with the exact name, then the longest prefix, then one for every name."""
+        found = [RuleMatch(rule, pattern) for rule in rules for pattern in _patterns(rule, name)]
+        return max(found, key=lambda each: (name in each.rule.names, len(each.prefix or "")), default=None)
 
 
 def read_rules(engine: Engine) -> RuleSet:
@@ -154,6 +180,15 @@ def apply(engine: Engine, rules: Sequence[OnboardingRule], seen: int, actor: str
         return rules_in(connection)
 
 
+def _patterns(rule: OnboardingRule, name: str) -> Iterator[str]:
+    """Yield what of a rule by format fits a name."""
+    if name in rule.names:
+        yield name
+    yield from (each for each in rule.prefixes if name.startswith(each))
+    if not rule.names and not rule.prefixes:
+        yield ""
+
+
 def _tree(rule: OnboardingRule) -> dict[str, Any]:
     return {**asdict(rule), "policies": dict(rule.policies)}
 
@@ -163,5 +198,5 @@ def _read(row: Row[Any]) -> RuleSet:
 
 
 def _rule(tree: dict[str, Any]) -> OnboardingRule:
-    lists = {name: tuple(tree[name]) for name in ("names", "prefixes", "readers", "event_types")}
+    lists = {name: tuple(tree.get(name, ())) for name in _LISTS}  # rules of an earlier build lack some
     return OnboardingRule(**{**tree, **lists, "policies": tuple(sorted(tree["policies"].items()))})

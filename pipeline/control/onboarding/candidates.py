@@ -16,6 +16,7 @@ from pipeline.control.acts import DirectAct
 from pipeline.control.onboarding.near_rules import NearRule, NearRules
 from pipeline.data.contracts.registry import LocalRegistry, Registration
 from pipeline.data.ingest import pending as waiting_names
+from pipeline.data.ingest.formats_before import read_formats
 from pipeline.data.ingest.pending import Pending, Waiting, approval, pending
 from pipeline.data.repair.quarantined import Selection, opened
 from pipeline.health.facts.loads import read_loads
@@ -77,7 +78,8 @@ def as_proposed(settings: Settings, engine: Engine, bronze: Location, proposal: 
     if proposal.definition is not None and proposal.message and proposal.format:
         registration = Registration(proposal.game, proposal.message, proposal.definition, format=proposal.format)
         LocalRegistry(engine, bronze).require_possible(registration)
-    rules, waits = read_rules(engine), {each.game: each for each in pending(engine, settings.onboarding).names}
+    rules, formats = read_rules(engine), read_formats(settings, engine)
+    waits = {each.game: each for each in pending(engine, settings.onboarding, formats=formats).names}
     loads = _loads(settings, engine)
     return _candidate(proposal.game, proposal, waits.get(proposal.game), rules, NearRules(rules), loads)
 
@@ -110,7 +112,8 @@ def reject(settings: Settings, engine: Engine, name: str, actor: str, reason: st
 
 def candidates(settings: Settings, engine: Engine) -> Candidates:
     """Return every name that is proposed or waits, from the control store alone."""
-    seen, rules = pending(engine, settings.onboarding), read_rules(engine)
+    rules, formats = read_rules(engine), read_formats(settings, engine)
+    seen = pending(engine, settings.onboarding, formats=formats)
     loads, near = _loads(settings, engine), NearRules(rules)
     waiting, proposed = {each.game: each for each in seen.names}, open_proposals(engine)
     names = dict.fromkeys([*(each.game for each in proposed.values()), *waiting])
@@ -147,7 +150,8 @@ def _loads(settings: Settings, engine: Engine) -> Loads:
 def _candidate(
     name: str, proposal: GameProposal | None, waiting: Waiting | None, rules: RuleSet, near: NearRules, loads: Loads
 ) -> Candidate:
-    match = rules.match(name)
+    said = None if proposal is None else proposal.format
+    match = rules.match(name, said if waiting is None else waiting.format)
     rule = None if match is None else match.rule
     group = _suggested(proposal, rule, loads)
     return Candidate(name, proposal, waiting, None if rule is None else rule.name, near.of(name), group)

@@ -1,8 +1,8 @@
 """Submits an operation for each game that a rule has onboarded, so that its first rows land and its readers get access.
 
 The controller looks once a second. The operation's key names the onboarding, so of two controllers, or of two lives of
-one, the second submits nothing. Where an onboarding ended before the game had a schema, the keeper submits the replay
-of its first rows once it has one.
+one, the second submits nothing. Names that a rule for formats covers become games here, as ingest knows no format.
+Where an onboarding ended before the game had a schema, the keeper submits the replay of its first rows once it has one.
 """
 
 import time
@@ -11,9 +11,14 @@ from typing import Final
 from sqlalchemy import Engine
 
 from pipeline.control.operations.onboarding import LEFT_WAITING, by_rule, landing_later
+from pipeline.data.ingest.formats_before import read_formats
+from pipeline.data.ingest.onboarding import OnboardingRoll, onboarding_candidate
+from pipeline.data.ingest.pending import pending
+from pipeline.settings.tree import Settings
 from pipeline.store.database.states import OperationKind
 from pipeline.store.games import known_groups, registered_keys, retired_games
-from pipeline.store.onboarding import Onboarded, onboarded
+from pipeline.store.onboarding import Onboarded, onboard, onboarded, refusals
+from pipeline.store.onboarding_rules import read_rules
 from pipeline.store.operations import TargetsBusy, submit, submitted_under, succeeded_with
 
 _LOOKED_UP: Final = 500  # keys in one statement
@@ -24,9 +29,9 @@ _LATE_SECONDS: Final = 5.0  # between two looks for games whose first schema cam
 class OnboardingKeeper:
     """The games with a rule whose operation is not submitted yet, as far as this process knows."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, settings: Settings) -> None:
         """Begin with all games, at the first look."""
-        self._engine = engine
+        self._engine, self._settings = engine, settings
         self._last = 0
         self._late_due_at = 0.0
         self._landed: set[str] = set()  # onboardings whose late rows have their replay
@@ -37,6 +42,7 @@ class OnboardingKeeper:
         if time.monotonic() >= self._late_due_at:
             self._late_due_at = time.monotonic() + _LATE_SECONDS
             self._land_late()
+            self._onboard_by_format()
         for game in onboarded(self._engine, self._last):
             self._last = game.number
             if game.candidate.rule is not None and game.candidate.how != "approval":  # whose operation has begun
@@ -57,6 +63,17 @@ class OnboardingKeeper:
             except TargetsBusy:  # of a person, or of another controller
                 continue
             del self._open[key]
+
+    def _onboard_by_format(self) -> None:
+        """Make games of names that wait and that a rule for their format is for; ingest knows names alone."""
+        rules, limits = read_rules(self._engine), self._settings.onboarding
+        if not rules.by_format:
+            return
+        seen = pending(self._engine, limits, rules=rules, formats=read_formats(self._settings, self._engine))
+        of_format = [each for each in seen.names if each.comes and rules.by_name[each.rule or ""].formats]
+        found = [onboarding_candidate(each.game, rules, payload_format=each.format) for each in of_format]
+        roll, now = OnboardingRoll(onboarded(self._engine), refusals(self._engine)), time.time()
+        onboard(self._engine, roll.plan([each for each in found if each is not None], limits, rules, now), now)
 
     def _land_late(self) -> None:
         """Submit the replay of each game whose onboarding ended without a schema, and that has one by now."""

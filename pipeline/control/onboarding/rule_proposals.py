@@ -16,6 +16,7 @@ from pipeline.control import gate
 from pipeline.control.acts import DirectAct
 from pipeline.control.onboarding import rules_file
 from pipeline.control.roles import Role, require_current
+from pipeline.data.ingest.formats_before import read_formats
 from pipeline.data.ingest.pending import Waiting, pending
 from pipeline.settings.tree import Settings
 from pipeline.store import onboarding_rules
@@ -86,18 +87,23 @@ def _is_kept(rule: OnboardingRule, before: dict[str, OnboardingRule]) -> bool:
 
 def _gain_readers(before: RuleSet, then: RuleSet) -> bool:
     """Return whether names fall to a rule with readers who would not read them today, as another rule goes."""
-    below = (f"{each}\0" for each in {*before.prefixes, *then.prefixes})  # no name or prefix has NUL
-    probes = {*before.names, *then.names, *below}
-    return any(set(_readers(then, each)) - set(_readers(before, each)) for each in probes)
+    rules = (*before.rules, *then.rules)
+    below = (f"{each}\0" for rule in rules for each in ("", *rule.prefixes))  # no name or prefix has NUL
+    probes = {*(each for rule in rules for each in rule.names), *below}
+    formats = {None, *(each for rule in rules for each in rule.formats)}
+    return any(
+        set(_readers(then, name, each)) - set(_readers(before, name, each)) for name in probes for each in formats
+    )
 
 
-def _readers(rules: RuleSet, name: str) -> tuple[str, ...]:
-    return () if (match := rules.match(name)) is None else match.rule.readers
+def _readers(rules: RuleSet, name: str, payload_format: str | None) -> tuple[str, ...]:
+    return () if (match := rules.match(name, payload_format)) is None else match.rule.readers
 
 
 def _coming(settings: Settings, engine: Engine, rules: tuple[OnboardingRule, ...]) -> Iterator[Waiting]:
-    today = {each.game for each in pending(engine, settings.onboarding).names if each.comes}
-    then = pending(engine, settings.onboarding, rules=RuleSet(rules=rules)).names
+    formats = read_formats(settings, engine)
+    today = {each.game for each in pending(engine, settings.onboarding, formats=formats).names if each.comes}
+    then = pending(engine, settings.onboarding, rules=RuleSet(rules=rules), formats=formats).names
     return (each for each in then if each.comes and each.game not in today)
 
 

@@ -11,6 +11,7 @@ from pipeline.base.names import MAX_NAME_BYTES, is_game_name
 from pipeline.base.problems import Problems, shown
 from pipeline.base.yaml_nodes import line_of
 from pipeline.data.contracts.event_types import event_type
+from pipeline.data.contracts.formats.supported import BY_SUFFIX
 from pipeline.data.contracts.policies import parse_policies
 from pipeline.store.database.states import Priority
 from pipeline.store.onboarding_rules import ALL_TYPES, MAX_NEW_PER_HOUR, OnboardingRule
@@ -19,7 +20,9 @@ VERSION: Final = 1
 _EMPTY: Final = f"The file of rules is empty: it needs at least 'version: {VERSION}' and 'rules: []'."
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _FIELDS: Final = ("name", "match", "group", "priority", "policies", "readers", "max_new_per_hour", "event_types")
-_MATCHES: Final = ("names", "prefixes")  # of later versions also owners and formats
+_MATCHES: Final = ("names", "prefixes", "formats")
+_FORMATS: Final = tuple(dict.fromkeys(BY_SUFFIX.values()))
+_NO_OWNERS: Final = "nothing says who owns a name before it is a game; match names, prefixes or formats"
 _ALL: Final = "all"  # event types
 _MOST_PER_HOUR: Final = 10_000
 
@@ -59,7 +62,7 @@ def tree(rule: OnboardingRule) -> dict[str, Any]:
         fields["policies"] = [f"{kind}={policy}" for kind, policy in rule.policies]
     if rule.readers:
         fields["readers"] = list(rule.readers)
-    if rule.prefixes and rule.max_new_per_hour != MAX_NEW_PER_HOUR:
+    if (rule.prefixes or rule.formats) and rule.max_new_per_hour != MAX_NEW_PER_HOUR:
         fields["max_new_per_hour"] = rule.max_new_per_hour
     if rule.event_types:
         fields["event_types"] = _ALL if rule.event_types == (ALL_TYPES,) else list(rule.event_types)
@@ -114,13 +117,15 @@ class _Reading:
             self._problems.add(line_of(fields["name"]), f"{shown(name)} cannot name a rule; use {rule}")
         elif name:
             self._once("rule", name, fields["name"])
-        matches = {} if "match" not in fields else yaml_nodes.fields(fields["match"], "match", _MATCHES, self._problems)
-        if "match" in fields and not matches:
-            self._problems.add(line_of(fields["match"]), "match needs names or prefixes")
+        matches = self._matches(fields.get("match"))
+        formats = self._formats(matches.get("formats"))
+        if formats and not {"names", "prefixes"} & matches.keys():
+            formats = tuple(each for each in formats if self._once("format", each, matches["formats"]))
         return OnboardingRule(
             name=name,
-            names=self._names(matches.get("names"), "name"),
-            prefixes=self._names(matches.get("prefixes"), "prefix"),
+            names=self._names(matches.get("names"), "name", formats),
+            prefixes=self._names(matches.get("prefixes"), "prefix", formats),
+            formats=formats,
             group=self._text(fields.get("group"), "group"),
             priority=self._priority(fields.get("priority")),
             policies=self._policies(fields.get("policies")),
@@ -129,7 +134,23 @@ class _Reading:
             event_types=self._types(fields.get("event_types")),
         )
 
-    def _names(self, node: yaml.Node | None, what: str) -> tuple[str, ...]:
+    def _matches(self, node: yaml.Node | None) -> dict[str, yaml.Node]:
+        if node is None:
+            return {}
+        found = dict(yaml_nodes.fields(node, "match", (*_MATCHES, "owners"), self._problems))
+        if (owners := found.pop("owners", None)) is not None:
+            self._problems.add(line_of(owners), _NO_OWNERS)
+        elif not found:
+            self._problems.add(line_of(node), "match needs names, prefixes or formats")
+        return found
+
+    def _formats(self, node: yaml.Node | None) -> tuple[str, ...]:
+        given = tuple(dict.fromkeys(self._texts(node, "formats")))
+        if node is not None and not (given and {*given} <= {*_FORMATS}):
+            self._problems.add(line_of(node), f"formats must be a list of {', '.join(_FORMATS)}")
+        return given
+
+    def _names(self, node: yaml.Node | None, what: str, formats: tuple[str, ...]) -> tuple[str, ...]:
         names = []
         for item in [] if node is None else yaml_nodes.items(node, f"{what}s", self._problems):
             name = self._text(item, f"a {what}")
@@ -137,7 +158,7 @@ class _Reading:
                 continue
             if not is_game_name(name):
                 self._problems.add(line_of(item), f"a {what} has 1 to {MAX_NAME_BYTES} bytes without NUL")
-            elif self._once(what, name, item):
+            elif all(self._once(f"{each} {what}".lstrip(), name, item) for each in formats or ("",)):
                 names.append(name)
         return tuple(names)
 

@@ -106,12 +106,14 @@ def confusable_form(name: str) -> str:
     return "".join(letter for letter in folded if unicodedata.category(letter) not in _INVISIBLE)
 
 
-def onboarding_candidate(name: str, rules: RuleSet, registered: Collection[str] = ()) -> OnboardingCandidate | None:
+def onboarding_candidate(
+    name: str, rules: RuleSet, registered: Collection[str] = (), payload_format: str | None = None
+) -> OnboardingCandidate | None:
     """Return the right by which a name becomes a game without an operator, None without one.
 
-    `registered` are names with a schema.
+    `registered` are names with a schema; a format that is None is not known.
     """
-    key, match = game_key(name), rules.match(name)
+    key, match = game_key(name), rules.match(name, payload_format)
     if name in registered:
         return OnboardingCandidate(key, name, "schema", rule=None if match is None else match.rule.name)
     if match is None:
@@ -205,7 +207,8 @@ class Onboarding:
     def _onboard(self, names: Iterable[str], now: float, registered: Collection[str] = ()) -> None:
         self._read()
         new = [name for name in names if self._roll.games.get(game_key(name)) != name]
-        found = (onboarding_candidate(name, self._rules, registered) for name in new)
+        formats = store.first_formats(self._engine) if registered and self._rules.by_format else {}
+        found = (onboarding_candidate(name, self._rules, registered, formats.get(name)) for name in new)
         candidates = [candidate for candidate in found if candidate is not None]
         if not candidates:
             return

@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 from pipeline.base.errors import Refused
 from pipeline.base.names import MAX_NAME_BYTES, GameKey, game_key, is_game_name, plain
 from pipeline.base.texts import first_lines, in_utc
+from pipeline.data.ingest.formats_before import FormatsBefore
 from pipeline.data.ingest.onboarding import OnboardingRoll, confusable_form, onboarding_candidate
 from pipeline.settings import tree as settings
 from pipeline.store import onboarding as store
@@ -51,7 +52,8 @@ class Waiting:
     why: str
     looks_like: tuple[str, ...]  # games and other waiting names that an operator may confuse with it
     rule: str | None  # the onboarding rule that its name matches
-    comes: bool  # its next rows make it a game
+    comes: bool  # its next rows make it a game, or the controller does by a rule for formats
+    format: str | None = None  # of its payloads; None: not known before it is a game
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +78,16 @@ def games(engine: Engine) -> list[Game]:
 
 
 def pending(
-    engine: Engine, limits: settings.Onboarding, now: float | None = None, rules: RuleSet | None = None
+    engine: Engine,
+    limits: settings.Onboarding,
+    now: float | None = None,
+    rules: RuleSet | None = None,
+    formats: FormatsBefore | None = None,
 ) -> Pending:
-    """Return the waiting names, each with its reason; by rules that would be applied, where they are given."""
+    """Return the waiting names, each with its reason; by rules that would be applied, where they are given.
+
+    Without `formats` rules for formats are for no name.
+    """
     from pipeline.data.ingest import name_sketch
 
     rules = rules or read_rules(engine)
@@ -96,11 +105,14 @@ def pending(
     rows = []
     for name, seen in waiting.items():
         lookalikes = roll.confusable(name) + [other for other in alike[confusable_form(name)] if other != name]
-        candidate = onboarding_candidate(name, rules, owners)
+        known = None if formats is None else formats.of(name, seen.sources)
+        candidate = onboarding_candidate(name, rules, owners, known)
         obstacle = _obstacle(name, candidate, roll, limits, rules, moment)
-        rule = None if (match := rules.match(name)) is None else match.rule.name
-        why = obstacle or "it becomes a game with its next rows"
-        rows.append(Waiting(game_key(name), name, *seen, why, tuple(lookalikes), rule, obstacle is None))
+        match = rules.match(name, known)
+        by_format = match is not None and bool(match.rule.formats)
+        why = obstacle or ("the controller makes it a game" if by_format else "it becomes a game with its next rows")
+        rule = None if match is None else match.rule.name
+        rows.append(Waiting(game_key(name), name, *seen, why, tuple(lookalikes), rule, obstacle is None, known))
     rows.sort(key=lambda row: (row.error - row.rows, row.first_seen, row.game))
     newest = sorted(refused.values(), key=lambda each: -each.refused_at)
     decided = len(refused) + sum(game.candidate.how in {"prefix", "approval"} for game in onboarded)
@@ -232,7 +244,9 @@ def _obstacle(
     """Return why a name is not a game; None: its next rows make it one."""
     if candidate is None:
         obstacle = roll.obstacle(OnboardingCandidate(game_key(name), name, "approval"), limits, rules, now)
-        return obstacle or "no registered schema and no rule: approve or reject it"
+        wants = rules.waiting_for_format(name)
+        rule = "no rule" if wants is None else f"the rule {wants.name!r} is for {' and '.join(wants.formats)} only"
+        return obstacle or f"no registered schema and {rule}: approve or reject it"
     return roll.obstacle(candidate, limits, rules, now)
 
 

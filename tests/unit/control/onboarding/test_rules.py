@@ -122,6 +122,60 @@ def test_the_first_match_is_the_exact_name_and_then_the_longest_prefix() -> None
     assert rules.match("x") is None
 
 
+def test_a_rule_by_name_alone_counts_before_one_by_format() -> None:
+    """Of rules by format the exact name counts, then the longest prefix, then one for all; none without a format."""
+    rules = rule_set(
+        rule(name="any", formats=("json", "avro")),
+        rule("s/one", name="exact", formats=("json",)),
+        rule(name="long", prefixes=("s/o",), formats=("json",)),
+        rule(name="plain", prefixes=("s/one-",)),
+    )
+    cases = {
+        ("s/one", "json"): "exact", ("s/one", "avro"): "any", ("s/one", "protobuf"): None, ("s/one", None): None,
+        ("s/other", "json"): "long", ("Chess", "json"): "any", ("s/one-two", "json"): "plain",
+        ("s/one-two", None): "plain",
+    }  # fmt: skip
+    found = {each: rules.match(*each) for each in cases}
+    assert {each: None if match is None else match.rule.name for each, match in found.items()} == cases
+    assert rules.prefixes == ("s/one-",), "ingest makes games by names alone"
+    assert rules.names == ()
+
+
+@pytest.mark.parametrize(("match", "expected"), [
+    ("{formats: [json], prefixes: [s/]}", None),
+    ("{formats: [xml]}", "formats must be a list of"),
+    ("{formats: []}", "formats"),
+    ("{owners: [ann]}", "nothing says who owns a name before it is a game"),
+    ("{}", "match needs names, prefixes or formats"),
+])  # fmt: skip
+def test_a_rule_matches_by_format_and_never_by_owner(match: str, expected: str | None) -> None:
+    """A file with formats is read and written back; an owner, which nothing knows before a game, is refused."""
+    text = f"version: 1\nrules:\n  - name: a\n    match: {match}\n  - name: b\n    match: {{prefixes: [s/]}}\n"
+    if expected is None:
+        rules = rules_file.parse(text)
+        assert rules[0].formats == ("json",)
+        assert rules_file.parse(rules_file.render(rules)) == rules
+        return
+    with pytest.raises(Refused, match=expected):
+        rules_file.parse(text)
+
+
+def test_a_format_has_one_rule_for_every_name() -> None:
+    """The order of a file never decides between two rules."""
+    one = "  - name: {}\n    match: {{formats: [json]}}\n"
+    with pytest.raises(Refused, match="the format 'json' is already in line"):
+        rules_file.parse(f"version: 1\nrules:\n{one.format('a')}{one.format('b')}")
+
+
+def test_a_registered_game_gets_the_rule_of_its_format(engine: Engine) -> None:
+    """A name with a schema is a game at once; a rule for the schema's format gives it group, priority and readers."""
+    give_rules(engine, rule(name="binary", formats=("protobuf",), priority="high"))
+    LocalRegistry(engine).register("Chess", *payload_schema("racing", 1))
+    Onboarding(engine, SETTINGS.onboarding).admit(NOW)
+    (made,) = onboarding_store.onboarded(engine)
+    assert (made.candidate.how, made.candidate.rule) == ("schema", "binary")
+
+
 def test_event_types_of_a_rule_are_names_or_all() -> None:
     """A rule names types as people do, by full name or last segment; of another package's type a full name says no."""
     rules = rules_file.parse(TYPES)

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, select
 
@@ -19,13 +20,16 @@ from pipeline.control.operations.onboarding import Wishes, approve
 from pipeline.control.roles import CONTROLLER
 from pipeline.data.ingest import name_sketch
 from pipeline.data.ingest.onboarding import Onboarding
+from pipeline.data.ingest.pending import pending
 from pipeline.health.facts.placing import placing
+from pipeline.settings.source import Source
 from pipeline.settings.tree import Paths, Roles, Settings
 from pipeline.store import audit
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.tables import operations
+from pipeline.store.game_proposals import GameProposal, propose
 from pipeline.store.games import known_priorities, record_seen
-from pipeline.store.onboarding import OnboardingCandidate, onboard, onboarded
+from pipeline.store.onboarding import OnboardingCandidate, onboard, onboarded, write_sketch
 from pipeline.store.operations import Operation, operation, steps, submit
 from pipeline.store.wanted_readers import read_ungranted, read_wanted
 from tests.onboarding_world import give_rules, rule
@@ -202,7 +206,7 @@ def test_a_rule_needs_nobody(drivers: Drivers, world: ControlContext) -> None:
     ingest.note({"candidates": {"s/": ["s/one"]}, "sketch": EMPTY_SKETCH}, 1.0)
     ingest.admit(1.0)
     for _ in range(2):
-        keeper = OnboardingKeeper(drivers.store)
+        keeper = OnboardingKeeper(drivers.store, SETTINGS)
         keeper.look()
         keeper.look()
     assert submitted(drivers.store) == [(CONTROLLER, "onboarding rule studio")], "Later has sent nothing"
@@ -216,9 +220,47 @@ def test_a_rule_needs_nobody(drivers: Drivers, world: ControlContext) -> None:
     assert len(submitted(drivers.store)) == 2
 
 
+def test_a_rule_for_a_format_makes_a_game_without_a_person(drivers: Drivers, world: ControlContext) -> None:
+    """A name waits until its format is known; then the controller makes it a game with the rule's group and readers."""
+    give_rules(
+        drivers.store,
+        rule(name="documents", formats=("json",), group="c", readers=("analysts",), max_new_per_hour=1),
+        rule(name="studio", prefixes=("s/",)),
+    )
+    sketch = name_sketch.sketched(pa.array(["Chess", "Go", "s/one"]), pa.array([9, 5, 3]), 1.0, 10)
+    write_sketch(drivers.store, sketch.dumps())
+    OnboardingKeeper(drivers.store, SETTINGS).look()
+    assert onboarded(drivers.store) == [], "nothing says what format they have"
+    waiting = {each.game: each for each in pending(drivers.store, SETTINGS.onboarding).names}
+    assert "the rule 'documents' is for json only" in waiting["Chess"].why
+    documents = Settings(source=Source(framing="type", envelope="json", envelope_fields={"game": "g"}))
+    for _ in range(2):
+        keeper = OnboardingKeeper(drivers.store, documents)
+        keeper.look()
+        keeper.look()
+    (made,) = onboarded(drivers.store)
+    assert (made.candidate.game, made.candidate.rule) == ("Chess", "documents"), "one an hour; s/one is ingest's"
+    (begun,) = [operation(drivers.store, each) for each in _ids(drivers.store)]
+    assert brought_on(drivers, world, begun).state == "succeeded"
+    assert read_assignments(drivers.store)[game_key("Chess")].group == "c"
+    assert [each.principal for each in read_wanted(drivers.store)] == ["analysts"]
+
+
+def test_the_format_of_a_proposed_schema_counts(drivers: Drivers) -> None:
+    """A name that waits becomes a game by the format of its proposal where the source carries any format."""
+    give_rules(drivers.store, rule(name="documents", formats=("json",)))
+    write_sketch(drivers.store, name_sketch.sketched(pa.array(["New"]), pa.array([9]), 1.0, 10).dumps())
+    propose(drivers.store, GameProposal(NEW, "New", "ann", "soon", format="avro", message="a.B", definition=b"x"))
+    OnboardingKeeper(drivers.store, SETTINGS).look()
+    assert onboarded(drivers.store) == []
+    propose(drivers.store, GameProposal(NEW, "New", "ann", "soon", format="json", message="a.B", definition=b"x"))
+    OnboardingKeeper(drivers.store, SETTINGS).look()
+    assert [each.candidate.game for each in onboarded(drivers.store)] == ["New"]
+
+
 def test_an_approval_is_not_onboarded_again_by_its_rule(drivers: Drivers, world: ControlContext) -> None:
     """A person's approval of a name that a rule matches is one operation, not a second one of the controller."""
     give_rules(drivers.store, rule("New"))
     brought_on(drivers, world, approved(drivers))
-    OnboardingKeeper(drivers.store).look()
+    OnboardingKeeper(drivers.store, SETTINGS).look()
     assert submitted(drivers.store) == [("ann", "asked for")]
