@@ -118,6 +118,27 @@ def approve_game(
     submit_and_wait(context, approve(context.settings, context.engine, name, wishes, context.actor, how.reason), how)
 
 
+@click.command("rename")
+@click.argument("old")
+@click.argument("new")
+@submitting
+def rename_game(env_dir: Path, old: str, new: str, how: SubmitOptions) -> None:
+    """Make NEW (exact), which the studio of OLD (name or key) sends from now on, a game with what OLD has.
+
+    One operation, as `games approve` is: NEW gets OLD's group, priority, the newest schema of each event type, and the
+    readers that OLD got at its onboarding; what NEW sent before lands. NEW has a table of its own. OLD keeps its table
+    and takes what it still sends: retire it later. Its undo retires NEW. Readers need the role access_admin.
+    """
+    from pipeline.base.names import game_key
+    from pipeline.control.operations.onboarding import rename
+    from pipeline.platforms.local.catalog_checks import require_writable
+
+    context = CommandContext(env_dir)
+    for note in require_writable(context.settings, context.paths, [game_key(new)]):
+        say(f"Note: {note}", err=True)
+    submit_and_wait(context, rename(context.settings, context.engine, old, new, context.actor, how.reason), how)
+
+
 @click.command("reject")
 @click.option("--reason", help="Reason, kept in the audit log.")
 @click.argument("name")

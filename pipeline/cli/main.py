@@ -131,6 +131,7 @@ _COMMANDS: Final = (
         LazyCommand("pending", "pipeline.cli.games:pending_games"),
         LazyCommand("propose", "pipeline.cli.games:propose_game"),
         LazyCommand("approve", "pipeline.cli.games:approve_game"),
+        LazyCommand("rename", "pipeline.cli.games:rename_game"),
         LazyCommand("reject", "pipeline.cli.games:reject_game"),
         LazyCommand("priority", "pipeline.cli.groups:priority"),
         LazyCommand("retire", "pipeline.cli.repairs:retire"),

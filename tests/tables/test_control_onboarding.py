@@ -12,7 +12,7 @@ from pipeline.control.onboarding.keeper import OnboardingKeeper
 from pipeline.control.operations import onboarding
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
-from pipeline.control.operations.onboarding import Wishes, approve
+from pipeline.control.operations.onboarding import Wishes, approve, rename
 from pipeline.data.contracts.catalogue.versions import read_versions
 from pipeline.data.ingest.admission import begun_without
 from pipeline.data.ingest.name_sketch import sketched
@@ -27,7 +27,7 @@ from pipeline.store.onboarding import number_of, write_sketch
 from pipeline.store.operations import Operation, change, list_operations, operation, steps, submit, submitted_under
 from pipeline.store.sources import open_generation
 from tests.onboarding_world import give_rules, rule
-from tests.tables.repair_world import GO, SECOND, World, early, good, make_world
+from tests.tables.repair_world import CHESS, GO, SECOND, World, early, good, make_world
 
 
 def approved(world: World, name: str) -> tuple[ControlContext, Operation]:
@@ -60,6 +60,24 @@ def test_rows_from_before_an_approval_land_with_it(tmp_path: Path) -> None:
     world.ingest(early(3, GO))
     world.split(GO)
     world.split()
+    assert world.verify().complete
+
+
+def test_rows_of_both_names_of_a_renamed_game_land_once(tmp_path: Path) -> None:
+    """What came under the new name before the operation lands by the old game's schema; the old name's rows go on."""
+    world = make_world(tmp_path)
+    assert world.register(CHESS, SECOND) == 2
+    world.ingest(good(1), early(1, GO), early(2))
+    record_seen(world.engine, {CHESS.key: CHESS.name}, 1, placing())
+    context = ControlContext(world.settings, world.engine, world.paths)
+    planned = rename(world.settings, world.engine, CHESS.name, GO.name, "ann", "its studio renamed it")
+    renamed = submit(world.engine, planned.intent)
+    until(context, renamed, "schema", f"1 schemas of {CHESS.key}.")
+    until(context, renamed, "land", "1 rows that came before are in its table, 0 are refused.")
+    world.ingest(early(3, GO), early(4))
+    world.split(GO)
+    world.split()
+    assert (len(world.rows(GO)), len(world.rows(CHESS))) == (2, 3)
     assert world.verify().complete
 
 

@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 from pipeline.base.errors import Refused, Transient, first_line
 from pipeline.base.names import GameKey, game_key
 from pipeline.base.texts import join_limited
-from pipeline.control.operations import repairs
+from pipeline.control.operations import renaming, repairs
 from pipeline.control.operations.definition import (
     ControlContext,
     OperationDefinition,
@@ -39,9 +39,17 @@ from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.quarantine import UNKNOWN_GAME
 from pipeline.settings.tree import Settings
 from pipeline.store.assignments import read_assignments, reported_cursors
-from pipeline.store.database.states import OperationKind, Priority
+from pipeline.store.database.states import PRIORITIES, OperationKind, Priority
 from pipeline.store.game_proposals import GameProposal, discard, read_proposals
-from pipeline.store.games import Game, assign_waiting, discover_within, registered_keys
+from pipeline.store.games import (
+    Game,
+    assign_waiting,
+    discover_within,
+    find,
+    known_games,
+    known_priorities,
+    registered_keys,
+)
 from pipeline.store.groups import read_groups
 from pipeline.store.onboarding import (
     Onboarded,
@@ -54,7 +62,7 @@ from pipeline.store.onboarding import (
 from pipeline.store.onboarding_rules import OnboardingRule, read_rules
 from pipeline.store.operations import Intent, Operation, lock_operation, steps
 from pipeline.store.processes.leases import store_time
-from pipeline.store.wanted_readers import WantedReader, want_within
+from pipeline.store.wanted_readers import WantedReader, read_wanted, want_within
 
 _SCHEMA_SECONDS: Final = 60.0  # rows that came before wait this time for a schema, as of a registry that is asked
 _INGEST_SECONDS: Final = 300.0
@@ -73,13 +81,17 @@ class Wishes:
     group: str | None = None
     priority: Priority | None = None
     readers: tuple[str, ...] = ()
+    renames: str | None = None  # key of the game whose studio gave it this name
 
     def over(self, proposal: GameProposal | None) -> "Wishes":
         """Return these wishes over those of a proposal."""
         if proposal is None:
             return self
         return Wishes(
-            self.group or proposal.group, self.priority or proposal.priority, self.readers or proposal.readers
+            self.group or proposal.group,
+            self.priority or proposal.priority,
+            self.readers or proposal.readers,
+            self.renames,
         )
 
 
@@ -96,11 +108,24 @@ def approve(
     preview = _plan(settings, engine, name, wishes, actor)
     parameters = {
         "games": [game_key(name)], "game": name, "group": wishes.group, "priority": wishes.priority,
-        "readers": list(wishes.readers), "by_rule": False, "rows": _has_rows(engine, name),
+        "readers": list(wishes.readers), "by_rule": False, "rows": _has_rows(engine, name), "renames": wishes.renames,
     }  # fmt: skip
     target = f"game:{game_key(name)}"
     intent = Intent(OperationKind.ONBOARD, (target,), actor, reason, parameters, preview)
     return OperationProposal(intent, _lines(preview))
+
+
+def rename(settings: Settings, engine: Engine, game: str, name: str, actor: str, reason: str = "") -> OperationProposal:
+    """Plan to make a game of the new name of a game, named by key or name, with what the old one has.
+
+    Raises:
+        Refused: there is no such game; or as `approve`.
+    """
+    old = find(game, known_games(engine))
+    readers = tuple(each.principal for each in read_wanted(engine, [old.key]))
+    priority = next(each for each in PRIORITIES if each == known_priorities(engine).get(old.key, "normal"))
+    group = read_assignments(engine)[old.key].group
+    return approve(settings, engine, name, Wishes(group, priority, readers, old.key), actor, reason)
 
 
 def by_rule(game: Onboarded) -> Intent:
@@ -134,7 +159,9 @@ def _plan(settings: Settings, engine: Engine, name: str, wishes: Wishes, actor: 
         require_current(settings, engine, actor, Role.ACCESS_ADMIN, "approve a game with readers")
     rule, proposal = _rule(engine, candidate.rule), read_proposals(engine).get(candidate.game_key)
     rejected = refusals(engine).get(name)
+    renames = {} if wishes.renames is None else {"renames": wishes.renames}
     return {
+        **renames,
         "game": name,
         "rule": candidate.rule,
         "group": wishes.group or (rule.group if rule else None),
@@ -157,7 +184,9 @@ def _lines(preview: Mapping[str, Any]) -> list[str]:
     by = "no rule" if preview["rule"] is None else f"rule {preview['rule']}"
     readers = join_limited(preview["readers"]) if preview["readers"] else "nobody"
     group = preview["group"] or "as placement chooses"
+    renamed = renaming.lines(preview["renames"]) if "renames" in preview else ()
     return [
+        *renamed,
         f"{preview['game']!r}: group {group}, priority {preview['priority']}, by {by}",
         f"schema {preview['schema'] or 'none given'}; readers {readers}",
         "It becomes a game from ingest's next micro-batch on; rows that came before are replayed.",
@@ -185,7 +214,7 @@ def _facts(context: ControlContext, operation: Operation) -> Mapping[str, Any]:
 
 def _wishes(operation: Operation) -> Wishes:
     given = operation.parameters
-    return Wishes(given["group"], given["priority"], tuple(given["readers"]))
+    return Wishes(given["group"], given["priority"], tuple(given["readers"]), given.get("renames"))
 
 
 def _key(operation: Operation) -> str:
@@ -236,6 +265,11 @@ def _register(context: ControlContext, operation: Operation) -> StepResult:
         )
         (done,) = context.registry.register_many([registration])
         message = f"Schema {done.schema_id}, version {done.version}, proposed by {proposal.proposed_by}."
+    if (old := operation.parameters.get("renames")) is not None:
+        registering = renaming.registrations(
+            context.registry.snapshot(), GameKey(old), operation.parameters["game"], operation.actor
+        )
+        message = f"{len(context.registry.register_many(registering))} schemas of {old}."
     discard(context.engine, _key(operation))
     return StepResult("done", message)
 

@@ -39,7 +39,7 @@ RUNS = {  # who may start a process on the machine may do what it does, and writ
     "metrics serve", "try-managed",
 }  # fmt: skip
 OPERATIONS = {  # their role is checked where they are submitted, and again by the controller
-    "games approve", "groups start", "groups stop", "groups restart", "groups propose", "groups drain",
+    "games approve", "games rename", "groups start", "groups stop", "groups restart", "groups propose", "groups drain",
     "move", "pause", "resume", "repair retry", "repair replay", "repair dedupe", "repair rebuild", "games retire",
     "games restore", "schemas accept-type", "schemas withdraw-type", "schemas keep-views",
     "schemas drop-views",

@@ -16,11 +16,12 @@ from pipeline.control.onboarding.keeper import OnboardingKeeper
 from pipeline.control.operations import executor as engine_module
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
-from pipeline.control.operations.onboarding import Wishes, approve
+from pipeline.control.operations.onboarding import Wishes, approve, rename
 from pipeline.control.roles import CONTROLLER
 from pipeline.data.ingest import name_sketch
 from pipeline.data.ingest.onboarding import Onboarding
 from pipeline.data.ingest.pending import pending
+from pipeline.demo.samples.supported import payload_schema
 from pipeline.health.facts.placing import placing
 from pipeline.settings.source import Source
 from pipeline.settings.tree import Paths, Roles, Settings
@@ -28,7 +29,7 @@ from pipeline.store import audit
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.tables import operations
 from pipeline.store.game_proposals import GameProposal, propose
-from pipeline.store.games import known_priorities, record_seen
+from pipeline.store.games import known_priorities, record_seen, registered
 from pipeline.store.onboarding import OnboardingCandidate, onboard, onboarded, write_sketch
 from pipeline.store.operations import Operation, operation, steps, submit
 from pipeline.store.wanted_readers import read_ungranted, read_wanted
@@ -197,6 +198,32 @@ def test_nobody_gives_access_by_an_approval_who_may_not(drivers: Drivers, tmp_pa
     done = brought_on(drivers, world, gate.submit(settings, drivers.store, forged))
     assert (done.state, "may not approve" in str(done.outcome)) == ("failed", True)
     assert onboarded(drivers.store) == []
+
+
+def test_a_renamed_game_is_one_operation(drivers: Drivers, world: ControlContext) -> None:
+    """The new name gets group, priority, readers and schemas of the old one, which stays; the undo retires the new."""
+    store, chess = drivers.store, game_key("Chess")
+    world.registry.register("Chess", *payload_schema("racing", 1))
+    world.registry.register("Chess", *payload_schema("racing", 2))
+    newest = [each for game, _, each, _ in registered(store) if game == "Chess"][-1]
+    brought_on(drivers, world, approved(drivers, "Chess", Wishes("b", "high", ("dana",))))
+    with pytest.raises(Refused, match="No such game"):
+        rename(SETTINGS, store, "Checkers", "New", "ann")
+    with pytest.raises(Refused, match="already a game"):
+        rename(SETTINGS, store, chess, "Chess", "ann")
+    planned = rename(SETTINGS, store, "Chess", "New", "ann", "the studio renamed it")
+    assert "Chess" not in planned.lines[0].split("new name of ")[0]
+    assert f"{chess} keeps its name and table" in planned.lines[1]
+    renamed = submit(store, planned.intent)
+    assert brought_on(drivers, world, renamed).state == "succeeded"
+    assert {each.game_key: each.principal for each in read_wanted(store)} == {chess: "dana", NEW: "dana"}
+    assignments = read_assignments(store)
+    assert (assignments[NEW].group, assignments[chess].group, known_priorities(store)[NEW]) == ("b", "b", "high")
+    assert [each for game, _, each, _ in registered(store) if game == "New"] == [newest]
+    undone = gate.submit(SETTINGS, store, proposals.undo(SETTINGS, store, renamed, "ann", "it was not").intent)
+    assert brought_on(drivers, world, undone).state == "succeeded"
+    away = {key for key, each in read_assignments(store).items() if each.retired_at is not None}
+    assert away == {NEW}
 
 
 def test_a_rule_needs_nobody(drivers: Drivers, world: ControlContext) -> None:
