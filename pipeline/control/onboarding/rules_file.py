@@ -146,7 +146,7 @@ class _Reading:
 
     def _formats(self, node: yaml.Node | None) -> tuple[str, ...]:
         given = tuple(dict.fromkeys(self._texts(node, "formats")))
-        if node is not None and not (given and {*given} <= {*_FORMATS}):
+        if node is not None and not {*given} <= {*_FORMATS}:
             self._problems.add(line_of(node), f"formats must be a list of {', '.join(_FORMATS)}")
         return given
 
