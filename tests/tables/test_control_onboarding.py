@@ -64,7 +64,7 @@ def test_rows_from_before_an_approval_land_with_it(tmp_path: Path) -> None:
 
 
 def test_rows_of_both_names_of_a_renamed_game_land_once(tmp_path: Path) -> None:
-    """What came under the new name before the operation lands by the old game's schema; the old name's rows go on."""
+    """Rows that came under the new name land by the old game's schema, and the old name's rows go on."""
     world = make_world(tmp_path)
     assert world.register(CHESS, SECOND) == 2
     world.ingest(good(1), early(1, GO), early(2))
