@@ -182,6 +182,7 @@ _COMMANDS: Final = (
         LazyCommand("mend", "pipeline.cli.simulation:demo_mend"),
     ),
     LazyCommand("status", "pipeline.cli.status:status"),
+    LazyCommand("wait", "pipeline.cli.waiting:wait"),
     LazyCommand("incidents", "pipeline.cli.incidents:incidents"),
     group(
         "alerts",

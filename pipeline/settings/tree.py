@@ -385,6 +385,11 @@ class Paths:
         return self.data / "quarantine"
 
     @property
+    def through(self) -> Location:
+        """The table of times up to which bronze has all of its source."""
+        return self.data / "through"
+
+    @property
     def tables(self) -> Location:
         """The folder of the game tables."""
         return self.data / "tables"

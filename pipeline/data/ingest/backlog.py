@@ -19,6 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from pipeline.data.ingest.identity import Position
 from pipeline.data.ingest.sources.supported import configured_source
 from pipeline.data.ingest.sources.waiting import Waiting
+from pipeline.data.ingest.through.recorder import ThroughRecorder
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.reports import write_backlog
 from pipeline.store.rows import NamedBacklog
@@ -39,10 +40,17 @@ class BronzePosition:
 
 @contextmanager
 def backlog_watched(
-    settings: Settings, paths: Paths, engine: Engine, place: Callable[[], BronzePosition | None]
+    settings: Settings,
+    paths: Paths,
+    engine: Engine,
+    place: Callable[[], BronzePosition | None],
+    head: Callable[[], int] | None = None,
 ) -> Iterator[None]:
-    """Measure the backlog repeatedly while the block runs; `place` returns bronze's position, None: unknown."""
-    watch = BacklogWatch(settings, paths, engine, place)
+    """Measure the backlog repeatedly while the block runs; `place` returns bronze's position, None: unknown.
+
+    With `head`, which returns bronze's last seq, also record up to which time bronze has all of its source.
+    """
+    watch = BacklogWatch(settings, paths, engine, place, head)
     stop = threading.Event()
     thread = threading.Thread(target=watch.run, args=(stop,), name="source-backlog", daemon=True)
     thread.start()
@@ -57,11 +65,17 @@ class BacklogWatch:
     """Measures one source's backlog, and keeps the highest age of the last minute."""
 
     def __init__(
-        self, settings: Settings, paths: Paths, engine: Engine, place: Callable[[], BronzePosition | None]
+        self,
+        settings: Settings,
+        paths: Paths,
+        engine: Engine,
+        place: Callable[[], BronzePosition | None],
+        head: Callable[[], int] | None = None,
     ) -> None:
         """Prepare; measures nothing yet."""
         self._settings, self._engine, self._place = settings, engine, place
         self._source = configured_source(settings, paths).backlog()
+        self._through = None if head is None else ThroughRecorder(settings, paths, engine, self._source, head)
         self._ages: deque[tuple[float, float]] = deque()
 
     def run(self, stop: threading.Event) -> None:
@@ -69,7 +83,10 @@ class BacklogWatch:
         try:
             while not stop.is_set():
                 is_known = self.measure()
+                self._record_through()
                 stop.wait(self._settings.metrics.heartbeat_seconds if is_known else _BEFORE_START_SECONDS)
+            self._record_through()  # twice: an observation counts once the next one is made
+            self._record_through()
         finally:
             self._source.close()
 
@@ -86,6 +103,17 @@ class BacklogWatch:
             found = Waiting(None, None, reason)
         self._write(found)
         return True
+
+    def _record_through(self) -> None:
+        """Record how far bronze is complete; the next heartbeat tries again after a failure."""
+        place = self._place()
+        if self._through is None or place is None:
+            return
+        try:
+            self._through.look(place.offset, place.begin)
+        except Exception as error:  # noqa: BLE001 - the thread's edge: the time that was recorded stays true
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            _log.warning("the time up to which bronze is complete cannot be recorded: %s", reason)
 
     def _write(self, found: Waiting) -> None:
         at = time.time()

@@ -85,6 +85,8 @@ def _jobs(settings: Settings, paths: Paths, now: float, said: Said, *, thorough:
     """Yield the steps of a round; merges of quarantine and bronze depend on the time as well."""
     yield _Job(paths.quarantine, "quarantine", _quarantine(settings, paths, thorough=thorough), is_skipped=False)
     yield _Job(paths.bronze, "bronze", _bronze(settings, paths, now, said), is_skipped=False)
+    merge = _small(paths.through, (), settings.maintenance)  # it has one file, and a long log
+    yield _Job(paths.through, "through", merge, is_skipped=True)
     for folder in paths.tables.folders():
         yield _Job(folder, f"tables/{folder.name}", _small(folder, GAME, settings.maintenance), is_skipped=True)
     for table in TABLES:

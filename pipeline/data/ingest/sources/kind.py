@@ -39,6 +39,9 @@ IMPOSSIBLE_TIME: Final = -(2**63)
 RowsOf = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """Converts the stream of a source to the columns of `INPUT`, in a task."""
 
+Ends = Mapping[str, Mapping[int, int]]
+"""The number after the last: of offsets by partition, of commits under 0; by the description of a source."""
+
 Probe = Callable[[int, int, int], bool | None]
 """Whether a partition has a committed record from one offset to another; None: unknown."""
 
@@ -74,6 +77,18 @@ class Backlog(Protocol):
 
     def look(self, offset: Mapping[str, Any] | None, begin: Position | None) -> Waiting:
         """Return the backlog behind Spark's offset, or from the beginning without one."""
+
+    def ends(self) -> Ends | None:
+        """Return where the source ends now, with what only open transactions hold back; None: it cannot be asked.
+
+        Raises `Transient` where it does not answer, or is not the source any more that it was.
+        """
+
+    def reached(self, offset: Mapping[str, Any] | None, begin: Position | None) -> Ends | None:
+        """Return up to where everything lies before Spark's offset, or before the beginning without one; None: unknown.
+
+        Commits and markers without rows count as passed.
+        """
 
     def close(self) -> None:
         """Close the connections."""

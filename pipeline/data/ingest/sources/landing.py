@@ -216,7 +216,7 @@ class Landing:
 
     def backlog(self) -> LandingBacklog:
         """Return what counts the waiting commits."""
-        return LandingBacklog(self._landing)
+        return LandingBacklog(self._landing, self.description)
 
     def read_again(
         self, spark: SparkSession, start: Mapping[str, Any] | None, end: Mapping[str, Any], begin: Begin

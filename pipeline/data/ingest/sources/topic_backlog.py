@@ -19,13 +19,15 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from pipeline.base.errors import Transient
 from pipeline.data.ingest.identity import Offsets, Position, Positions
+from pipeline.data.ingest.sources.kind import Ends
 from pipeline.data.ingest.sources.topic_observation import topic_names
 from pipeline.data.ingest.sources.waiting import Waiting
 from pipeline.lake.kafka.admin import TopicPlace, list_offsets, partitions_of
 from pipeline.lake.kafka.assigned import consumer_of, received
 from pipeline.lake.kafka.connection import Connection, client_options, translate
-from pipeline.settings.source import Source, topic_of
+from pipeline.settings.source import Source, topic_described, topic_of
 
 _ANSWER_SECONDS: Final = 5.0
 _OLDEST_SECONDS: Final = 5.0  # for the oldest records of all partitions together
@@ -71,6 +73,7 @@ class TopicBacklog:
         self._source = source
         self._admin: AdminClient | None = None
         self._consumer: Consumer | None = None
+        self._ids: dict[str, str | None] = {}  # of each topic as first seen
         self._looks: deque[Look] = deque(maxlen=_LOOKS_KEPT)
 
     def close(self) -> None:
@@ -80,13 +83,8 @@ class TopicBacklog:
 
     def look(self, offset: Mapping[str, Any] | None, begin: Position | None) -> Waiting:
         """Return the backlog behind Spark's offset, or from the beginning without one."""
-        if offset is not None:
-            passed = {(topic, int(number)): int(at) for topic, after in offset.items() for number, at in after.items()}
-        elif isinstance(begin, Offsets):
-            passed = {(self._source.topic, number): at for number, at in begin.next.items()}
-        elif isinstance(begin, Positions):
-            passed = _by_place(begin, self._source)
-        else:
+        passed = self._passed(offset, begin)
+        if passed is None:
             return Waiting(None, None, "the start offsets are unknown before the first micro-batch")
         connection = translate(self._source.kafka_options)
         if connection.unreported:
@@ -98,11 +96,49 @@ class TopicBacklog:
             reason: KafkaError = error.args[0]
             return Waiting(None, None, f"the Kafka broker does not report the backlog: {reason.str()}")
 
+    def ends(self) -> Ends | None:
+        """Return the offset after the last one of each partition; records behind an open transaction count."""
+        connection = translate(self._source.kafka_options)
+        if connection.unreported:
+            return None
+        admin = self._asked(client_options(self._source.bootstrap_servers, connection))
+        try:
+            ids, ends = self._ids_and_ends(admin)
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            raise Transient(f"The Kafka broker does not report where the source ends: {reason.str()}.") from error
+        for topic, found in ids.items():
+            if self._ids.setdefault(topic, found) != found:
+                raise Transient(f"The Kafka topic {topic!r} was deleted and recreated.")
+        by_topic = {topic: {number: end for (name, number), end in ends.items() if name == topic} for topic in ids}
+        return {topic_described(topic, self._source): of for topic, of in by_topic.items()}
+
+    def reached(self, offset: Mapping[str, Any] | None, begin: Position | None) -> Ends | None:
+        """Return the next offset of each partition."""
+        passed = self._passed(offset, begin)
+        if passed is None:
+            return None
+        found: dict[str, dict[int, int]] = {}
+        for (topic, number), at in passed.items():
+            found.setdefault(topic_described(topic, self._source), {})[number] = at
+        return found
+
+    def _asked(self, options: Mapping[str, Any]) -> AdminClient:
+        if self._admin is None:
+            self._admin = AdminClient(dict(options))
+        return self._admin
+
+    def _passed(self, offset: Mapping[str, Any] | None, begin: Position | None) -> dict[TopicPlace, int] | None:
+        """Return the next offset by topic and partition; None before the first micro-batch where it is unknown."""
+        if offset is not None:
+            return {(topic, int(number)): int(at) for topic, after in offset.items() for number, at in after.items()}
+        if isinstance(begin, Offsets):
+            return {(self._source.topic, number): at for number, at in begin.next.items()}
+        return _by_place(begin, self._source) if isinstance(begin, Positions) else None
+
     def _look(self, passed: Mapping[TopicPlace, int], connection: Connection) -> Waiting:
         options = client_options(self._source.bootstrap_servers, connection)
-        if self._admin is None:
-            self._admin = AdminClient(options)
-        ends = self._ends(self._admin)
+        ends = self._ends(self._asked(options))
         waiting = {number: passed.get(number, 0) for number, end in ends.items() if end > passed.get(number, 0)}
         rows = sum(ends[number] - at for number, at in waiting.items())
         if not waiting:
@@ -129,9 +165,14 @@ class TopicBacklog:
 
     def _ends(self, admin: AdminClient) -> dict[TopicPlace, int]:
         """Return the offset after the last one of each partition: records held up by an open transaction wait, too."""
+        return self._ids_and_ends(admin)[1]
+
+    def _ids_and_ends(self, admin: AdminClient) -> tuple[dict[str, str | None], dict[TopicPlace, int]]:
+        """Return the id of each topic, and the offset after the last one of each partition."""
         topics = partitions_of(admin, topic_names(admin, self._source), _ANSWER_SECONDS)
         places = [TopicPartition(topic, number) for topic, (_, numbers) in topics.items() for number in numbers]
-        return list_offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        ends = list_offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        return {topic: topic_id for topic, (topic_id, _) in topics.items()}, ends
 
     def _times(self, consumer: Consumer, partitions: int) -> dict[TopicPlace, float]:
         """Return the time of the first record of each assigned partition, or that it has only markers.

@@ -4,7 +4,7 @@ Spark reads one stream for each and unions them, so one task gives seqs to the r
 of their descriptions; another set of sources is another generation of ingest with a checkpoint of its own.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import Any, Final, TypeVar
@@ -34,6 +34,7 @@ from pipeline.data.ingest.sources.kind import (
     SOURCE,
     Backlog,
     Begin,
+    Ends,
     Probe,
     RowsOf,
     SampledRecord,
@@ -265,12 +266,8 @@ class UnionBacklog:
 
     def look(self, offset: Mapping[str, Any] | None, begin: Position | None) -> Waiting:
         """Return the backlog of all sources, with that of each by name."""
-        if not self._open:
-            self._open = [(name, each, each.backlog()) for name, each in self.members.items()]
-        offsets = [None] * len(self._open) if offset is None else offset["sources"]
         of = {
-            name: backlog.look(own, _own(member, begin))
-            for (name, member, backlog), own in zip(self._open, offsets, strict=True)
+            name: backlog.look(own, _own(member, begin)) for (name, member, backlog), own in self._with_offsets(offset)
         }
         rows = [each.rows for each in of.values()]
         known = [each for each in rows if each is not None]
@@ -283,10 +280,36 @@ class UnionBacklog:
             of,
         )
 
+    def ends(self) -> Ends | None:
+        """Return where each source ends; None where one cannot be asked."""
+        return _all(backlog.ends() for (_, _, backlog), _ in self._with_offsets(None))
+
+    def reached(self, offset: Mapping[str, Any] | None, begin: Position | None) -> Ends | None:
+        """Return up to where everything lies before the offset of each source; None where that of one is unknown."""
+        pairs = self._with_offsets(offset)
+        return _all(backlog.reached(own, _own(member, begin)) for (_, member, backlog), own in pairs)
+
+    def _with_offsets(
+        self, offset: Mapping[str, Any] | None
+    ) -> list[tuple[tuple[str, SourceKind, Backlog], Mapping[str, Any] | None]]:
+        if not self._open:
+            self._open = [(name, each, each.backlog()) for name, each in self.members.items()]
+        offsets = [None] * len(self._open) if offset is None else offset["sources"]
+        return list(zip(self._open, offsets, strict=True))
+
     def close(self) -> None:
         """Close the connections."""
         for _, _, backlog in self._open:
             backlog.close()
+
+
+def _all(each: Iterable[Ends | None]) -> Ends | None:
+    found: dict[str, Mapping[int, int]] = {}
+    for of in each:
+        if of is None:
+            return None
+        found.update(of)
+    return found
 
 
 def _naming(name: str, call: Callable[[SourceKind], _T], member: SourceKind) -> _T:

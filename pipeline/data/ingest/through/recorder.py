@@ -1,0 +1,147 @@
+"""Records, on the thread that measures the backlog, up to which time bronze has all of its source.
+
+No micro-batch waits for it, and losing it loses only the newest time.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from sqlalchemy import Engine
+
+from pipeline.base.names import GameKey
+from pipeline.data.ingest.identity import Position
+from pipeline.data.ingest.restored import game_cursors
+from pipeline.data.ingest.sources.kind import Backlog
+from pipeline.data.ingest.through.through_time import first_above, lost_of
+from pipeline.data.ingest.through.watch import (
+    CLOCK,
+    EndsSeen,
+    ThroughWatch,
+    clock_floor,
+    is_shorter,
+    rendered,
+    withdrawn_by,
+)
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.through import MOST, ThroughPair, ThroughTable, joined, thinned
+from pipeline.settings.tree import Paths, Settings
+from pipeline.store.games import generations
+from pipeline.store.processes.leases import store_time
+from pipeline.store.sources import accepted_gaps, identity
+
+_log: Final = logging.getLogger("turnout")
+_ATTEMPTS: Final = 3
+
+
+class ThroughRecorder:
+    """Keeps the table `through` of one environment."""
+
+    def __init__(
+        self, settings: Settings, paths: Paths, engine: Engine, source: Backlog, head: Callable[[], int]
+    ) -> None:
+        """Prepare; reads nothing yet. `head` returns bronze's last seq."""
+        self._environment, self._paths, self._engine = settings.environment, paths, engine
+        self._source, self._head = source, head
+        self._table = ThroughTable(paths.through)
+        self._pairs: tuple[ThroughPair, ...] | None = None  # None: not read yet
+        self._watch = ThroughWatch()
+        self._clock: tuple[float, float] | None = None  # as last read, and the monotonic time after it
+        self._shrunk = False
+
+    def look(self, offset: Mapping[str, Any] | None, begin: Position | None) -> None:
+        """Observe the source once, and record the newest time through which bronze is complete.
+
+        `offset` and `begin` are the place that bronze has reached in the source (`BronzePosition`).
+
+        Raises:
+            Transient: a broker or storage does not answer.
+        """
+        reached = self._source.reached(offset, begin)
+        seq = self._head()  # after the place: bronze has no less than what the place says
+        asked_at = time.monotonic()
+        at = store_time(self._engine)
+        answered_at = time.monotonic()
+        ends = self._source.ends()
+        if self._pairs is None:
+            self._pairs = self._opened()
+        self._heed_clock(at, asked_at)
+        self._clock = at, answered_at
+        if reached is None or ends is None:
+            return
+        if is_shorter(ends, reached):  # the next batch says what happened; no time counts until then
+            if not self._shrunk:
+                _log.warning("the source ends before the place that bronze has reached: no time is recorded")
+            self._shrunk = True
+            self._watch.waiting.clear()
+            return
+        self._shrunk = False
+        self._watch.add(EndsSeen(at, ends))
+        passed = self._watch.passed(reached)
+        if passed is not None:
+            self._record(ThroughPair(seq, passed.at, rendered(passed.ends)))
+
+    def _opened(self) -> tuple[ThroughPair, ...]:
+        """Return the pairs that hold, and withdraw the others."""
+        pairs = self._table.read()
+        losses = lost_of(open_table(self._paths.bronze), self._environment)
+        gaps = []
+        for gap in accepted_gaps(self._engine):
+            known = identity(self._engine, gap.generation)
+            if known is not None:
+                gaps.append((gap, known.since_seq))
+        incidents = {why for pair in pairs if (why := withdrawn_by(pair, losses, gaps)) is not None}
+        named = ", ".join(sorted(incidents))
+        return self._withdraw(pairs, lambda pair: withdrawn_by(pair, losses, gaps) is not None, named)
+
+    def _heed_clock(self, at: float, asked_at: float) -> None:
+        """Withdraw what lies above the least time that the clock has shown, where it was set back."""
+        pairs = self._pairs or ()
+        newest = max((pair.at for pair in pairs), default=at)
+        floor = at if newest > at else None
+        if self._clock is not None:
+            stepped = clock_floor(self._clock, at, asked_at)
+            floor = stepped if floor is None or stepped is None else min(floor, stepped)
+        if floor is None:
+            return
+        _log.warning("the control store's clock went back: times after %.3f do not count any more", floor)
+        self._watch.withdraw(floor)
+        self._pairs = self._withdraw(pairs, lambda pair: pair.at > floor, CLOCK)
+
+    def _withdraw(
+        self, pairs: tuple[ThroughPair, ...], is_void: Callable[[ThroughPair], bool], incident: str
+    ) -> tuple[ThroughPair, ...]:
+        """Write the pairs without void ones, and return them."""
+        for _ in range(_ATTEMPTS):
+            kept = tuple(pair for pair in pairs if not is_void(pair))
+            if kept == pairs:
+                return pairs
+            if self._table.write(kept, incident):
+                _log.warning("%d pairs of `through` are withdrawn: %s", len(pairs) - len(kept), incident)
+                return kept
+            pairs = self._table.read()
+        raise OSError(f"another process keeps writing to {self._paths.through}")
+
+    def _record(self, new: ThroughPair) -> None:
+        for _ in range(_ATTEMPTS):
+            before = self._pairs or ()
+            pairs = joined(before, new)
+            if pairs == before:
+                return
+            if len(pairs) > MOST:
+                pairs = thinned(pairs, new.at, self._unread())
+            if self._table.write(pairs):
+                self._pairs = pairs
+                return
+            self._pairs = self._table.read()
+
+    def _unread(self) -> list[int]:
+        """Return, of each game that is behind, the first seq with a row above its cursor."""
+        bronze = open_table(self._paths.bronze)
+        cursors = game_cursors(self._paths, self._environment, self._engine)
+        known = generations(self._engine)  # also games without a table yet
+        found = (
+            first_above(bronze, self._paths, self._environment, key, cursors.get(GameKey(key), 0)) for key in known
+        )
+        return [seq for seq in found if seq is not None]

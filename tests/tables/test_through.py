@@ -1,0 +1,198 @@
+"""The time up to which a game is complete, as `turnout wait` says it, against an oracle that knows all records."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from click.testing import CliRunner
+from deltalake import DeltaTable
+
+from pipeline.base.failpoints import ENVIRON, Injected
+from pipeline.base.names import bronze_app_id
+from pipeline.cli.main import cli
+from pipeline.lake.delta import lost_seqs
+from pipeline.lake.delta.lost_seqs import LostSeqs
+from pipeline.lake.delta.table import CursorTable
+from pipeline.lake.delta.through import read_pairs
+from tests.tables.repair_world import CHESS, GO, arming
+from tests.tables.through_world import ThroughWorld, moments, random_step, through_world
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[ThroughWorld]:
+    with through_world(tmp_path) as made:
+        yield made
+
+
+def trials(root: Path, seed: int, number: int) -> None:
+    """Wait in one world again and again, each time after some random steps; then all comes to rest."""
+    random = Random(seed)
+    with through_world(root) as run:
+        for _ in range(number):
+            for _ in range(6):
+                random_step(run, random)
+            run.require_true()
+            for moment in moments(run, random):
+                game = random.choice([CHESS, GO])
+                expected = run.expected(game)
+                assert run.waits(game, moment) == (expected is not None and expected + 1e-6 >= moment)
+        run.land(99)
+        for game in (CHESS, GO):
+            run.split(game)
+        at = run.clock.wall
+        run.beat()
+        run.beat()
+        run.require_true()
+        assert run.waits(CHESS, at - 1e-3), "an idle source passes at once"
+        assert run.waits(GO, at - 1e-3)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_wait_is_what_an_oracle_says(tmp_path: Path, seed: int) -> None:
+    """L8: a game's time never says that a record is there which is not, and `wait` says the same as an oracle."""
+    trials(tmp_path, seed, 5)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1500)
+def test_wait_is_what_an_oracle_says_1000_times(tmp_path: Path) -> None:
+    """L8: the same in 1,000 trials: random orders of records, batches, heartbeats, restarts, clocks that go back."""
+    for seed in range(50):
+        trials(tmp_path / str(seed), 1_000 + seed, 20)
+        shutil.rmtree(tmp_path / str(seed))
+
+
+def test_a_quiet_game_is_carried_on_without_a_commit_of_rows(run: ThroughWorld) -> None:
+    """L8: heartbeats carry the time of a game without rows, and neither bronze nor its table gets a commit."""
+    run.split(CHESS)
+    versions = [
+        DeltaTable(str(table)).version() for table in (run.world.paths.bronze, run.world.paths.table(CHESS.key))
+    ]
+    for _ in range(4):
+        run.clock.tick(5)
+        run.beat()
+    run.require_true()
+    assert run.waits(CHESS, run.clock.wall - 5)
+    assert not run.waits(CHESS, run.clock.wall - 4), "an observation counts once the next one is made"
+    assert versions == [
+        DeltaTable(str(table)).version() for table in (run.world.paths.bronze, run.world.paths.table(CHESS.key))
+    ]
+    assert len(read_pairs(run.world.paths.through)) == 1, "of one seq the newest time says it all"
+
+
+def test_a_game_that_is_behind_holds_back_itself_alone(run: ThroughWorld) -> None:
+    """L6: what one game's table lacks holds back its own time, and no other's."""
+    for game in (CHESS, GO):
+        run.split(game)
+    run.beat()
+    run.beat()
+    before = run.clock.wall
+    run.clock.tick(5)
+    run.produce(CHESS)
+    run.land(9)
+    for _ in range(3):
+        run.clock.tick(5)
+        run.beat()
+    run.require_true()
+    assert run.waits(CHESS, before)
+    assert not run.waits(CHESS, before + 5)
+    assert run.waits(GO, before + 10)
+
+
+def test_a_killed_ingest_loses_nothing_but_the_newest_time(
+    run: ThroughWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L9: wherever the recorder dies between two effects, each time stays true and the next process goes on."""
+    for game in (CHESS, GO):
+        run.split(game)
+    points = ("create_table", "write_data_file", "draft_commit", "publish_commit", "delete_draft", "draft_checkpoint")
+    for number, point in enumerate(f"{when}_{effect}" for effect in points for when in ("before", "after")):
+        run.produce(CHESS)
+        run.land(9)
+        arming(tmp_path / f"points-{number}", monkeypatch, point)(1)
+        for _ in range(12):
+            run.clock.tick(5)
+            try:
+                run.beat()
+            except Injected:
+                break
+        monkeypatch.delenv(ENVIRON)
+        run.start()
+        run.split(CHESS)
+        run.pairs = [(pair.seq, pair.at) for pair in read_pairs(run.world.paths.through)]
+        run.require_true()
+        before = max((at for _, at in run.pairs), default=0.0)
+        for _ in range(2):
+            run.clock.tick(5)
+            run.beat()
+        run.require_true()
+        assert run.pairs[-1][1] > before
+
+
+def test_a_restored_bronze_takes_its_times_back(run: ThroughWorld, tmp_path: Path) -> None:
+    """L1: times after the copy that bronze was restored from count no more, and the table names the restore."""
+    run.split(CHESS)
+    run.beat()
+    run.clock.tick(5)
+    run.beat()
+    kept, paths, seq = run.clock.wall - 5, run.world.paths, run.world.seq
+    shutil.copytree(str(paths.bronze), tmp_path / "copy")
+    for _ in range(3):
+        run.produce(CHESS)
+        run.land(9)
+        run.clock.tick(5)
+        run.beat()
+    run.split(CHESS)
+    assert run.waits(CHESS, kept + 5)
+    shutil.rmtree(str(paths.bronze))
+    shutil.copytree(tmp_path / "copy", str(paths.bronze))
+    assert run.waits(CHESS, kept)
+    assert not run.waits(CHESS, kept + 5), "pairs above bronze's end do not count"
+    bronze = CursorTable.open(paths.bronze, bronze_app_id(run.world.environment))
+    assert bronze is not None
+    lost = LostSeqs(seq, run.world.seq + 100)
+    bronze.commit([], seq, lost.before, also=lost_seqs.transactions(run.world.environment, 1, lost))
+    run.world.seq = lost.before
+    assert not run.waits(CHESS, kept + 5), "pairs among the lost seqs do not count"
+    run.start()
+    run.clock.tick(5)
+    run.beat()
+    assert [pair.seq for pair in read_pairs(paths.through)] == [seq]
+    history = DeltaTable(str(paths.through)).history()
+    assert "restore" in [each.get("withdrawn") for each in history]
+
+
+def test_the_command_says_it_in_one_sentence(run: ThroughWorld) -> None:
+    """L8: `turnout wait` exits with 0 where the game is complete and with 1 where it is not, with the reason."""
+    run.split(CHESS)
+    run.split(GO)
+    folder = str(run.world.paths.root)
+
+    def wait(moment: str, *more: str) -> tuple[int, str]:
+        done = CliRunner().invoke(cli, ["--env-dir", folder, "wait", "Chess", "--through", moment, *more])
+        return done.exit_code, done.output.strip()
+
+    known = f"{CHESS.key} is complete through"
+    code, text = wait("1970-01-12T13:46:40Z", "--timeout", "0")
+    assert code == 1
+    assert text.startswith(f"{known} no known time, not through 1970-01-12 13:46:40 UTC: ingest has recorded no time")
+    run.beat()
+    run.clock.tick(5)
+    run.beat()
+    assert wait("1970-01-12T13:46:40Z") == (0, f"{known} 1970-01-12 13:46:40 UTC.")
+    code, text = wait("1970-01-12T14:46:41+01:00", "--timeout", "0")
+    assert code == 1
+    assert text.endswith("13:46:41 UTC: bronze has all of its source through 1970-01-12 13:46:40 UTC.")
+    run.produce(CHESS)
+    run.land(9)
+    run.beat()
+    run.clock.tick(5)
+    run.beat()
+    code, text = wait("1970-01-12T13:46:45Z", "--timeout", "0", "--json")
+    found = json.loads(text)
+    assert (code, found["ok"], found["next_seq"], found["cursor_seq"]) == (1, False, 2, 1)
+    assert found["sentence"].endswith("its table is at seq 1 and lacks its rows of seq 2.")
+    assert wait("yesterday")[0] == 2
