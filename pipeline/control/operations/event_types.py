@@ -1,7 +1,6 @@
 """Accepts and withdraws event types of a game: their schemas are registered again, then rows that waited are replayed.
 
-Rows that a pass refused while it still had the earlier schema set would be left behind by a replay that comes too soon,
-so the operation waits until the game's driver reports that it writes its rows by the new one.
+The replay begins once the game's driver writes its rows by the new schema set.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,37 +10,27 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine
 
-from listeners.sample import Lane
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey
 from pipeline.base.texts import join_limited
 from pipeline.control.operations.definition import (
     ControlContext,
-    OperationDefinition,
     OperationProposal,
-    StepDefinition,
     StepResult,
     intent_of,
-    of_one_game,
 )
 from pipeline.control.operations.repairs import REPLAY
-from pipeline.control.roles import Role
+from pipeline.control.operations.settling import registering
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.further_types import accepting, game_types, withdrawing
 from pipeline.data.contracts.plans import RegistrationPlan, render_plan
 from pipeline.data.contracts.policies import parse_policies
 from pipeline.data.contracts.registrations import Registered, Registration
 from pipeline.data.contracts.registry import LocalRegistry
-from pipeline.health.facts.liveness import read_group_liveness
 from pipeline.lake.storage.location import Location
-from pipeline.store.assignments import read_assignments
 from pipeline.store.database.states import OperationKind
 from pipeline.store.games import find, known_names
-from pipeline.store.operations import Intent, Operation, lock_operation, operation, steps
-from pipeline.store.schema_versions import newest_registrations
-
-_SETTLE_PASSES: Final = 2.0  # triggers until a pass with the earlier schema set has ended
-_NOT_READ: Final = frozenset({Lane.PAUSED, Lane.QUARANTINED})
+from pipeline.store.operations import Intent, Operation, lock_operation, operation
 
 
 def propose_types(
@@ -142,51 +131,16 @@ def _register(context: ControlContext, asked: Operation) -> StepResult:
     return StepResult("done", f"{join_limited(types)}: {wanted}.")
 
 
-def settle(context: ControlContext, asked: Operation) -> StepResult:
-    """Wait until the game's driver, where one runs, writes its rows by the new schema set.
-
-    A driver that has just started does not know it before its first pass: then two triggers are enough.
-    """
-    began = max(each.ended_at or 0.0 for each in steps(context.engine, asked.operation_id) if each.name == "register")
-    until = began + _SETTLE_PASSES * context.settings.demux.trigger_seconds
-    assignments, numbers = context.read(read_assignments), newest_registrations(context.engine)
-    groups = read_group_liveness(context.engine, context.settings.metrics)
-    waiting = []
-    for key in asked.parameters["games"]:
-        if (assignment := assignments.get(key)) is None:
-            continue  # no row of it has come yet
-        group = groups.get(assignment.group or "")
-        if group is None or not group.liveness.is_live or assignment.lane in _NOT_READ:
-            continue  # no driver reads its rows, and the next one begins with the newest set
-        if assignment.schema_set is None:
-            has_settled = (assignment.reported_at or 0.0) > until
-        else:
-            has_settled = assignment.schema_set >= numbers.get(key, 0)
-        if not has_settled:
-            waiting.append(key)
-    if waiting:
-        return StepResult("waiting", f"The driver of {join_limited(waiting)} still writes by the earlier schema set.")
-    return StepResult("done", "Passes use the new schema set.")
-
-
 def _done(verb: str, asked: Operation) -> str:
     return f"{verb}: {join_limited(asked.parameters['types'])} of {join_limited(asked.parameters['games'])}."
 
 
-def _define(
-    kind: OperationKind, verb: str, unchanged: str, inverse: OperationKind, *more: StepDefinition
-) -> OperationDefinition:
-    given = (
-        StepDefinition("register", _register, 30.0),
-        StepDefinition("settle", settle, 300.0, verifies=not more, looks=True),
-    )
-    return OperationDefinition(
-        kind, Role.OPERATOR, of_one_game(1), (*given, *more), _facts, partial(_done, verb), inverse,
-        propose=partial(_propose, kind), unchanged=unchanged,
-    )  # fmt: skip
-
-
-ACCEPT: Final = _define(
-    OperationKind.ACCEPT_TYPE, "Accepted", "has these event types already", OperationKind.WITHDRAW_TYPE, *REPLAY.steps
-)
-WITHDRAW: Final = _define(OperationKind.WITHDRAW_TYPE, "Withdrawn", "has no such event type", OperationKind.ACCEPT_TYPE)
+ACCEPT: Final = registering(
+    OperationKind.ACCEPT_TYPE, _register, _facts, partial(_done, "Accepted"),
+    partial(_propose, OperationKind.ACCEPT_TYPE), "has these event types already", OperationKind.WITHDRAW_TYPE,
+    *REPLAY.steps,
+)  # fmt: skip
+WITHDRAW: Final = registering(
+    OperationKind.WITHDRAW_TYPE, _register, _facts, partial(_done, "Withdrawn"),
+    partial(_propose, OperationKind.WITHDRAW_TYPE), "has no such event type", OperationKind.ACCEPT_TYPE,
+)  # fmt: skip

@@ -17,17 +17,14 @@ from pipeline.base.names import GameKey, shown
 from pipeline.base.texts import join_limited
 from pipeline.control.operations.definition import (
     ControlContext,
-    OperationDefinition,
     OperationProposal,
     StepDefinition,
     StepResult,
     intent_of,
-    of_one_game,
 )
-from pipeline.control.operations.event_types import settle
 from pipeline.control.operations.repairs import REBUILD
+from pipeline.control.operations.settling import registering
 from pipeline.control.operations.tries import worked
-from pipeline.control.roles import Role
 from pipeline.data.contracts.declared_types import FORMAT
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.json.merging import DOUBLE, Columns, column_type, columns_of_keys
@@ -241,19 +238,18 @@ def _done(verb: str, asked: Operation) -> str:
     return f"{verb}: {shown(asked.parameters['column'])} of {join_limited(asked.parameters['games'])}."
 
 
-def _define(kind: OperationKind, verb: str, unchanged: str, inverse: OperationKind) -> OperationDefinition:
-    verify = next(each for each in REBUILD.steps if each.name == "verify")
-    steps = (
-        StepDefinition("register", _register, 30.0),
-        StepDefinition("settle", settle, 300.0, looks=True),
-        StepDefinition("rebuild", _rebuild, _WORK_SECONDS, reports=True),
-        verify,
-    )
-    return OperationDefinition(
-        kind, Role.OPERATOR, of_one_game(2), steps, _facts, partial(_done, verb), inverse,
-        propose=partial(_propose, kind), unchanged=unchanged,
-    )  # fmt: skip
+_REBUILD: Final = (
+    StepDefinition("rebuild", _rebuild, _WORK_SECONDS, reports=True),
+    next(each for each in REBUILD.steps if each.name == "verify"),
+)
 
-
-MERGE: Final = _define(OperationKind.MERGE_COLUMNS, "Merged", "has no such side column", OperationKind.PART_COLUMNS)
-PART: Final = _define(OperationKind.PART_COLUMNS, "Parted", "has no such column", OperationKind.MERGE_COLUMNS)
+MERGE: Final = registering(
+    OperationKind.MERGE_COLUMNS, _register, _facts, partial(_done, "Merged"),
+    partial(_propose, OperationKind.MERGE_COLUMNS), "has no such side column", OperationKind.PART_COLUMNS,
+    *_REBUILD, level=2,
+)  # fmt: skip
+PART: Final = registering(
+    OperationKind.PART_COLUMNS, _register, _facts, partial(_done, "Parted"),
+    partial(_propose, OperationKind.PART_COLUMNS), "has no such column", OperationKind.MERGE_COLUMNS,
+    *_REBUILD, level=2,
+)  # fmt: skip

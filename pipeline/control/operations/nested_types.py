@@ -16,17 +16,14 @@ from pipeline.base.names import GameKey
 from pipeline.base.texts import join_limited
 from pipeline.control.operations.definition import (
     ControlContext,
-    OperationDefinition,
     OperationProposal,
     StepDefinition,
     StepResult,
     intent_of,
-    of_one_game,
 )
-from pipeline.control.operations.event_types import settle
 from pipeline.control.operations.repairs import REBUILD
+from pipeline.control.operations.settling import registering
 from pipeline.control.operations.tries import worked
-from pipeline.control.roles import Role
 from pipeline.data.contracts.further_types import flattening, game_types, nesting
 from pipeline.data.contracts.plans import RegistrationPlan, render_plan
 from pipeline.data.contracts.registrations import Registered, Registration
@@ -132,23 +129,17 @@ def _done(verb: str, asked: Operation) -> str:
     return f"{verb}: {join_limited(asked.parameters['types'])} of {join_limited(asked.parameters['games'])}."
 
 
-def _define(kind: OperationKind, verb: str, unchanged: str, inverse: OperationKind) -> OperationDefinition:
-    verify = next(each for each in REBUILD.steps if each.name == "verify")
-    steps = (
-        StepDefinition("register", _register, 30.0),
-        StepDefinition("settle", settle, 300.0, looks=True),
-        StepDefinition("rebuild", _rebuild, _WORK_SECONDS, reports=True),
-        verify,
-    )
-    return OperationDefinition(
-        kind, Role.OPERATOR, of_one_game(2), steps, _facts, partial(_done, verb), inverse,
-        propose=partial(_propose, kind), unchanged=unchanged,
-    )  # fmt: skip
-
-
-NEST: Final = _define(
-    OperationKind.NEST_TYPE, "Nested", "has no type with columns of the table", OperationKind.FLATTEN_TYPE
+_REBUILD: Final = (
+    StepDefinition("rebuild", _rebuild, _WORK_SECONDS, reports=True),
+    next(each for each in REBUILD.steps if each.name == "verify"),
 )
-FLATTEN: Final = _define(
-    OperationKind.FLATTEN_TYPE, "Flattened", "has a type with columns of the table", OperationKind.NEST_TYPE
-)
+
+NEST: Final = registering(
+    OperationKind.NEST_TYPE, _register, _facts, partial(_done, "Nested"), partial(_propose, OperationKind.NEST_TYPE),
+    "has no type with columns of the table", OperationKind.FLATTEN_TYPE, *_REBUILD, level=2,
+)  # fmt: skip
+FLATTEN: Final = registering(
+    OperationKind.FLATTEN_TYPE, _register, _facts, partial(_done, "Flattened"),
+    partial(_propose, OperationKind.FLATTEN_TYPE), "has a type with columns of the table", OperationKind.NEST_TYPE,
+    *_REBUILD, level=2,
+)  # fmt: skip

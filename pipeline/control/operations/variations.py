@@ -21,11 +21,9 @@ from pipeline.control.operations.definition import (
     StepDefinition,
     StepResult,
     intent_of,
-    of_one_game,
 )
-from pipeline.control.operations.event_types import settle
 from pipeline.control.operations.repairs import REPLAY
-from pipeline.control.roles import Role
+from pipeline.control.operations.settling import registering
 from pipeline.data.contracts.formats.json.choices import PINNED, REFUSED
 from pipeline.data.contracts.formats.json.superset import Superset
 from pipeline.data.contracts.formats.json.undeclared_format import superset_of
@@ -157,14 +155,7 @@ def _done(verb: str, asked: Operation) -> str:
 def _define(
     kind: OperationKind, verb: str, unchanged: str, inverse: OperationKind, *more: StepDefinition
 ) -> OperationDefinition:
-    given = (
-        StepDefinition("register", _choose, 30.0),
-        StepDefinition("settle", settle, 300.0, verifies=not more, looks=True),
-    )
-    return OperationDefinition(
-        kind, Role.OPERATOR, of_one_game(1), (*given, *more), _facts, partial(_done, verb), inverse,
-        propose=partial(_propose, kind), unchanged=unchanged,
-    )  # fmt: skip
+    return registering(kind, _choose, _facts, partial(_done, verb), partial(_propose, kind), unchanged, inverse, *more)
 
 
 PIN: Final = _define(OperationKind.PIN_VARIATIONS, "Pinned", "is pinned already", OperationKind.UNPIN_VARIATIONS)
