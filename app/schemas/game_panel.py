@@ -20,6 +20,7 @@ from pipeline.api.versions import GameVersions, Version
 from pipeline.base.errors import Refused
 from pipeline.control.acts import DirectAct
 from pipeline.data.contracts.policies import Policies, landing
+from pipeline.data.contracts.shape_needs import SHAPES, UNNAMED, of_writer
 from pipeline.data.contracts.writer_ids import shown_writer
 
 _MOST_LINES: Final = 2_000  # of text
@@ -297,10 +298,13 @@ def _draw_needs(environment: Environment, catalogue: Catalogue, game: GameVersio
     for each in needs[:5]:
         waits = formatting.age(catalogue.read_at - each.wanted_at)
         answer = "not answered yet" if each.answer is None else formatting.shown(each.answer, 300)
-        st.text(
-            f"△ Waits for schema {formatting.shown(shown_writer(each.writer), 80)} of registry "
-            f"{formatting.shown(each.registry, 60)} for {waits}: {answer}"
+        what = (
+            f"shapes of documents of the event type {formatting.shown(of_writer(each.writer)[0] or UNNAMED, 80)}"
+            if each.registry == SHAPES
+            else f"schema {formatting.shown(shown_writer(each.writer), 80)} of registry "
+            f"{formatting.shown(each.registry, 60)}"
         )
+        st.text(f"△ Waits for {what} for {waits}: {answer}")
     if total > 5:
         st.text(f"{total} ids in all.")
 

@@ -42,6 +42,7 @@ TOGETHER_SECONDS: Final = 60.0
 """Seconds after a game's first version within which others count as its first schema, as in a migration."""
 
 _SHAPES: Final = "shapes"  # the registry of needs that drivers answer themselves, from bronze
+_FOR_SHAPES: Final = ("waits for shapes ", "waits for new shapes ")  # as drivers report it
 _OTHER: Final = "other_type"
 _MOST_OTHER: Final = 500  # characters: it names both types and what can be done
 _HELD: Final = ("quarantined_schema", _OTHER)
@@ -55,8 +56,8 @@ def registry(window: GameWindow, _group: GroupWindow | None, evidence: Evidence)
         return None
     evidences, runbook, registry = [cut(f"the stream {seen.waits_for}")], "turnoutlatencyoverobjective", "a registry"
     held = "until {0} answers"
-    if need is not None and need.registry == _SHAPES:
-        held, registry = "until the {0} are registered", "shapes of its documents"
+    if need.registry == _SHAPES if need is not None else seen.waits_for.startswith(_FOR_SHAPES):
+        held, registry = "until the {0} are registered", "shapes of documents"
     elif need is not None:
         registry = f"registry {cut(need.registry, MAX_NAME)}"
         amount = f"{need.schemas} schema{'' if need.schemas == 1 else 's'}"
