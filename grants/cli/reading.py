@@ -8,7 +8,7 @@ from grants.catalogs.opening import embedded
 from grants.observing.left_places import beside
 from pipeline.base.errors import Refused
 from pipeline.lake.delta.errors import DeltaError
-from pipeline.lake.delta.opening import files_below, open_table
+from pipeline.lake.delta.opening import rows_of
 from pipeline.lake.storage.places import located
 from pipeline.settings.access import Access
 from pipeline.settings.tree import Paths
@@ -36,9 +36,8 @@ def rows(access: Access, paths: Paths, key: str, principal: str, limit: int) -> 
     if other is not None:
         raise Refused(other)
     place = located(location if "://" in location else unquote(urlsplit(location).path))
-    try:  # by Arrow's own file system: with delta-rs's, threads that read ahead crash or hang the process at its end
-        files = files_below(place)
-        table_rows = open_table(place).to_pyarrow_dataset(filesystem=files).head(limit)
+    try:
+        table_rows = rows_of(place).head(limit)
     except DeltaError as error:
         raise Refused(f"The table at {location} cannot be read: {error}") from error
     return table_rows.column_names, [tuple(row.values()) for row in table_rows.to_pylist()]

@@ -300,7 +300,7 @@ class DeltaTable:
                     columns[f"{prefix}.{field.name}"] = pa.array(values, field.type)
         return pa.table(columns)
 
-    def to_pyarrow_dataset(self) -> ds.Dataset:
+    def to_pyarrow_dataset(self, filesystem: object) -> ds.Dataset:
         return ds.dataset(self.to_pyarrow_table())
 
     def to_pyarrow_table(self, columns: Sequence[str] | None = None) -> pa.Table:

@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
+from pyarrow.fs import PyFileSystem
 from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused
@@ -22,7 +23,7 @@ from pipeline.health.facts.placing import placing
 from pipeline.lake.delta import opening
 from pipeline.lake.delta.checkpoint import write_checkpoint
 from pipeline.lake.delta.data_files import write_file
-from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.opening import open_table, rows_of
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
 from pipeline.settings.tree import Paths, Settings, load
@@ -66,6 +67,20 @@ def test_only_one_place_opens_tables() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "DeltaTable"
     ]
     assert [place.partition(":")[0] for place in opened] == ["pipeline/lake/delta/opening.py"]
+
+
+def test_rows_are_scanned_by_arrows_own_file_system(tmp_path: Path) -> None:
+    """No thread of Arrow reads a table through Python, which ends by a crash where the scan is not read to its end."""
+    write_deltalake(tmp_path / "t é%", pa.table({"a": [1, 2]}))
+    rows = rows_of(located(tmp_path / "t é%"))
+    assert (rows.to_table().to_pydict(), isinstance(rows.filesystem, PyFileSystem)) == ({"a": [1, 2]}, False)
+    scanned = [
+        str(file.relative_to(ROOT))
+        for room in ("pipeline", "grants", "app")
+        for file in (ROOT / room).rglob("*.py")
+        if ".to_pyarrow_" in file.read_text("utf-8")
+    ]
+    assert scanned == ["pipeline/lake/delta/opening.py"]
 
 
 def test_what_else_ends_an_open_stays_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

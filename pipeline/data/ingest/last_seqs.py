@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from pipeline.base.failpoints import effect
 from pipeline.lake.delta.lost_seqs import LostSeqs
-from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.opening import rows_of
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.location import Location
 
@@ -40,7 +40,7 @@ def read_last_seqs(bronze: CursorTable, file: Location, losses: Iterable[LostSeq
     last_seqs = dict(kept.last_seqs)
     if (bronze.cursor or 0) <= kept.seq:
         return last_seqs
-    dataset = open_table(bronze.path).to_pyarrow_dataset()
+    dataset = rows_of(bronze.path)
     for batch in dataset.to_batches(columns=["game_key", "seq"], filter=pc.field("seq") > kept.seq):
         last = pa.Table.from_batches([batch]).group_by("game_key").aggregate([("seq", "max")])
         for row in last.to_pylist():

@@ -26,7 +26,7 @@ from pipeline.data.maintenance.report import Round, TableReport
 from pipeline.data.maintenance.unchanged import Unchanged
 from pipeline.data.repair import stale_quarantine
 from pipeline.lake.delta.log import exists, is_plain
-from pipeline.lake.delta.opening import DeltaTable, open_table
+from pipeline.lake.delta.opening import DeltaTable, open_table, rows_of
 from pipeline.lake.delta.rewrite import table_files
 from pipeline.lake.storage.location import Location
 from pipeline.settings.tree import Maintenance, Paths, Settings
@@ -155,7 +155,7 @@ def _quarantine(settings: Settings, paths: Paths, *, thorough: bool) -> Merge:
 
 def _refused_games(quarantine: Location) -> list[Game]:
     """Return the games with rows in quarantine."""
-    rows = open_table(quarantine).to_pyarrow_dataset().scanner(columns=["game"]).to_batches()
+    rows = rows_of(quarantine).scanner(columns=["game"]).to_batches()
     keys: set[str] = set()
     for batch in rows:
         keys.update(name for name in batch.column("game").unique().to_pylist() if name is not None)

@@ -6,6 +6,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.schema import Schema
+from pyarrow.dataset import Dataset
 from pyarrow.fs import FileSystem, SubTreeFileSystem
 
 from pipeline.base.errors import is_panic
@@ -15,7 +16,7 @@ from pipeline.lake.delta.meanings import PROPERTY, carried
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
 
-__all__ = ["DeltaTable", "create", "files_below", "open_table"]
+__all__ = ["DeltaTable", "create", "files_below", "open_table", "rows_of"]
 
 
 def open_table(folder: Location | Path | str, version: int | None = None) -> DeltaTable:
@@ -72,3 +73,15 @@ def files_below(folder: Location | Path | str) -> FileSystem:
     place = located(folder)
     system, path = place.storage.arrow(place.path)
     return SubTreeFileSystem(path, system)
+
+
+def rows_of(folder: Location | Path | str) -> Dataset:
+    """Open a table at its newest version, and return its rows, to be scanned by Arrow's own file system.
+
+    With delta-rs's, Arrow's threads read ahead through Python. When a scan was not read to its end, by an error or a
+    limit, and the process ends, Python ends such a thread inside delta-rs, which is a segmentation fault (1.6.6).
+
+    Raises:
+        DeltaError: as of `open_table`.
+    """
+    return open_table(folder).to_pyarrow_dataset(filesystem=files_below(folder))

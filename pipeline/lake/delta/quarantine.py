@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import TableNotFoundError
 
-from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.opening import rows_of
 from pipeline.lake.storage.location import Location
 
 REASONS: Final = (
@@ -73,7 +73,7 @@ def without(rejects: pa.Table, present: pa.Table) -> pa.Table:
 def present_between(quarantine: Location, low: int, high: int) -> pa.Table:
     """Return the keys of the quarantined rows of these seqs, both ends included."""
     try:
-        dataset = open_table(quarantine).to_pyarrow_dataset()
+        dataset = rows_of(quarantine)
     except TableNotFoundError:
         return pa.schema([QUARANTINE.field(name) for name in _KEY]).empty_table()
     within = (pc.field("seq") >= low) & (pc.field("seq") <= high)
