@@ -15,7 +15,6 @@ from app.state.services import Environment
 from pipeline.api.variation_acts import OperationKind
 from pipeline.api.variations import UndeclaredType, VariationReport, VariationsReport
 from pipeline.api.versions import GameVersions
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED
 
 _MOST_ROWS: Final = 1_000
 _MOST_FACTS: Final = 5
@@ -23,7 +22,7 @@ _MOST_TYPES: Final = 30  # each with a button
 _COLUMNS: Final = {
     "": st.column_config.TextColumn(width=30),
     "What is new": st.column_config.TextColumn(width=260),
-    "Rows": st.column_config.TextColumn(width=70, alignment="right"),
+    "Rows of version": st.column_config.TextColumn(width=90, alignment="right"),
     "First seen, UTC": st.column_config.TextColumn(width=130),
     "Last seen": st.column_config.TextColumn(width=85),
     "Version": st.column_config.NumberColumn(width=60),
@@ -32,7 +31,7 @@ _COLUMNS: Final = {
 
 def draw(environment: Environment, game: GameVersions) -> None:
     """Draw each event type whose columns follow from documents, then its variations, the newest first."""
-    if not any(each.format == UNDECLARED for each in game.versions):
+    if not any(each.is_undeclared for each in game.versions):
         return
     found = queries.variations(environment, game)
     new = sum(each.new_today for each in found.types)
@@ -173,7 +172,7 @@ def _row(each: VariationReport, now: float) -> dict[str, object]:
         "": "✗" if each.refused else "new" if each.new_today else "",
         "What is new": formatting.shown(facts, 400),
         "Event type": formatting.shown(each.type, 80),
-        "Rows": formatting.count(each.count),
+        "Rows of version": formatting.count(each.count),
         "First seen, UTC": formatting.moment(each.first_seen)[:16],
         "Last seen": f"{formatting.age(max(0.0, now - each.last_seen))} ago",
         "Version": each.version,

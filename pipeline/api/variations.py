@@ -16,7 +16,7 @@ from pipeline.base.texts import join_limited
 from pipeline.data.contracts.catalogue.definitions import read_definitions
 from pipeline.data.contracts.formats.json.merging import columns_of_keys
 from pipeline.data.contracts.formats.json.superset import Superset
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, superset_of
+from pipeline.data.contracts.formats.json.undeclared_format import superset_of
 from pipeline.store.database.engine import reading
 from pipeline.store.variations import Variation, read_variations
 
@@ -34,7 +34,7 @@ class VariationReport:
     facts: tuple[str, ...]  # `path:kind`; of very many the first ones, and then how many more
     first_seen: float  # Unix seconds
     last_seen: float
-    count: int  # documents with it, a statistic
+    count: int  # rows that landed by its version, with all variations of that version; a statistic
     version: int | None  # the game's schema version that opened its columns; None: the store lacks it
     schema_id: int
     producer: str | None
@@ -95,7 +95,7 @@ def of_game(environment: OpenEnvironment, game: GameVersions, most: int = 5_000)
     now = time.time()
     chains: dict[str, list[Version]] = {}
     for each in game.versions:
-        if each.format == UNDECLARED:
+        if each.is_undeclared:
             chains.setdefault(each.message, []).append(each)
     newest = {name: chain[-1] for name, chain in chains.items()}
     definitions = read_definitions(environment.engine, {each.schema_id for each in newest.values()})

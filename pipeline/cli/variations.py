@@ -28,7 +28,8 @@ def list_variations(env_dir: Path, game: str, event_type: str | None, as_json: b
     """List the variations of GAME (name or key): what its JSON without a schema had that was new, the newest first.
 
     Each variation names paths with the kinds of their values, never a value; `*` stands for the keys of a map. A plus
-    sign before it: first seen within the last 24 hours. A cross: a person refuses it.
+    sign before it: first seen within the last 24 hours. A cross: a person refuses it. Rows are those of the version
+    that opened its columns, with all variations of that version.
     """
     from pipeline.api import variations
 
@@ -59,7 +60,8 @@ def _line(each: "VariationReport") -> str:
     more = f", {len(each.facts) - _MOST_FACTS:,} more" if len(each.facts) > _MOST_FACTS else ""
     seen = f"{in_utc(each.first_seen, '%Y-%m-%d %H:%M')} to {in_utc(each.last_seen, '%Y-%m-%d %H:%M')}"
     version = "v-" if each.version is None else f"v{each.version}"
-    return f"  {mark} {each.fingerprint}  {version}  {seen}  {each.count:,} rows  {each.producer or '-'}  {facts}{more}"
+    rows = f"{each.count:,} rows by {version}"
+    return f"  {mark} {each.fingerprint}  {rows}  {seen}  {each.producer or '-'}  {facts}{more}"
 
 
 def _choosing(kind: OperationKind, help_text: str, *, variation: bool = False) -> click.Command:

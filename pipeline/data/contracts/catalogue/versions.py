@@ -11,6 +11,7 @@ from sqlalchemy import Engine, Row, select
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey, shown
+from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED
 from pipeline.data.contracts.policies import DEFAULTS, Policies
 from pipeline.data.contracts.schemas import PLAIN, FieldPlacement
 from pipeline.store.database.tables import placements, registrations, schemas
@@ -30,6 +31,11 @@ class Version:
     placement: FieldPlacement = PLAIN
     policies: Policies = DEFAULTS
     registered_by: str | None = None  # a person, or `registry NAME`; None: nobody, such as a simulation
+
+    @property
+    def is_undeclared(self) -> bool:
+        """Whether its columns follow from documents that no schema declares."""
+        return self.format == UNDECLARED
 
     @property
     def quarantined(self) -> str | None:
