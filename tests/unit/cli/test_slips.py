@@ -35,7 +35,7 @@ def turnout(env: Path, *words: str) -> Result:
 def test_a_game_that_is_there_already_is_named(env: Path) -> None:
     """A move, pause or stop that changes nothing says of each game or group why."""
     assert "chess_1 is in group a already" in turnout(env, "move", "Chess", "--to", "a").output
-    for words, said in ((("resume", "Go"), "is not paused"), (("restore", "Go"), "is not retired")):
+    for words, said in ((("resume", "Go"), "is not paused"), (("games", "restore", "Go"), "is not retired")):
         same = turnout(env, *words)
         assert (same.exit_code, f"go_1 {said}" in same.output) == (0, True), "what is asked for holds already"
 

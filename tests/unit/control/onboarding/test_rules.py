@@ -95,7 +95,7 @@ def test_what_is_listed_is_applied_without_a_change(engine: Engine, tmp_path: Pa
         ("version: 1", "rules is missing"),
         ("version: 1\nrules:\n- name: a\n", "line 3: match is missing"),
         ("version: 1\nrules:\n- name: a b\n  match: {names: [x]}", "line 3: 'a b' cannot name a rule"),
-        ("version: 1\nrules:\n- name: a\n  match: {owners: [x]}", "'owners' is not a field of match"),
+        ("version: 1\nrules:\n- name: a\n  match: {owners: [x]}", "line 4: nothing says who owns a name"),
         ("version: 1\nrules:\n- name: a\n  match: {names: [x]}\n- name: a\n  match: {names: [y]}", "already in line 3"),
         ("version: 1\nrules:\n- name: a\n  match: {names: [x]}\n- name: b\n  match: {names: [x]}", "the name 'x' is"),
         ("version: 1\nrules:\n- name: a\n  match: {names: [x]}\n  priority: top", "line 5: priority must be one of"),

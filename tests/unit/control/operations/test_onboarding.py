@@ -213,8 +213,8 @@ def test_a_renamed_game_is_one_operation(drivers: Drivers, world: ControlContext
         rename(SETTINGS, store, chess, "Chess", "ann")
     planned = rename(SETTINGS, store, "Chess", "New", "ann", "the studio renamed it")
     assert f"{chess} keeps its name and table" in planned.lines[1]
-    renamed = submit(store, planned.intent)
-    assert brought_on(drivers, world, renamed).state == "succeeded"
+    renamed = brought_on(drivers, world, submit(store, planned.intent))
+    assert renamed.state == "succeeded"
     assert {each.game_key: each.principal for each in read_wanted(store)} == {chess: "dana", NEW: "dana"}
     assignments = read_assignments(store)
     assert (assignments[NEW].group, assignments[chess].group, known_priorities(store)[NEW]) == ("b", "b", "high")
