@@ -9,6 +9,7 @@ import threading
 import time
 import tracemalloc
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from unittest.mock import ANY
 
@@ -33,13 +34,13 @@ from pipeline.store.database.tables import games, placements, registrations, sch
 from pipeline.store.games import Game
 from pipeline.store.variations import read_variations
 from tests.onboarding_world import give_rules, rule
+from tests.tables.killed_world import fated
 from tests.tables.registering_world import (
     LATER,
     Killed,
     arrive,
     content,
     drive,
-    killed_at,
     need,
     registry,
     reported,
@@ -60,14 +61,6 @@ POINTS = [
     for effect in ("read_range", "publish_id", "publish_placed", "store_commit", "commit_registration")
     for when in ("before", "after")
 ]
-
-KEPT = {
-    "after_publish_id",
-    "before_publish_placed",
-    "after_publish_placed",
-    "after_store_commit",
-    "after_commit_registration",
-}
 
 
 def test_a_first_registration_gives_columns_and_variations_and_ends_its_need(tmp_path: Path) -> None:
@@ -103,27 +96,35 @@ def test_a_later_registration_begins_at_the_first_uncovered_row(tmp_path: Path) 
     world.engine.dispose()
 
 
-@pytest.mark.parametrize(
-    "point", [pytest.param(each, marks=pytest.mark.long if each.startswith("before") else ()) for each in POINTS]
-)
+@pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.proves("G285")
-def test_a_registration_that_was_killed_anywhere_is_repeated_with_the_same_content(tmp_path: Path, point: str) -> None:
+def test_a_registration_killed_between_any_two_effects_is_repeated_with_the_same_content(
+    tmp_path: Path, stride: int
+) -> None:
     """A killed registration keeps its range with its id: what is done again is the same, also if bronze has grown."""
     whole = world_of(tmp_path / "whole", [MOVE], [NAMED])
     resolve(whole, need("move"))
-    world = world_of(tmp_path / "killed", [MOVE], [NAMED])
-    with killed_at(point, 2 if "store" in point else 1), pytest.raises(Killed):  # the need is written first
+    met = set[str]()
+    for number in count(1, stride):
+        world = world_of(tmp_path / str(number), [MOVE], [NAMED])
+        with fated(world.engine, number) as fate:
+            resolve(world, need("move"))
+        given = GivenIds(world.paths.bronze)
+        given.refresh()
+        if given.computed(KEY):
+            arrive(world, [("move", b'{"late":1}')])
         resolve(world, need("move"))
-    if point in KEPT:
-        arrive(world, [("move", b'{"late":1}')])
-    resolve(world, need("move"))
-    assert content(world) == content(whole)
-    assert [each.fingerprint for each in read_variations(world.engine, KEY)] == [
-        each.fingerprint for each in read_variations(whole.engine, KEY)
-    ]
-    assert waits(world) == []
-    for each in (whole, world):
-        each.engine.dispose()
+        assert content(world) == content(whole), fate.passed[-1]
+        assert [each.fingerprint for each in read_variations(world.engine, KEY)] == [
+            each.fingerprint for each in read_variations(whole.engine, KEY)
+        ]
+        assert waits(world) == []
+        world.engine.dispose()
+        if not fate.is_dead:
+            met = set(fate.passed)
+            break
+    assert set(POINTS) < met, "it comes to each of them"
+    whole.engine.dispose()
 
 
 def test_two_drivers_register_the_same_shapes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
