@@ -121,12 +121,12 @@ def test_names_beyond_the_list_count_as_waiting(store: Engine, opening: Opening)
     """Games and Fleet say how many names wait, not how many the bounded list has room for."""
     flood = name_sketch.sketched(pa.array([f"name {n}" for n in range(3_000)]), pa.array([2] * 3_000), time.time(), 20)
     write_sketch(store, flood.dumps())
-    said = texts(opening("games"))
-    counted = re.search(r"ingest refuses rows of about ([\d\W]+?) names without a game", said)
+    said = texts(opening("games")).replace("\u202f", " ")
+    counted = re.search(r"Ingest refuses rows of about ([\d\W]+?) names without a game", said)
     assert counted is not None, said
     assert int(re.sub(r"\D", "", counted[1])) == pytest.approx(3_000, rel=0.05)
     assert f"about {counted[1]} waiting" in said
-    assert f"about {counted[1]} names are no game" in texts(opening("fleet"))
+    assert f"about {counted[1]} names are no game" in texts(opening("fleet")).replace("\u202f", " ")
 
 
 def test_an_approval_is_one_operation_as_shown(store: Engine, opening: Opening) -> None:

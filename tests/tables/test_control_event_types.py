@@ -16,7 +16,7 @@ from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
 from pipeline.control import proposals
 from pipeline.control.controller import KINDS
-from pipeline.control.operations import event_types
+from pipeline.control.operations import settling
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.event_types import propose_types
 from pipeline.control.operations.executor import tick
@@ -130,7 +130,7 @@ def test_the_replay_waits_for_the_driver_to_report_the_new_set(world: World, mon
     world.registry.snapshot()
     proposal = propose_types(OperationKind.ACCEPT_TYPE, world.engine, world.paths.bronze, CHESS.key, ["Sold"], "ann")
     condition = SimpleNamespace(liveness=SimpleNamespace(is_live=True))
-    monkeypatch.setattr(event_types, "read_group_liveness", lambda *_: {"a": condition})
+    monkeypatch.setattr(settling, "read_group_liveness", lambda *_: {"a": condition})
 
     def report(schema_set: int | None) -> None:
         said = StreamState(

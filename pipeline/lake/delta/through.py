@@ -19,7 +19,7 @@ from pipeline.lake.delta.data_files import discard, write_file
 from pipeline.lake.delta.errors import TableNotFoundError
 from pipeline.lake.delta.log import commit_id, is_plain, publish_commit, read_commit
 from pipeline.lake.delta.marks import ENGINE
-from pipeline.lake.delta.opening import create, open_table
+from pipeline.lake.delta.opening import create, open_table, rows_of
 from pipeline.lake.delta.rewrite import table_files
 from pipeline.lake.storage.location import Location
 
@@ -45,7 +45,7 @@ class ThroughPair:
 def read_pairs(folder: Location) -> tuple[ThroughPair, ...]:
     """Return the pairs, the oldest first; none where ingest has written none yet."""
     try:
-        rows = open_table(folder).to_pyarrow_table(columns=THROUGH.names)
+        rows = rows_of(folder).to_table(columns=THROUGH.names)
     except TableNotFoundError:
         return ()
     times = rows.column("time").cast(pa.int64()).to_pylist()

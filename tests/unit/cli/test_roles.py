@@ -129,7 +129,7 @@ EMPTY: Final = {
 }  # fmt: skip
 RULE: Mapping[str, object] = {
     "name": "others", "names": [], "prefixes": ["studio-"], "group": None, "priority": "normal", "policies": {},
-    "readers": [], "max_new_per_hour": 10, "changed_by": current_user(), "event_types": [],
+    "readers": [], "max_new_per_hour": 10, "changed_by": current_user(), "event_types": [], "formats": [],
 }  # fmt: skip
 CONTRACT: Mapping[str, object] = {
     "name": "scores", "games": ["Go"], "prefixes": [], "event_types": [], "rules": [{
