@@ -187,7 +187,9 @@ def _draw_version(environment: Environment, game: GameVersions, version: Version
     found = queries.one_version(environment, game, version)
     st.caption(f"What the game's table got from version {version.version}")
     with st.container(gap=None, key="card_schema_effect"):
-        if version.quarantined is not None:
+        if version.placement.undeclared:
+            st.text(formatting.shown(version.quarantined or "", 300))
+        elif version.quarantined is not None:
             st.text(f"Nothing: its rows go to quarantine. {formatting.shown(version.quarantined, 300)}")
         elif not found.effect:
             st.text("Its first columns." if version.version == 1 else "No change.")

@@ -1,4 +1,4 @@
-"""Previews of the Schemas page's acts; all but choices about variations take effect at once.
+"""Previews of the Schemas page's acts; all but choices about variations and declarations take effect at once.
 
 Role, reason and audit entry are the gate's.
 """
@@ -15,3 +15,4 @@ preview_rejection: Final = planned(schema_acts.preview_rejection)
 preview_trust: Final = planned(schema_acts.preview_trust)
 preview_choice: Final = planned(variation_acts.preview_choice)
 preview_merge: Final = planned(variation_acts.preview_merge)
+preview_declaration: Final = planned(variation_acts.preview_declaration)

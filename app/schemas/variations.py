@@ -60,8 +60,30 @@ def _place(game: GameVersions) -> str:
 
 
 def _draw_type(environment: Environment, game: GameVersions, each: UndeclaredType) -> None:
-    """Draw how a type stands, with the button that pins or unpins it."""
+    """Draw how a type stands, with the buttons that pin and declare it, or take that back."""
     st.text(_sentence(each))
+    with st.container(horizontal=True):
+        _draw_pinning(environment, game, each)
+        _draw_declaring(environment, game, each)
+
+
+def _draw_declaring(environment: Environment, game: GameVersions, each: UndeclaredType) -> None:
+    kind = OperationKind.UNDECLARE_TYPE if each.declared else OperationKind.DECLARE_TYPE
+    needs = services.missing_role(environment, kind)
+    st.button(
+        "Undeclare…" if each.declared else "Declare…",
+        key=f"declare_{game.key}_{each.schema_id}",
+        icon=":material/schema:",
+        on_click=confirm.stage_preview,
+        args=(_place(game), partial(previews.preview_declaration, environment, kind, game.key, each.type)),
+        disabled=needs is not None,
+        help="Whether a JSON Schema with these columns decides about further documents."
+        if needs is None
+        else formatting.escaped(needs),
+    )
+
+
+def _draw_pinning(environment: Environment, game: GameVersions, each: UndeclaredType) -> None:
     kind = OperationKind.UNPIN_VARIATIONS if each.pinned else OperationKind.PIN_VARIATIONS
     needs = services.missing_role(environment, kind)
     st.button(
@@ -137,6 +159,8 @@ def _sentence(each: UndeclaredType) -> str:
     glyph, state = "✓", ""
     if each.closed:
         glyph, state = "△", "; a limit is reached, so rows with something new land whole as text"
+    if each.declared:
+        glyph, state = "✓", "; declared, so a schema decides about what is new"
     if each.pinned:
         glyph, state = "△", "; pinned, so rows with something new go to quarantine"
     refused = f", {formatting.count(each.refused)} refused" if each.refused else ""

@@ -14,6 +14,8 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import shown
 from pipeline.base.texts import join_limited
 from pipeline.data.contracts.catalogue.definitions import read_definitions
+from pipeline.data.contracts.declared_types import FORMAT
+from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.json.merging import columns_of_keys
 from pipeline.data.contracts.formats.json.superset import Superset
 from pipeline.data.contracts.formats.json.undeclared_format import superset_of
@@ -58,6 +60,7 @@ class UndeclaredType:
     closed: bool  # a limit was reached: what has something new lands whole as text
     refused: int  # variations
     sided: tuple[str, ...]  # columns with side columns, as paths in the type
+    declared: bool  # a schema of the type is declared: it gets no further columns by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +106,10 @@ def of_game(environment: OpenEnvironment, game: GameVersions, most: int = 5_000)
     by_id = {each.schema_id: each for chain in chains.values() for each in reversed(chain)}
     stored = read_variations(environment.engine, game.key, most=most)
     listed = tuple(_variation(each, by_id.get(each.schema_id), supersets, now) for each in stored)
+    last = {each.schema_id: each for each in game.versions}.values()
+    declared = {event_type(each.message) for each in last if each.format == FORMAT and each.quarantined is None}
     types = tuple(
-        _type(each, supersets[name], [one for one in listed if one.type == name])
+        _type(each, supersets[name], [one for one in listed if one.type == name], event_type(name) in declared)
         for name, each in sorted(newest.items())
     )
     return VariationsReport(game.game, str(game.key), types, listed, now)
@@ -129,7 +134,7 @@ def _variation(each: Variation, version: Version | None, supersets: dict[str, Su
     )
 
 
-def _type(newest: Version, superset: Superset, listed: list[VariationReport]) -> UndeclaredType:
+def _type(newest: Version, superset: Superset, listed: list[VariationReport], is_declared: bool) -> UndeclaredType:
     return UndeclaredType(
         type=newest.message,
         version=newest.version,
@@ -143,4 +148,5 @@ def _type(newest: Version, superset: Superset, listed: list[VariationReport]) ->
         closed=bool(superset.closed),
         refused=len(superset.refused),
         sided=tuple(sorted(each.path for each in columns_of_keys(superset) if len(each.slots) > 1)),
+        declared=is_declared,
     )

@@ -118,6 +118,7 @@ _COMMANDS: Final = (
         LazyCommand("allow-variation", "pipeline.cli.variations:allow_variation"),
         LazyCommand("merge", "pipeline.cli.variations:merge"),
         LazyCommand("declare", "pipeline.cli.variations:declare"),
+        LazyCommand("undeclare", "pipeline.cli.variations:undeclare"),
         LazyCommand("views", "pipeline.cli.event_types:show_views"),
         LazyCommand("keep-views", "pipeline.cli.event_types:keep_views"),
         LazyCommand("drop-views", "pipeline.cli.event_types:drop_views"),

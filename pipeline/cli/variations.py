@@ -1,13 +1,11 @@
 """The commands about JSON that no schema declares: `turnout schemas variations`, and choices about what is new."""
 
 import json
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from pipeline.base.errors import Refused
 from pipeline.base.terminal import say, say_json, say_lines
 from pipeline.base.texts import in_utc
 from pipeline.cli.context import CommandContext
@@ -16,6 +14,7 @@ from pipeline.store.database.states import OperationKind
 
 if TYPE_CHECKING:
     from pipeline.api.variations import UndeclaredType, VariationReport
+    from pipeline.data.contracts.registry import LocalRegistry
 
 _MOST_FACTS: Final = 5  # of a variation that are named
 
@@ -47,7 +46,8 @@ def list_variations(env_dir: Path, game: str, event_type: str | None, as_json: b
 
 
 def _type_line(each: "UndeclaredType") -> str:
-    states = [name for name, holds in (("pinned", each.pinned), ("closed by a limit", each.closed)) if holds]
+    said = ("declared", each.declared), ("pinned", each.pinned), ("closed by a limit", each.closed)
+    states = [name for name, holds in said if holds]
     columns = f"{each.columns:,} of {each.most_columns:,} columns"
     listed = f"{each.variations:,} of {each.most_variations:,} variations"
     parts = [columns, listed, f"{each.new_today:,} new today", *states]
@@ -127,32 +127,45 @@ def merge(env_dir: Path, game: str, column: str, event_type: str | None, how: Su
 @click.command("declare")
 @click.argument("game")
 @click.option("--type", "event_type", required=True, help="The event type.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write the JSON Schema to.")
-def declare(env_dir: Path, game: str, event_type: str, out: Path | None) -> None:
-    """Write the JSON Schema of an event type of GAME (name or key) whose columns follow from its documents.
+@click.option("--print", "prints", is_flag=True, help="Only print the JSON Schema, and declare nothing.")
+@submitting
+def declare(env_dir: Path, game: str, event_type: str, prints: bool, how: SubmitOptions) -> None:
+    """Declare an event type of GAME (name or key) by the JSON Schema of its columns, as they followed from documents.
 
-    Without --out it is printed. Then prints the plan of registering it, whose columns are those that the table has, and
-    the command that does so. Changes nothing. See docs/schemas.md.
+    The columns stay, and no value moves. The type gets no further columns by itself. To keep the schema as a file, or
+    to edit it before `schemas register`, use --print. See docs/schemas.md.
     """
-    from pipeline.control.registering.declaring import propose_declaration
+    from pipeline.control.operations.declarations import declaration_of, propose_declaration
+    from pipeline.store.games import find, known_names
 
     context = CommandContext(env_dir)
-    proposal = propose_declaration(context.settings, context.engine, context.paths.bronze, game, event_type)
-    given = proposal.registration
-    if out is None:
-        text = given.definition.decode()
-        is_shown = text.replace("\n", "").isprintable()
-        say_lines(text.rstrip() if is_shown else json.dumps(json.loads(text), indent=2))
-    else:
-        try:
-            out.write_bytes(given.definition)
-        except OSError as error:
-            raise Refused(f"{out} cannot be written: {error.strerror}. Name another file.") from error
-    for line in proposal.lines:
-        say(line, err=True)
-    file = "FILE.json" if out is None else str(out)
-    words = [
-        "./turnout", "schemas", "register", "--game", given.game, "--message", given.message, "--plan-hash",
-        proposal.plan.hash, file,
-    ]  # fmt: skip
-    say(f"Register it: {shlex.join(words)}", err=True)
+    registry = _registry(context)
+    if prints:
+        text = declaration_of(registry.snapshot(), find(game, known_names(context.engine)), event_type).definition
+        is_shown = text.decode().replace("\n", "").isprintable()
+        say_lines(text.decode().rstrip() if is_shown else json.dumps(json.loads(text), indent=2))
+        return
+    given = registry, context.engine, game, event_type, context.actor, how.reason
+    submit_and_wait(context, propose_declaration(OperationKind.DECLARE_TYPE, *given), how)
+
+
+@click.command("undeclare")
+@click.argument("game")
+@click.option("--type", "event_type", required=True, help="The event type.")
+@submitting
+def undeclare(env_dir: Path, game: str, event_type: str, how: SubmitOptions) -> None:
+    """Withdraw the schema by which `declare` declared an event type of GAME (name or key).
+
+    Its columns stay, and what is new in documents opens columns again. Rows that waited for these are replayed.
+    """
+    from pipeline.control.operations.declarations import propose_declaration
+
+    context = CommandContext(env_dir)
+    given = _registry(context), context.engine, game, event_type, context.actor, how.reason
+    submit_and_wait(context, propose_declaration(OperationKind.UNDECLARE_TYPE, *given), how)
+
+
+def _registry(context: CommandContext) -> "LocalRegistry":
+    from pipeline.data.contracts.registry import LocalRegistry
+
+    return LocalRegistry(context.engine, context.paths.bronze)

@@ -80,6 +80,16 @@ def test_columns_are_merged_after_a_look_at_the_plan(store: Engine, opening: Ope
     assert "Then the table is rebuilt: one commit" in texts(app)
 
 
+def test_a_type_is_declared_after_a_look_at_its_schema(store: Engine, opening: Opening) -> None:
+    """The button shows the schema and what becomes of documents, and the confirmation submits one operation."""
+    app = opening("schemas", game=CHESS)
+    app.button(key=f"declare_{CHESS}_1").click().run()
+    assert "1 column(s) stay, and no value moves: x" in texts(app)
+    assert '"title": "move",' in texts(app)
+    next(each for each in app.button if each.label == "Declare").click().run()
+    assert [(each.kind, each.parameters["type"]) for each in list_operations(store)] == [("declare", "move")]
+
+
 def test_a_game_with_many_types_has_a_short_page(store: Engine, opening: Opening) -> None:
     """The panel names the first ten versions that wait and the first thirty types, and counts the others."""
     definition = dumps(gathered(Superset(), [b'{"x":1}']))

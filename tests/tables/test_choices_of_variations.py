@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from concurrent.futures import wait
 from pathlib import Path
 
 import pytest
@@ -11,27 +10,20 @@ from click.testing import CliRunner
 from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
 from pipeline.control import proposals
-from pipeline.control.controller import KINDS
-from pipeline.control.operations.definition import ControlContext
-from pipeline.control.operations.executor import tick
 from pipeline.control.operations.variations import propose_choice
 from pipeline.data.contracts.registries.notes import Need
 from pipeline.data.repair.quarantined import Selection
-from pipeline.data.repair.rebuild import rebuild
 from pipeline.data.repair.replay import replay_all
 from pipeline.data.variations.registering import Registrar
-from pipeline.lake.delta.log import exists
-from pipeline.lake.delta.opening import open_table
 from pipeline.store.database.states import OperationKind
-from pipeline.store.games import Game
-from pipeline.store.operations import Operation, operation, submit
+from pipeline.store.operations import submit
 from pipeline.store.schema_needs import OpenNeed
 from pipeline.store.variations import read_variations
+from tests.tables.choices_world import CHESS, carried_out, rebuilt, refused
 from tests.tables.registering_world import arrive, drive, killed_at, need, registry, resolve, supersets, world_of
 from tests.tables.shapes_world import GAME, KEY, table
 from tests.tables.value_world import ValueWorld
 
-CHESS = Game(KEY, GAME)
 MOVE = ("move", b'{"x":1}')
 NAMED = ("move", b'{"x":2,"name":"a"}')
 
@@ -51,21 +43,6 @@ def registrar(world: ValueWorld) -> Registrar:
 def named(world: ValueWorld) -> str:
     """Return the variation by which names came."""
     return next(each.fingerprint for each in read_variations(world.engine, KEY) if "name" in each.form)
-
-
-def refused(world: ValueWorld) -> list[str]:
-    if not exists(world.paths.quarantine):
-        return []
-    held: list[str] = open_table(world.paths.quarantine).to_pyarrow_table(columns=["reason"])["reason"].to_pylist()
-    return held
-
-
-def carried_out(world: ValueWorld, begun: Operation) -> Operation:
-    context = ControlContext(world.settings, world.engine, world.paths)
-    for _ in range(8):
-        tick(context, KINDS)
-        wait(list(context.background_tasks._begun.values()))
-    return operation(world.engine, begun.operation_id)
 
 
 def test_variations_are_listed_without_values(world: ValueWorld) -> None:
@@ -140,6 +117,21 @@ def test_a_refused_variation_keeps_what_landed_and_is_allowed_again(world: Value
     assert ([row["name"] for row in table(world)].count("a"), refused(world)) == (2, [])
 
 
+def test_a_rebuild_takes_out_what_a_refused_variation_had_landed(world: ValueWorld) -> None:
+    """A rebuild moves rows of a refused variation to quarantine and keeps their column; a replay lands them again."""
+    variation = named(world)
+    registrar(world).choose(CHESS, "move", ("refuse", variation, "shape/1\nname:text"))
+    rebuilt(world)
+    assert ([row["x"] for row in table(world)], refused(world)) == ([1], ["refused_variation"])
+    assert "name" in table(world)[0]
+    assert world.check().ok
+    registrar(world).choose(CHESS, "move", ("allow", variation))
+    chosen = Selection(CHESS, "refused_variation", None, None)
+    (done,) = replay_all(world.paths, world.environment, registry(world).snapshot, {KEY: GAME}, chosen, dry_run=False)
+    assert (done.error, refused(world)) == (None, [])
+    assert sorted(row["x"] for row in table(world)) == [1, 2]
+
+
 @pytest.mark.parametrize("point", ["after_publish_id", "after_publish_placed", "after_store_commit"])
 def test_a_choice_that_was_killed_is_made_again(world: ValueWorld, point: str) -> None:
     """A choice is kept beside bronze with its superset, so the next process registers the same one."""
@@ -149,36 +141,3 @@ def test_a_choice_that_was_killed_is_made_again(world: ValueWorld, point: str) -
     resolve(world, need("sold", place=(2, 0)))
     assert supersets(world)[:2] == [("move", 1, ("name", "x")), ("move", 2, ("name", "x"))]
     assert registrar(world).choose(CHESS, "move", ("pin",)) is None
-
-
-def test_a_declared_type_keeps_its_columns(tmp_path: Path) -> None:
-    """The schema that declares a type as it came has the table's columns, so no value moves; the type grows no more."""
-    documents = [b'{"x":1,"a-b":{"c":[{"d":1}],"m":{"11":2}},"_q":true,"A":1,"a":"x"}', b'{"x":"t","f":2.5}']
-    world = world_of(tmp_path, [("move", each) for each in documents])
-    drive(world)
-    before = table(world)
-    env = ["--env-dir", str(world.paths.root)]
-    file = tmp_path / "move.json"
-    shown = CliRunner().invoke(cli, ["schemas", "declare", GAME, "--type", "move", "--out", str(file), *env])
-    assert shown.exit_code == 0, shown.output
-    plan = shown.output.split("--plan-hash ")[1].split()[0]
-    given = ["--game", GAME, "--message", "move", "--plan-hash", plan, str(file)]
-    done = CliRunner().invoke(cli, ["schemas", "register", *given, *env])
-    assert done.exit_code == 0, done.output
-    arrive(world, [("move", documents[0]), ("move", b'{"new":1}'), ("move", b'{"x":7,"f":3}')])
-    assert drive(world) == 0
-    after = table(world)
-    own = {"_seq", "_pos", "_event_id", "_event_time", "_source_time"}
-    assert after[: len(before)] == before
-    assert after[0].keys() == before[0].keys()
-    assert {key: each for key, each in after[2].items() if key not in own} == {
-        key: each for key, each in before[0].items() if key not in own
-    }
-    assert (len(after), refused(world)) == (4, ["malformed_payload"])
-    rebuild_is_the_same(world)
-
-
-def rebuild_is_the_same(world: ValueWorld) -> None:
-    before = table(world)
-    rebuild(world.paths, world.environment, world.engine, registry(world).snapshot, CHESS)
-    assert table(world) == before

@@ -38,6 +38,8 @@ _PLACES: Final[Mapping[OperationKind, str]] = {
     OperationKind.ALLOW_VARIATION: "variations:ALLOW",
     OperationKind.MERGE_COLUMNS: "merged_columns:MERGE",
     OperationKind.PART_COLUMNS: "merged_columns:PART",
+    OperationKind.DECLARE_TYPE: "declarations:DECLARE",
+    OperationKind.UNDECLARE_TYPE: "declarations:UNDECLARE",
 }
 """All definitions in the order in which pages offer them: the least disruptive first."""
 

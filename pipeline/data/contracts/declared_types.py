@@ -41,9 +41,8 @@ class SchemasByType:
     def candidates(self, name: str) -> tuple[int, ...]:
         """Return the ids of the schemas that apply to documents of an event type, in the order of their trial.
 
-        Those whose rows land come first, then those whose rows wait; each as they were registered. A superset is older
-        than any schema of its type that was declared, since none follows such a schema; of supersets only the newest
-        counts.
+        Those whose rows land come first, then those whose rows wait; each as they were registered. A superset comes
+        before any schema of its type that was declared; of supersets only the newest counts.
 
         Args:
             name: the event type; empty where documents name none, which means the type of the table's own columns.
@@ -55,7 +54,8 @@ class SchemasByType:
     def known_version(self, name: str) -> int | None:
         """Return the version of the superset by which documents of an event type are read; 0 for none.
 
-        None where no superset may follow: a schema of the type is declared, or the game has too many types.
+        None where no superset may follow: a schema of the type is declared, or the game has too many types. A
+        schema that was withdrawn, or never landed, does not count beside a superset.
         """
         of_type = self._of_type(name)
         if any(schema.format == FORMAT for schema, _ in of_type):
@@ -68,7 +68,10 @@ class SchemasByType:
         own = self._own.get(event_type(name), []) if name else self._first
         chain = [each for each in own if each[0].format == UNDECLARED]
         newest = sorted(chain, key=lambda each: version_of(each[0].definition))[-1:]
-        return [*newest, *(each for each in own if each[0].format == FORMAT)]
+        declared = [each for each in own if each[0].format == FORMAT]
+        if newest and all(at.quarantined is not None for _, at in declared):
+            return newest  # a declaration was withdrawn, so the type goes by its superset again
+        return [*newest, *declared]
 
 
 def versions_of(placed: Iterable[tuple[Schema, FieldPlacement]], newest: Schema) -> dict[int, int]:

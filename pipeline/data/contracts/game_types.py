@@ -115,8 +115,13 @@ def withdrawn(message: str, at: FieldPlacement) -> FieldPlacement:
 
 
 def restored(at: FieldPlacement) -> FieldPlacement:
-    """Return the placement that a withdrawn schema had: a type that is accepted again has its old columns."""
-    return replace(at, quarantined=None, other_type=False)
+    """Return the placement that a withdrawn schema had: its columns are the old ones."""
+    return replace(at, quarantined=None, other_type=False, landed=False)
+
+
+def undeclared(at: FieldPlacement) -> FieldPlacement:
+    """Return the placement of a declared schema that a person withdrew: its type goes by its superset again."""
+    return replace(at, quarantined="It is declared no more: its event type grows by its documents.")
 
 
 def rename(message: str, continues: str, waiting: Sequence[int]) -> Step:

@@ -17,7 +17,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey, shown
 from pipeline.base.texts import first_lines
 from pipeline.data.contracts.ages import UNKNOWN, Age, Ages, after
-from pipeline.data.contracts.declared_types import without_older
+from pipeline.data.contracts.declared_types import FORMAT, without_older
 from pipeline.data.contracts.decoded import one_line
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.evolution import evolve
@@ -33,6 +33,7 @@ from pipeline.data.contracts.game_types import (
     refusal,
     rename,
     restored,
+    undeclared,
     withdrawn,
 )
 from pipeline.data.contracts.given_ids import NewIds
@@ -103,8 +104,14 @@ class RegistrationBatch:
         """Return what a registration would do now."""
         if checked.withdraws:
             return self._withdrawal(checked)
+        if checked.undeclares:
+            return self._undeclaration(checked)
         if checked.nests is not None:
             return self._nesting(checked, checked.nests or None)
+        return self._of_schema(checked)
+
+    def _of_schema(self, checked: CheckedRegistration) -> RegistrationPlan:
+        """Return what the registration of a schema would do."""
         held = self._held.get(checked.key, {})
         schema_id = self._ids.get(checked.fingerprint)
         before = None if schema_id is None else held.get(schema_id)
@@ -167,6 +174,23 @@ class RegistrationBatch:
         step = Step(checked.message, TYPE, "withdraw", what, new_rows="go to quarantine")
         version, placement = self._newest.get(checked.key, 0) + 1, withdrawn(checked.message, at)
         return RegistrationPlan(checked.game, checked.message, checked.fingerprint, version, True, (step,), placement)
+
+    def _undeclaration(self, checked: CheckedRegistration) -> RegistrationPlan:
+        """Return the plan by which an event type goes by its superset again instead of by a declared schema."""
+        placed = self.placed(checked.key)
+        own, name = self._ids.get(checked.fingerprint, 0), event_type(checked.message)
+        of_type = [(schema, at) for schema, at in placed if event_type(schema.message) == name]
+        found = next((at for schema, at in of_type if schema.schema_id == own and schema.format == FORMAT), None)
+        if found is None or found.quarantined is not None or all(schema.format != UNDECLARED for schema, _ in of_type):
+            raise Refused(
+                f"{shown(checked.message)} of the game {shown(checked.game)} has no such declared schema beside the "
+                f"columns of its documents."
+            )
+        what = "is declared no more; its columns stay"
+        step = Step(checked.message, TYPE, "undeclare", what, new_rows="land by what documents of the type held")
+        version = self._newest.get(checked.key, 0) + 1
+        given = checked.game, checked.message, checked.fingerprint, version
+        return RegistrationPlan(*given, True, (step,), undeclared(found))
 
     def _nesting(self, checked: CheckedRegistration, struct: str | None) -> RegistrationPlan:
         """Return the plan by which a schema's fields lie in a column of its type, or are columns of the table again.
@@ -259,7 +283,8 @@ class RegistrationBatch:
     ) -> tuple[tuple[Step, ...], FieldPlacement]:
         """Return what a schema changes among those of its event type, and where its fields will lie."""
         schema_id = self._ids.get(checked.fingerprint)
-        if schema_id is not None and (before := held.get(schema_id)) is not None and before.withdrawn:
+        before = None if schema_id is None else held.get(schema_id)
+        if before is not None and (before.withdrawn or before.undeclared):
             return (), restored(before)
         others = [(self._schemas[each], at) for each, at in held.items() if each != schema_id]
         listed = {schema.schema_id: at for schema, at in without_older(others)}

@@ -31,6 +31,7 @@ class Registration:
     continues: str | None = None  # the game's event type that was renamed to this one, as the actor says
     new_type: bool = False  # the actor accepts its event type as a further one of the game
     withdraws: bool = False  # the actor withdraws it: its next rows wait as those of another event type
+    undeclares: bool = False  # the actor withdraws it as a declared schema: its type goes by its superset again
     # The column in which the fields of its event type lie from now on; empty: they are columns of the table again.
     nests: str | None = None
 
@@ -62,6 +63,7 @@ class CheckedRegistration:
     continues: str | None = None  # see `Registration`
     new_type: bool = False  # see `Registration`
     withdraws: bool = False  # see `Registration`
+    undeclares: bool = False  # see `Registration`
     nests: str | None = None  # see `Registration`
 
     @property
@@ -88,7 +90,7 @@ def ready(registering: Iterable[Registration]) -> list[CheckedRegistration]:
         definition, mark = known[source]
         checked = CheckedRegistration(each.game, key, each.format, each.message, definition, mark, each.policies)
         said = replace(checked, continues=each.continues, new_type=each.new_type, withdraws=each.withdraws)
-        said = replace(said, nests=each.nests)
+        said = replace(said, nests=each.nests, undeclares=each.undeclares)
         registrations.append(replace(said, plan_hash=each.plan_hash, actor=each.actor))
     return registrations
 

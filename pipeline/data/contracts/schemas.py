@@ -35,11 +35,20 @@ class FieldPlacement:
     other_type: bool = False  # they do, as its event type is not the game's
     continues: str | None = None  # the game's event type that a person, or an alias, says was renamed to this one
     struct: str | None = None  # the column that holds its event type's fields; None: they are columns of the table
+    landed: bool = False  # the game took its rows before a person withdrew it; registrations in their order say so
 
     @property
     def withdrawn(self) -> bool:
         """Whether its rows wait since a person withdrew its event type; those that landed before stay."""
         return self.other_type and self.struct is not None
+
+    @property
+    def undeclared(self) -> bool:
+        """Whether a person withdrew it as the declared schema of its type: the type's superset reads documents again.
+
+        Rows that landed by it stay until a rebuild.
+        """
+        return self.landed and self.quarantined is not None and not self.other_type
 
     @property
     def has_columns(self) -> bool:

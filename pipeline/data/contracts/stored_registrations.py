@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Select, select
@@ -55,8 +56,15 @@ def read_names(connection: Connection, up_to: int) -> dict[GameKey, str]:
 
 def take_up(held: dict[int, FieldPlacement], row: Row[Any]) -> None:
     """Add a registration to a game's; a repeated one replaces its earlier one, at the end."""
-    held.pop(row.schema_id, None)
-    held[row.schema_id] = _placement(row)
+    before = held.pop(row.schema_id, None)
+    held[row.schema_id] = placement_after(before, row)
+
+
+def placement_after(before: FieldPlacement | None, row: Row[Any]) -> FieldPlacement:
+    """Return the placement of a registration; `before` is that of the schema's last one before it."""
+    at = _placement(row)
+    has_landed = before is not None and (before.landed or (before.quarantined is None and at.quarantined is not None))
+    return replace(at, landed=True) if has_landed else at
 
 
 def _placement(row: Row[Any]) -> FieldPlacement:

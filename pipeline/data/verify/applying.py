@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import Final
 
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.json.choices import without_choices
@@ -17,6 +18,8 @@ from pipeline.data.contracts.schemas import Schema
 from pipeline.data.output_contracts.rules import OutputContract
 from pipeline.data.verify.opening import Contents
 
+_DECLARED: Final = "json"
+
 
 @dataclass(frozen=True, slots=True)
 class KnownSchema:
@@ -29,6 +32,7 @@ class KnownSchema:
     struct: str | None = None  # the column of its event type's fields; None: they are columns of the table
     withdrawn: bool = False  # its rows are refused now, and those that landed before stay
     contracts: tuple[OutputContract, ...] = ()  # what its rows promise from now on; those that landed before stay
+    landed: bool = False  # it was withdrawn once, and rows that landed by it before stay until a rebuild
 
 
 def applied(held: Contents, schemas: Mapping[int, KnownSchema], *, landed: bool = False) -> int | None:
@@ -41,21 +45,28 @@ def applied(held: Contents, schemas: Mapping[int, KnownSchema], *, landed: bool 
     of_type = {
         schema_id: known
         for schema_id, known in schemas.items()
-        if known.schema.format in {"json", UNDECLARED}
-        and (
-            event_type(known.schema.message) == event_type(held.type)
-            if held.type
-            else known.struct is None and known.reason != "other_type"
-        )
+        if known.schema.format in {_DECLARED, UNDECLARED} and _is_of(held, known)
     }
     chain = [each for _, each in _chain(of_type)]
     own = {each: of_type[each] for each in chain[-1:]}
-    own |= {schema_id: known for schema_id, known in of_type.items() if schema_id not in chain}
+    declared = {schema_id: known for schema_id, known in of_type.items() if schema_id not in chain}
+    if not own or any(not known.quarantined for known in declared.values()):
+        own |= declared
     waiting = [each for each, known in own.items() if known.quarantined and not (landed and known.withdrawn)]
     for schema_id, known in own.items():
         if schema_id not in waiting and not decoder(known, landed=landed).decode([held.payload])[1]:
             return schema_id
     return next(iter([*waiting[-1:], *reversed(own)]), None)
+
+
+def has_landed_by(held: Contents, schema_id: int, schemas: Mapping[int, KnownSchema]) -> bool:
+    """Return whether a row in the table with this id may be as a schema decoded it that was declared, then withdrawn.
+
+    Its type's superset may have a place for it by now.
+    """
+    known = schemas.get(schema_id)
+    is_declared = known is not None and known.landed and known.schema.format == _DECLARED
+    return is_declared and held.schema_id is None and _is_of(held, schemas[schema_id])
 
 
 def id_of(known: KnownSchema, held: Contents, schemas: Mapping[int, KnownSchema]) -> int:
@@ -79,6 +90,13 @@ def decoder(known: KnownSchema, *, landed: bool = False) -> ReferenceDecoder:
     if landed and known.schema.format == UNDECLARED:
         return UndeclaredReference(without_choices(superset_of(known.schema)), dict(known.names))
     return format_of(known.schema.format).reference(known.schema, dict(known.names))
+
+
+def _is_of(held: Contents, known: KnownSchema) -> bool:
+    """Return whether a schema is one of the event type of a row that names no schema."""
+    if held.type:
+        return event_type(known.schema.message) == event_type(held.type)
+    return known.struct is None and known.reason != "other_type"
 
 
 def _chain(schemas: Mapping[int, KnownSchema]) -> list[tuple[int, int]]:

@@ -18,7 +18,7 @@ from pipeline.base.errors import Refused, first_line
 from pipeline.base.names import MALFORMED
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.output_contracts.rules import REASON
-from pipeline.data.verify.applying import KnownSchema, applied, decoder, id_of
+from pipeline.data.verify.applying import KnownSchema, applied, decoder, has_landed_by, id_of
 from pipeline.data.verify.cells import differences
 from pipeline.data.verify.opening import Contents, Sources, Unopened, contents
 from pipeline.data.verify.promises import refusing
@@ -292,7 +292,8 @@ class _Game:
     def compare(self, landed: pa.Table, which: Places) -> None:
         """Compare rows of one file with the rows of bronze at `which`."""
         self._outcome.rows += landed.num_rows
-        ids = [self._schema_of(row, landed=True) for row in which.tolist()]
+        named = landed.column("_schema_id").to_pylist()
+        ids = [self._landed_by(row, each) for row, each in zip(which.tolist(), named, strict=True)]
         for schema_id in sorted({each for each in ids if each is not None}):
             chosen = np.flatnonzero(np.array([each == schema_id for each in ids]))
             self._compare_schema(landed.take(pa.array(chosen)), which[chosen], schema_id)
@@ -346,6 +347,13 @@ class _Game:
         if schema is None or (schema.quarantined and not (landed and schema.withdrawn)):
             return None
         return schema_id
+
+    def _landed_by(self, row: int, named: int | None) -> int | None:
+        """Return the schema by which a row of the table landed, None where it should not be there."""
+        held = self._opened[row].held
+        if held is not None and named is not None and has_landed_by(held, named, self._schemas):
+            return named
+        return self._schema_of(row, landed=True)
 
     def _should_not_be_there(self, row: int, reason: str) -> None:
         self._outcome.mismatches[self._key] += 1

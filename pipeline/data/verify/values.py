@@ -174,6 +174,7 @@ def _known_of_type(placed: Sequence[tuple[Schema, FieldPlacement]]) -> dict[int,
             reason=reason,
             struct=at.struct,
             withdrawn=at.withdrawn and not is_other,
+            landed=at.landed and not is_other,
         )
     return known
 

@@ -58,6 +58,8 @@ class OperationKind(StrEnum):
     ALLOW_VARIATION = "allow-variation"
     MERGE_COLUMNS = "merge-columns"
     PART_COLUMNS = "part-columns"
+    DECLARE_TYPE = "declare"
+    UNDECLARE_TYPE = "undeclare"
 
 
 class OperationState(StrEnum):

@@ -2,7 +2,7 @@
 
 READS = {
     "doctor", "schemas plan", "schemas list", "schemas requests", "schemas show", "schemas diff",
-    "schemas types", "schemas declare", "schemas variations", "schemas views",
+    "schemas types", "schemas variations", "schemas views",
     "games list", "games pending", "games rules list", "games rules plan", "contracts plan", "contracts show",
     "ingest gaps", "wait",
     "verify", "paths", "status", "quarantine list", "quarantine show", "groups list", "repair actions", "ops list",

@@ -33,6 +33,7 @@ REPAIRS = {
     "adopt a source", "break the demo", "accept-type", "withdraw-type", "nest-type", "flatten-type",
     "pin-variations", "unpin-variations", "refuse-variation", "allow-variation", "apply output contracts",
     "merge-columns", "part-columns",
+    "declare", "undeclare",
 }  # fmt: skip
 STEERS = {
     "move", "start", "stop", "retire", "restore", "isolate", "create a group", "change a group", "remove a group",

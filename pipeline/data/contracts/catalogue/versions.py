@@ -14,6 +14,7 @@ from pipeline.base.names import GameKey, shown
 from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED
 from pipeline.data.contracts.policies import DEFAULTS, Policies
 from pipeline.data.contracts.schemas import PLAIN, FieldPlacement
+from pipeline.data.contracts.stored_registrations import placement_after
 from pipeline.store.database.tables import placements, registrations, schemas
 
 
@@ -63,9 +64,12 @@ class GameVersions:
 
     @property
     def quarantined(self) -> tuple[Version, ...]:
-        """The versions whose rows go to quarantine now, by the last registration of each schema."""
+        """The versions whose rows go to quarantine now, by the last registration of each schema.
+
+        Withdrawn declarations are left out: their types' supersets read documents again.
+        """
         last = {each.schema_id: each for each in self.versions}
-        return tuple(each for each in last.values() if each.quarantined is not None)
+        return tuple(each for each in last.values() if each.quarantined is not None and not each.placement.undeclared)
 
     def version(self, number: int) -> Version:
         """Return one version.
@@ -100,17 +104,16 @@ def read_versions(engine: Engine, key: str | None = None) -> dict[GameKey, GameV
     with engine.connect() as connection:
         rows = connection.execute(query).all()
     found: dict[GameKey, list[Version]] = {}
+    last: dict[tuple[str, int], FieldPlacement] = {}
     for row in rows:
-        found.setdefault(GameKey(row.game_key), []).append(_version(row))
+        own = row.game_key, row.schema_id
+        last[own] = placement_after(last.get(own), row)
+        found.setdefault(GameKey(row.game_key), []).append(_version(row, last[own]))
     return {each: GameVersions(each, held[-1].game, tuple(held)) for each, held in found.items()}
 
 
-def _version(row: Row[Any]) -> Version:
-    placement, policies = PLAIN, DEFAULTS
-    if row.names is not None:
-        names = tuple(sorted(json.loads(row.names).items()))
-        placement = FieldPlacement(names, row.quarantined, bool(row.other_type), row.continues, row.struct)
-        policies = Policies(tuple(sorted(json.loads(row.policies).items())))
+def _version(row: Row[Any], placement: FieldPlacement) -> Version:
+    policies = DEFAULTS if row.names is None else Policies(tuple(sorted(json.loads(row.policies).items())))
     return Version(
         GameKey(row.game_key),
         row.game,
