@@ -237,7 +237,8 @@ class Roster:
         reported = reported_cursors(self._engine) if opened else {}
         for key, stream in opened.items():
             if stream.cursor:
-                if stream.cursor < reported.get(key, 0):
+                # A cursor below 0 says that another rebuild has just put this generation out of use.
+                if 0 < stream.cursor < reported.get(key, 0):
                     warn_of_older(stream.path, stream.cursor, reported[key])
                 continue
             before = self.streams.get(key)

@@ -1,5 +1,6 @@
 """When a stream that was behind is the pass's again."""
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from pipeline.base.names import GameKey, stream_app_id
 from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.stream import Stream
 from pipeline.health.facts.placing import placing
+from pipeline.lake.delta.generation import RETIRED
 from pipeline.lake.delta.table import CursorTable
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
@@ -74,3 +76,15 @@ def test_a_generation_that_a_table_lacks_is_looked_for_once(engine: Engine, rost
     roster.sync()
     assert (opened.generation, opened.cursor) == (1, 4)
     assert roster.streams["chess"] is opened
+
+
+def test_a_generation_that_a_rebuild_replaces_meanwhile_is_opened(
+    engine: Engine, roster: Roster, chess: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Law L12: whoever opens a generation between two rebuilds follows at the next look; no table is older by it."""
+    app_id = stream_app_id("local", GameKey("chess"), 2)
+    CursorTable.create(chess.path, pa.schema([("_seq", pa.int64())]), app_id).commit([], None, RETIRED)
+    record_generation(engine, "chess", 2)
+    with caplog.at_level(logging.WARNING, "turnout"):
+        roster.sync()
+    assert (roster.streams["chess"].cursor, caplog.messages) == (RETIRED, [])
