@@ -3,11 +3,9 @@
 import contextlib
 import json
 import random
-import resource
 import shutil
 import threading
 import time
-import tracemalloc
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -20,6 +18,7 @@ from pipeline.base import failpoints
 from pipeline.base.names import game_key
 from pipeline.data.contracts import declared_types
 from pipeline.data.contracts.formats.json.caps import Caps
+from pipeline.data.contracts.formats.json.undeclared_format import superset_of
 from pipeline.data.contracts.further_types import accepting
 from pipeline.data.contracts.given_ids import GivenIds
 from pipeline.data.contracts.registrations import Registration
@@ -28,12 +27,14 @@ from pipeline.data.repair.rebuild import rebuild
 from pipeline.data.variations.bronze_view import BronzeView
 from pipeline.data.variations.documents import Documents, FirstRows
 from pipeline.data.variations.resolution import ShapeResolution
+from pipeline.lake.delta.opening import open_table
 from pipeline.settings.tree import Paths
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import games, placements, registrations, schemas, variations
 from pipeline.store.games import Game
 from pipeline.store.variations import read_variations
 from tests.onboarding_world import give_rules, rule
+from tests.tables.flood_world import USUAL_ROWS, flooded
 from tests.tables.killed_world import fated
 from tests.tables.registering_world import (
     LATER,
@@ -504,20 +505,20 @@ def test_many_types_at_once_are_few_transactions(tmp_path: Path) -> None:
     world.engine.dispose()
 
 
-@pytest.mark.long
-@pytest.mark.timeout(900)
-def test_a_flood_of_shapes_is_bounded(tmp_path: Path) -> None:
-    """100,000 shapes of one type cost 1,000 columns and little memory; the rest lands whole."""
-    world = world_of(tmp_path)
-    for batch in range(20):
-        arrive(world, [("move", b'{"k%d":1}' % (batch * 5000 + each)) for each in range(5000)])
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    tracemalloc.start()
-    rounds = drive(world)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert rounds <= 4
-    assert len(read_variations(world.engine, KEY, most=5000)) <= 1000
-    assert peak < 400 * 2**20, (before, peak)
-    assert len(table(world)) == 100_000
+@pytest.mark.parametrize("rows", [5_000, pytest.param(1_000_000, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
+def test_a_flood_of_shapes_is_registered_in_bounded_memory(tmp_path: Path, rows: int) -> None:
+    """Law L6: 1,000,000 shapes of one type cost 1,000 columns, few registrations and little memory; all rows land."""
+    flood = flooded(tmp_path, rows)
+    world = flood.world
+    assert flood.registrations <= 3
+    assert flood.registering.mib < 200
+    kept = read_variations(world.engine, KEY, most=5_000)
+    newest = superset_of(registry(world).snapshot().of(KEY)[-1])
+    assert (len(kept), newest.closed > 0) == (newest.variations, True)
+    assert newest.variations <= newest.caps.variations
+    assert newest.columns() <= newest.caps.columns + 1
+    assert world.check(sample=100).problems == ()
+    landed = open_table(world.paths.table(KEY)).to_pyarrow_table(columns=["__other__"]).column("__other__")
+    assert len(landed) == USUAL_ROWS + rows
+    assert len(landed) - landed.null_count >= rows - newest.caps.variations
     world.engine.dispose()

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import wait
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,13 @@ from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.health.facts.placing import placing
 from pipeline.settings.access import Access
+from pipeline.store import audit
 from pipeline.store.database.states import OperationKind
 from pipeline.store.database.tables import games
 from pipeline.store.games import record_seen
 from pipeline.store.kept_views import read_kept
 from pipeline.store.operations import Operation, operation, submit
+from tests.tables.killed_world import Fate, brought_on, fated
 from tests.tables.repair_world import CHESS, World, make_world
 from tests.tables.types_world import SOLD, SOLD_LATER, accept, come
 from tests.workspace.running import StandIn
@@ -57,12 +60,21 @@ class House:
 
     def carried_out(self, intent: Any) -> Operation:
         begun, context = submit(self.world.engine, intent), self.context
-        steps = type_views.steps(lambda: self.catalog)
-        kinds = {str(each.kind): replace(each, steps=steps) for each in (type_views.KEEP, type_views.DROP)}
         for _ in range(6):
-            tick(context, kinds)
+            tick(context, self.kinds(self.catalog))
             wait(list(context.background_tasks._begun.values()))
         return operation(self.world.engine, begun.operation_id)
+
+    def kinds(self, catalog: Catalog) -> dict[str, Any]:
+        steps = type_views.steps(lambda: catalog)
+        return {str(each.kind): replace(each, steps=steps) for each in (type_views.KEEP, type_views.DROP)}
+
+    def ends(self, begun: Operation, number: int = 0) -> list[str]:
+        """Let a controller bring an operation on until it dies at its n-th point; return the points it came to."""
+        with fated(self.world.engine, number) as fate:
+            kinds: Any = self.kinds(Fated(self.catalog, fate))
+            brought_on(self.context, lambda each: tick(each, kinds), begun.operation_id)
+        return fate.passed
 
     def views(self) -> list[str]:
         schema = {"catalog_name": self.access.catalog_name, "schema_name": self.access.schema_name}
@@ -134,6 +146,51 @@ def test_a_retired_game_has_no_views(house: House) -> None:
         connection.execute(update(games).values(retired_at=None))
     type_views.reconcile_all(house.context, house.catalog)
     assert house.views() == [FLAT]
+
+
+class Fated:
+    """A catalog whose caller may end before and after each change."""
+
+    def __init__(self, inner: Catalog, fate: Fate) -> None:
+        self._inner, self._fate = inner, fate
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def execute(self, statement: str) -> None:
+        self._fate.come(f"before {statement}")
+        self._inner.execute(statement)
+        self._fate.come(f"after {statement}")
+
+    def change(self, change: Change) -> None:
+        self._fate.come(f"before {change}")
+        self._inner.change(change)
+        self._fate.come(f"after {change}")
+
+
+@pytest.mark.parametrize("stride", [11, pytest.param(1, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
+def test_a_controller_killed_between_any_two_effects_keeps_and_drops_views(house: House, stride: int) -> None:
+    """Operations on views end whatever was killed; no view is in the catalog unrecorded, and a second run changes none.
+
+    Views are granted as their table is.
+    """
+    accept(house.world, "Sold")
+    for number in count(1, stride):
+        killed = []
+        for kind, views in ((OperationKind.KEEP_VIEWS, [FLAT, SALES]), (OperationKind.DROP_VIEWS, [])):
+            begun = submit(house.world.engine, house.proposal(kind).intent)
+            killed.append(len(house.ends(begun, number)) >= number)
+            made = {name for each in read_kept(house.world.engine) for name in each.made}
+            assert set(house.views()) <= made, "a view that nobody would drop"
+            house.ends(begun)
+            done = operation(house.world.engine, begun.operation_id)
+            assert (done.state, house.views()) == ("succeeded", views), done.outcome
+            assert [house.readers(each) for each in views] == [{"analysts"}] * len(views)
+            assert house.proposal(kind).intent.targets == (), "there is nothing left to do"
+            assert house.ends(begun) == []
+        assert (read_kept(house.world.engine), audit.verify(house.world.engine).unended) == ([], ())
+        if not any(killed):
+            break
 
 
 class Away:
