@@ -163,9 +163,14 @@ def _in_range(values: pa.Array, bound: float, *, below: bool) -> pa.BooleanArray
         with localcontext() as context:
             context.prec = _DIGITS
             step = Decimal(1).scaleb(-kind.scale)
-            exact = Decimal(bound).quantize(step, ROUND_CEILING if below else ROUND_FLOOR)
+            exact = _written(bound).quantize(step, ROUND_CEILING if below else ROUND_FLOOR)
         return _within(values, exact, below=below)
     return _all(values, bad=True)
+
+
+def _written(number: float) -> Decimal:
+    """Return a number as a person wrote it: 0.01 is a hundredth, which no double is."""
+    return Decimal(repr(number)) if isinstance(number, float) else Decimal(number)
 
 
 def _within(values: pa.Array, bound: int | Decimal, *, below: bool) -> pa.BooleanArray | None:
@@ -226,8 +231,9 @@ def _is_double(number: float) -> bool:
 
 def _exact(number: float, kind: pa.DataType) -> int | Decimal | None:
     """Return a number as a column's type has it; None where it has no such value."""
-    exact = int(number) if pa.types.is_integer(kind) else Decimal(number)
-    if exact != number:
+    if not pa.types.is_integer(kind):
+        exact: int | Decimal = _written(number)
+    elif (exact := int(number)) != number:
         return None
     try:
         pa.scalar(exact, kind)

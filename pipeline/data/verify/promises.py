@@ -62,8 +62,8 @@ def _checks(rule: ContractRule) -> list[tuple[Any, Callable[[Any, pa.DataType], 
     """Return each check that a rule may have: what it wants, and whether a value has it."""
     return [
         (rule.type, lambda _, kind: _is_of(kind, rule.type or "")),
-        (rule.min, lambda value, kind: _is_number(kind) and not math.isnan(value) and value >= _exact(rule.min)),
-        (rule.max, lambda value, kind: _is_number(kind) and not math.isnan(value) and value <= _exact(rule.max)),
+        (rule.min, lambda value, kind: _is_number(kind) and not math.isnan(value) and value >= _exact(rule.min, value)),
+        (rule.max, lambda value, kind: _is_number(kind) and not math.isnan(value) and value <= _exact(rule.max, value)),
         (rule.pattern, lambda value, kind: pa.types.is_string(kind) and _fits(value, rule.pattern or "")),
         (rule.allowed or None, lambda value, _: any(_same(value, each) for each in rule.allowed)),
         (rule.min_length, lambda value, kind: _has_length(kind) and len(value) >= (rule.min_length or 0)),
@@ -71,9 +71,11 @@ def _checks(rule: ContractRule) -> list[tuple[Any, Callable[[Any, pa.DataType], 
     ]
 
 
-def _exact(number: float | None) -> Any:
-    """Return a bound so that comparing it with a number of any kind is exact."""
-    return Decimal(number) if number is not None else math.nan
+def _exact(number: float | None, value: Any) -> Any:
+    """Return a bound so that comparing it with a number is exact; beside a decimal it is what a person wrote."""
+    if number is None:
+        return math.nan
+    return Decimal(str(number) if isinstance(value, Decimal) else number)
 
 
 _WORDS: Final[Mapping[str, re.Pattern[str]]] = {
@@ -111,4 +113,6 @@ def _same(value: Any, allowed: Any) -> bool:
     """Return whether a value is an allowed one: of texts, truths and numbers each equals its own kind only."""
     if isinstance(allowed, str | bool) or isinstance(value, str | bool):
         return type(value) is type(allowed) and value == allowed
-    return isinstance(value, int | float | Decimal) and bool(value == allowed)
+    if isinstance(value, Decimal):
+        return bool(value == Decimal(str(allowed)))
+    return isinstance(value, int | float) and bool(value == allowed)
