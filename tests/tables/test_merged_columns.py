@@ -21,11 +21,13 @@ from pipeline.data.contracts.formats.json.superset import ANY
 from pipeline.data.contracts.formats.json.undeclared_format import superset_of
 from pipeline.data.contracts.further_types import game_types
 from pipeline.data.contracts.type_views import views
+from pipeline.data.output_contracts.rules import ContractRule, OutputContract, dumps
 from pipeline.data.repair.decoding import RowsWait
 from pipeline.data.repair.rebuild import rebuild
 from pipeline.data.streams import lanes
 from pipeline.data.variations.registering import Registrar, newest_supersets
 from pipeline.lake.delta.columns import OtherColumns
+from pipeline.store import output_contracts
 from pipeline.store.operations import Operation, operation, submit
 from pipeline.store.stream_control import StreamControl
 from tests.tables.registering_world import (
@@ -223,6 +225,33 @@ def test_a_merge_that_cannot_be_is_refused_with_the_reason(world: ValueWorld) ->
     assert late.state == "failed", "the plan that a person saw is carried out, or none"
     with pytest.raises(Refused, match=r"has no side column\. Such have a side column: none"):
         proposed(world, "x")
+
+
+@pytest.mark.parametrize(
+    ("checks", "why"),
+    [
+        ({"column": "x", "min": 0}, "'x' as it is: as string"),
+        ({"column": "x", "type": "integer"}, "'x' as it is: as string"),
+        ({"column": "x", "allowed": (1, 2)}, "'x' as it is: as string"),
+        ({"column": "x__v3", "required": True}, "'x__v3' as it is: without that column"),
+        ({"column": "x", "required": True}, None),
+        ({"column": "x__v3", "pattern": "a"}, None),
+        ({"column": "y", "min": 0}, None),
+    ],
+)
+def test_a_merge_that_a_contract_would_refuse_is_not_begun(
+    world: ValueWorld, checks: dict[str, Any], why: str | None
+) -> None:
+    """L5: a rebuild judges all rows, so a rule for numbers would move each row of the table to quarantine."""
+    rule = ContractRule("rule", action="quarantine", **checks)
+    contract = OutputContract("promise", games=(GAME,), event_types=("move",), rules=(rule,))
+    seen = output_contracts.read_contracts(world.engine).number
+    output_contracts.apply(world.engine, dumps([contract]), seen, "ann", "r")
+    if why is None:
+        assert proposed(world, "x").lines
+    else:
+        with pytest.raises(Refused, match=why):
+            proposed(world, "x")
 
 
 def test_the_command_shows_the_plan_first(world: ValueWorld) -> None:

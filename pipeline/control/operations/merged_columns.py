@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
+import pyarrow as pa
 from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused
@@ -31,6 +32,8 @@ from pipeline.data.contracts.formats.json.merging import DOUBLE, Columns, column
 from pipeline.data.contracts.formats.json.superset import ANY, Slot
 from pipeline.data.contracts.formats.json.undeclared_format import superset_of
 from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.output_contracts.masks import broken
+from pipeline.data.output_contracts.rules import ELEMENTS, ContractRule, Value, label
 from pipeline.data.repair.decoding import RowsWait
 from pipeline.data.repair.rebuild import rebuild
 from pipeline.data.repair.report import render_rebuilt
@@ -49,6 +52,9 @@ _LINES: Final = (
     "Then the table is rebuilt: one commit replaces its files and columns, and until then the old ones serve.",
     "New rows wait until the rebuild has ended, and land afterwards. No other table is touched.",
 )
+
+_VALUES: Final[Mapping[str, Value]] = {"long": 1, "double": 1.0, "boolean": True, "string": "a"}
+_TYPES: Final[Mapping[type, str]] = {int: "long", float: "double", bool: "boolean", str: "string"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +125,57 @@ def _look(kind: str, engine: Engine, game: Game, given: Mapping[str, Any]) -> tu
         words = "Later texts, numbers and truth values land there, too: texts as they are, all else as it is written."
         if given["to"] == DOUBLE:
             words = "Later numbers land there, too. A number that no double holds to all digits opens a side column."
+    _require_kept_promises(engine, game, found, before, after)
     what = f"{found.described(before)} → {found.described(after)}"
     gone = sorted(set(found.names(before)) - set(found.names(after)))
     lines = [f"{shown(found.type)} of {shown(game.name)}: {what}", f"    {words}"]
     if gone:
         lines.append(f"    The table no longer has {join_limited(gone, 20)}: change queries that name them.")
     return f"{found.type}: {what}", lines
+
+
+def _require_kept_promises(
+    engine: Engine, game: Game, found: _Found, before: Sequence[Slot], after: Sequence[Slot]
+) -> None:
+    """Check that no output contract would refuse each row for its column's new type, as the rebuild judges all rows.
+
+    Raises:
+        Refused: one would.
+    """
+    was = {f"{found.prefix}{each.name}": column_type(each.kind) for each in before}
+    then = {f"{found.prefix}{each.name}": column_type(each.kind) for each in after}
+    for contract in LocalRegistry(engine).snapshot().contracts.get(game.key, ()):
+        for rule in contract.rules if contract.covers(found.type) else ():
+            column = rule.column.replace(ELEMENTS, "")
+            if rule.action != "quarantine" or column not in was | then:
+                continue
+            if _breaks_each(rule, then.get(column)) and not _breaks_each(rule, was.get(column)):
+                now = f"as {then[column]}" if column in then else "without that column"
+                raise Refused(
+                    f"The output contract {label(contract, rule)} is for {shown(column)} as it is: {now} the rebuild "
+                    f"would move rows to quarantine by it. Change it first: `turnout contracts apply`."
+                )
+
+
+def _breaks_each(rule: ContractRule, kind: str | None) -> bool:
+    """Return whether a rule is broken by each value of a column of a type, None: by each row without that column."""
+    if kind is None:
+        return rule.required
+    mask = broken(pa.table({rule.name: pa.array([_VALUES[kind]])}), replace(_bare(rule), column=rule.name), None)
+    return mask is not None
+
+
+def _bare(rule: ContractRule) -> ContractRule:
+    """Return a rule whose checks suit a column or not, whatever is in it."""
+    return replace(
+        rule,
+        required=False,
+        min=None if rule.min is None else -1,
+        max=None if rule.max is None else 1,
+        pattern=None if rule.pattern is None else ".*",
+        allowed=tuple({type(each): _VALUES[_TYPES[type(each)]] for each in rule.allowed}.values()),
+        min_length=None if rule.min_length is None else 1,
+    )
 
 
 def _find(engine: Engine, game: Game, column: str, of_type: str | None) -> _Found:
