@@ -1,11 +1,14 @@
 """The columns of payloads: only Delta's types, and for each game the union over its schemas."""
 
+import json
 from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
 from pipeline.data.contracts.columns import members, merge
 from pipeline.data.contracts.declared_types import without_older
+from pipeline.data.contracts.formats.json.merging import merges
+from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, superset_of
 from pipeline.data.contracts.formats.supported import columns
 from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema
 
@@ -40,6 +43,17 @@ def table_schema(placed: Iterable[tuple[Schema, FieldPlacement]]) -> pa.Schema:
         if placement.has_columns:
             result = merge(result, placed_columns(schema, placement))
     return result
+
+
+def merges_in(placed: Iterable[tuple[Schema, FieldPlacement]]) -> str:
+    """Return which columns of a game are merged now, as its table notes it; empty for none.
+
+    Those of a type whose rows wait count, too, so that the answer changes by merges alone.
+    """
+    supersets = [(each.message, superset_of(each)) for each, _ in placed if each.format == UNDECLARED]
+    newest = dict(sorted(supersets, key=lambda each: each[1].version))
+    kept = {message: found for message, superset in newest.items() if (found := merges(superset))}
+    return json.dumps(kept, sort_keys=True) if kept else ""
 
 
 def _renamed(fields: Iterable[pa.Field], names: Mapping[str, str], prefix: str) -> list[pa.Field]:

@@ -1,17 +1,39 @@
 """The columns of a Delta table: as Arrow has them, as its log spells them, and by kind."""
 
-from collections.abc import Mapping
+from typing import Final
 
 import pyarrow as pa
 from deltalake.schema import ArrayType, MapType, Schema, StructType
 
 from pipeline.base.errors import Transient
 
-__all__ = ["ArrayType", "MapType", "OtherColumns", "StructType", "arrow_of", "covers", "json_of", "require_addable"]
+__all__ = [
+    "ArrayType", "MapType", "OtherColumns", "StructType", "arrow_of", "covers", "json_of", "merges_of",
+    "require_same_merges", "with_merges",
+]  # fmt: skip
+
+_MERGES: Final = "turnout.merges"
+_MARKED: Final = "_schema_id"  # the column whose metadata names the merges: every game's table has it
 
 
 class OtherColumns(Transient):
-    """Rows have a column that the table has with another type: only a rebuild makes them fit."""
+    """Rows were decoded for other columns than the table has: only a rebuild makes them fit."""
+
+
+def with_merges(columns: pa.Schema, merges: str) -> pa.Schema:
+    """Return a game's columns that say which columns were merged into one; without any, the columns themselves.
+
+    A table keeps it, as no type says so where the first of merged columns was text already.
+    """
+    at = columns.get_field_index(_MARKED)
+    return columns.set(at, columns.field(at).with_metadata({_MERGES: merges})) if merges and at >= 0 else columns
+
+
+def merges_of(columns: pa.Schema) -> str:
+    """Return which columns were merged into one; empty for none."""
+    at = columns.get_field_index(_MARKED)
+    found = (columns.field(at).metadata or {}) if at >= 0 else {}
+    return str(found.get(_MERGES.encode(), b""), "utf-8")
 
 
 def json_of(columns: pa.Schema) -> str:
@@ -38,29 +60,14 @@ def covers(have: pa.DataType | None, want: pa.DataType) -> bool:
     return False
 
 
-def require_addable(name: str, have: Mapping[str, pa.DataType], want: pa.Schema) -> None:
-    """Check that a table's columns can be extended to hold rows with others; `name` is the table's.
+def require_same_merges(name: str, have: str, want: pa.Schema) -> None:
+    """Check that a table, given with its name for people and what it says of merges, can hold rows with these columns.
 
     Raises:
-        OtherColumns: one has another type.
+        OtherColumns: other columns were merged.
     """
-    for each in want:
-        if clashes(have.get(each.name), each.type):
-            raise OtherColumns(
-                f"{name}: the column {each.name} is {have[each.name]}, and its new rows have {each.type} there: they "
-                f"wait until a rebuild has ended, as that of `turnout schemas merge`"
-            )
-
-
-def clashes(have: pa.DataType | None, want: pa.DataType) -> bool:
-    """Return whether no added struct member makes a column of type `have` hold all of type `want`."""
-    if have is None or have == want:
-        return False
-    if pa.types.is_struct(have) and pa.types.is_struct(want):
-        members = {member.name: member.type for member in have}
-        return any(clashes(members.get(member.name), member.type) for member in want)
-    if pa.types.is_list(have) and pa.types.is_list(want):
-        return clashes(have.value_type, want.value_type)
-    if pa.types.is_map(have) and pa.types.is_map(want):
-        return clashes(have.key_type, want.key_type) or clashes(have.item_type, want.item_type)
-    return True
+    if merges_of(want) != have:
+        raise OtherColumns(
+            f"{name}: columns of its new rows were merged, or parted, and its own were not: they wait until the "
+            f"rebuild of `turnout schemas merge` has ended and its driver knows the newest schemas"
+        )

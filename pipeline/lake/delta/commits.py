@@ -16,6 +16,7 @@ from deltalake.schema import Schema
 from deltalake.transaction import AddAction, RemoveAction
 
 from pipeline.base.failpoints import effect
+from pipeline.lake.delta.columns import merges_of
 from pipeline.lake.delta.data_files import DataFile
 from pipeline.lake.delta.log import commits_after, settle_commits
 from pipeline.lake.delta.marks import marked
@@ -39,7 +40,7 @@ def overwrite(
         table.create_write_transaction(
             _added(files),
             mode="overwrite",
-            schema=held if _types(held) == _types(wanted) else wanted,
+            schema=held if _columns(held) == _columns(wanted) else wanted,
             commit_properties=properties,
             post_commithook_properties=QUIET,
         )
@@ -91,5 +92,5 @@ def _read_back(
     settle_commits(folder, seen)
 
 
-def _types(schema: Schema) -> dict[str, object]:
-    return {field.name: field.type for field in schema.fields}
+def _columns(schema: Schema) -> tuple[dict[str, object], str]:
+    return {field.name: field.type for field in schema.fields}, merges_of(pa.schema(schema.to_arrow()))

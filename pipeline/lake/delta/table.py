@@ -20,7 +20,7 @@ from deltalake.transaction import AddAction
 from pipeline.base.errors import Conflict, first_line
 from pipeline.base.failpoints import effect, hit
 from pipeline.lake.delta.checkpoint import write_by_delta_rs, write_when_due
-from pipeline.lake.delta.columns import covers, require_addable
+from pipeline.lake.delta.columns import covers, merges_of, require_same_merges
 from pipeline.lake.delta.data_files import DataFile
 from pipeline.lake.delta.foreign import Guard, cursor_expires, cursor_lost, open_own
 from pipeline.lake.delta.log import (
@@ -271,7 +271,8 @@ class CursorTable:
         self._version, self._last = table.version(), None
         self._followed = {}
         self._meanings = str(table.metadata().configuration.get(PROPERTY) or "")
-        self._columns = {field.name: field.type for field in pa.schema(table.schema().to_arrow())}
+        columns = pa.schema(table.schema().to_arrow())
+        self._columns, self._merges = {field.name: field.type for field in columns}, merges_of(columns)
         self._plain = is_plain(table)
         self._seen_at = time.time()
         if self._guard is not None:
@@ -294,16 +295,16 @@ class CursorTable:
 
         Raises:
             OtherMeaning: the table has rows of an id with another meaning; nothing was changed.
-            OtherColumns: a column of the table has another type; nothing was changed.
+            OtherColumns: other columns of the table were merged; nothing was changed.
             CommitFailedError: the columns cannot be written, or other writers were first each time.
             ForeignChange: another writer has changed a guarded table; no column was added.
         """
         with self._lock:
             joined(self.path.name, self._meanings, carried(target))
             retries = _COLUMN_RETRIES
-            if self._missing(target):
+            if self._missing(target) or merges_of(target) != self._merges:
                 self._adopt_newest()
-            require_addable(self.path.name, self._columns, target)
+            require_same_merges(self.path.name, self._merges, target)
             while missing := self._missing(target):
                 self.require_own()
                 hit("in_schema_change")

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from pipeline.base.names import GameKey
 from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
-from pipeline.data.contracts.shape import table_schema
+from pipeline.data.contracts.shape import merges_in, table_schema
+from pipeline.lake.delta.columns import with_merges
 from pipeline.lake.delta.meanings import with_meanings
 
 OWN_COLUMNS: Final = pa.schema(
@@ -53,7 +54,7 @@ def _of_struct(
 
 @lru_cache(maxsize=4096)
 def _target(schemas: tuple[tuple[Schema, FieldPlacement], ...]) -> pa.Schema:
-    return pa.schema([*OWN_COLUMNS, *(table_schema(schemas) if schemas else ())])
+    return with_merges(pa.schema([*OWN_COLUMNS, *(table_schema(schemas) if schemas else ())]), merges_in(schemas))
 
 
 def by_layout(

@@ -23,7 +23,7 @@ from pipeline.base.failpoints import effect, hit
 from pipeline.base.names import GameKey
 from pipeline.base.reasons import innermost
 from pipeline.data.contracts.columns import merge
-from pipeline.lake.delta.columns import arrow_of, json_of, require_addable
+from pipeline.lake.delta.columns import arrow_of, json_of, merges_of, require_same_merges
 from pipeline.lake.delta.data_files import DataFile
 from pipeline.lake.delta.table import TableConflict
 from pipeline.lake.storage.location import Location
@@ -85,11 +85,11 @@ class SparkTable:
         """Add the target's columns and struct members that the table lacks; return whether it lacked any.
 
         Raises:
-            OtherColumns: a column of the table has another type.
+            OtherColumns: other columns of the table were merged.
             Transient: Spark cannot do it now.
         """
         held = arrow_of(self._schema)
-        require_addable(self._key, {each.name: each.type for each in held}, target)
+        require_same_merges(self._key, merges_of(held), target)
         if merge(held, target) == held:
             return False
         hit("in_schema_change")

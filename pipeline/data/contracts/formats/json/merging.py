@@ -34,6 +34,11 @@ def columns_of_keys(superset: Superset) -> Iterator[Columns]:
     yield from _of_level(superset.root, "")
 
 
+def merges(superset: Superset) -> dict[str, int]:
+    """Return the paths of the columns that are merged now, each with the version that merged it."""
+    return {each.path: slot.since for each in columns_of_keys(superset) for slot in each.slots if slot.joined}
+
+
 def merged(superset: Superset, path: str, kind: str) -> Superset:
     """Return the next superset, in which one slot takes what several took; the superset itself without several.
 
