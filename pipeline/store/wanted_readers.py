@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Engine, delete, insert, select, update
 
 from pipeline.store.database.engine import writing
-from pipeline.store.database.tables import games, operations, wanted_readers
+from pipeline.store.database.tables import entitlements, games, operations, wanted_readers
 from pipeline.store.processes.leases import store_now
 
 
@@ -44,6 +44,16 @@ def read_wanted(engine: Engine, keys: Collection[str] | None = None) -> list[Wan
         query = query.where(wanted_readers.c.game_key.in_(list(keys)))
     with engine.connect() as connection:
         return [WantedReader(*row) for row in connection.execute(query)]
+
+
+def read_lasting(engine: Engine, key: str) -> list[WantedReader]:
+    """Return the readers of a game, without those to whom turnout gave access that has ended since."""
+    query = select(entitlements.c.principal, entitlements.c.ended_at, entitlements.c.revoked_at)
+    with engine.connect() as connection:
+        rows = connection.execute(query.where(entitlements.c.game_key == key)).all()
+    holding = {row.principal for row in rows if row.ended_at is None and row.revoked_at is None}
+    ended = {row.principal for row in rows} - holding
+    return [each for each in read_wanted(engine, [key]) if each.principal not in ended]
 
 
 def read_ungranted(engine: Engine) -> list[WantedReader]:

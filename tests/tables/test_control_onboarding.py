@@ -9,11 +9,12 @@ import pytest
 from pipeline.base.names import bronze_app_id, ingest_app_id
 from pipeline.control.controller import KINDS
 from pipeline.control.onboarding.keeper import OnboardingKeeper
-from pipeline.control.operations import onboarding
+from pipeline.control.operations import onboarding, renaming
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.control.operations.onboarding import Wishes, approve, rename
 from pipeline.data.contracts.catalogue.versions import read_versions
+from pipeline.data.contracts.registrations import Registration
 from pipeline.data.ingest.admission import begun_without
 from pipeline.data.ingest.name_sketch import sketched
 from pipeline.data.ingest.onboarding import Onboarding
@@ -27,6 +28,7 @@ from pipeline.store.onboarding import number_of, write_sketch
 from pipeline.store.operations import Operation, change, list_operations, operation, steps, submit, submitted_under
 from pipeline.store.sources import open_generation
 from tests.onboarding_world import give_rules, rule
+from tests.tables.registering_world import KEY, registry, two_types
 from tests.tables.repair_world import CHESS, GO, SECOND, World, early, good, make_world
 
 
@@ -79,6 +81,15 @@ def test_rows_of_both_names_of_a_renamed_game_land_once(tmp_path: Path) -> None:
     world.split()
     assert (len(world.rows(GO)), len(world.rows(CHESS))) == (2, 3)
     assert world.verify().complete
+
+
+def test_a_renamed_game_keeps_its_first_type_where_only_a_further_one_is_declared(tmp_path: Path) -> None:
+    """The new name's first type is that of its first row, as the old one's was; the further type waits."""
+    world = two_types(tmp_path / "env")
+    sold = json.dumps({"title": "sold", "type": "object", "properties": {"first": {"type": "integer"}}}).encode()
+    registry(world).register_many([Registration("Chess", "sold", sold, format="json", new_type=True)])
+    schemas, versions = registry(world).snapshot(), read_versions(world.engine, KEY)[KEY].versions
+    assert list(renaming.registrations(schemas, versions, KEY, "Go", "ann")) == []
 
 
 def test_rows_from_before_a_rule_for_the_exact_name_land_with_it(tmp_path: Path) -> None:

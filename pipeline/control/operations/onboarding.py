@@ -28,6 +28,7 @@ from pipeline.control.operations.definition import (
 )
 from pipeline.control.operations.tries import worked
 from pipeline.control.roles import CONTROLLER, Role, require_current
+from pipeline.data.contracts.catalogue.versions import read_versions
 from pipeline.data.contracts.registry import Registration
 from pipeline.data.ingest.admission import begun_without
 from pipeline.data.ingest.pending import approval
@@ -62,7 +63,7 @@ from pipeline.store.onboarding import (
 from pipeline.store.onboarding_rules import OnboardingRule, read_rules
 from pipeline.store.operations import Intent, Operation, lock_operation, steps
 from pipeline.store.processes.leases import store_time
-from pipeline.store.wanted_readers import WantedReader, read_wanted, want_within
+from pipeline.store.wanted_readers import WantedReader, read_lasting, want_within
 
 _SCHEMA_SECONDS: Final = 60.0  # rows that came before wait this time for a schema, as of a registry that is asked
 _INGEST_SECONDS: Final = 300.0
@@ -122,7 +123,7 @@ def rename(settings: Settings, engine: Engine, game: str, name: str, actor: str,
         Refused: there is no such game; or as `approve`.
     """
     old = find(game, known_games(engine))
-    readers = tuple(each.principal for each in read_wanted(engine, [old.key]))
+    readers = tuple(each.principal for each in read_lasting(engine, old.key))
     priority = next(each for each in PRIORITIES if each == known_priorities(engine).get(old.key, "normal"))
     group = read_assignments(engine)[old.key].group
     return approve(settings, engine, name, Wishes(group, priority, readers, old.key), actor, reason)
@@ -266,9 +267,9 @@ def _register(context: ControlContext, operation: Operation) -> StepResult:
         (done,) = context.registry.register_many([registration])
         message = f"Schema {done.schema_id}, version {done.version}, proposed by {proposal.proposed_by}."
     if (old := operation.parameters.get("renames")) is not None:
-        registering = renaming.registrations(
-            context.registry.snapshot(), GameKey(old), operation.parameters["game"], operation.actor
-        )
+        key, name = GameKey(old), operation.parameters["game"]
+        versions = [each for game in read_versions(context.engine, key).values() for each in game.versions]
+        registering = list(renaming.registrations(context.registry.snapshot(), versions, key, name, operation.actor))
         message = f"{len(context.registry.register_many(registering))} schemas of {old}."
     discard(context.engine, _key(operation))
     return StepResult("done", message)

@@ -4,11 +4,13 @@ A key belongs to one name for ever, and quarantine, rebuild and verify find rows
 own, whose table goes on where the old one ends.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pipeline.base.names import GameKey
+from pipeline.data.contracts.catalogue.versions import Version
 from pipeline.data.contracts.formats.supported import FORMATS
 from pipeline.data.contracts.further_types import game_types
+from pipeline.data.contracts.policies import DEFAULTS
 from pipeline.data.contracts.registrations import Registration
 from pipeline.data.contracts.schemas import SchemaSet
 
@@ -21,12 +23,22 @@ def lines(old: str) -> tuple[str, ...]:
     )
 
 
-def registrations(schemas: SchemaSet, old: GameKey, name: str, actor: str) -> Iterator[Registration]:
-    """Yield the registrations of a game's newest schemas for its new name; shapes nobody declared are found again."""
+def registrations(
+    schemas: SchemaSet, versions: Iterable[Version], old: GameKey, name: str, actor: str
+) -> Iterator[Registration]:
+    """Yield registrations of a game's newest schemas whose rows land, with their policies, for its new name.
+
+    Shapes nobody declared are found again. Where the first type has no other schemas, further types wait as new ones
+    do: the first schema of a game says which type's fields are columns of its table.
+    """
+    policies = {each.schema_id: each.policies for each in versions}
     for each in game_types(schemas, old):
-        schema = each.schemas[-1][0]
-        if each.state in {"first", "accepted"} and schema.format in FORMATS:
-            new_type = each.state == "accepted"
+        landing = [schema for schema, at in each.schemas if schema.format in FORMATS and at.quarantined is None]
+        if each.state == "first" and not landing:
+            return
+        if each.state in {"first", "accepted"} and landing:
+            schema, new_type = landing[-1], each.state == "accepted"
+            given = policies.get(schema.schema_id, DEFAULTS)
             yield Registration(
-                name, schema.message, schema.definition, format=schema.format, actor=actor, new_type=new_type
+                name, schema.message, schema.definition, given, format=schema.format, actor=actor, new_type=new_type
             )

@@ -29,13 +29,16 @@ from grants.reconciler import AccessReconciler
 from pipeline.base.errors import Refused
 from pipeline.control.acts import DirectAct
 from pipeline.control.operations.executor import advance, tick
+from pipeline.control.operations.onboarding import rename
 from pipeline.control.roles import CONTROLLER
 from pipeline.health.facts.controller_metrics import read_controller_metrics
 from pipeline.health.facts.fleet import read_fleet
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import Roles
 from pipeline.store import audit
 from pipeline.store.database.states import OperationKind, OperationState
 from pipeline.store.database.tables import entitlements, ignored_drift
+from pipeline.store.games import record_seen
 from pipeline.store.operations import Intent, Operation, change, list_operations, operation, steps, submit
 from pipeline.store.wanted_readers import WantedReader, read_ungranted, read_wanted, want_within
 from tests.unit.grants.access_world import ANN, BOB, CHESS, GO, House
@@ -624,6 +627,22 @@ def test_readers_of_a_rule_read_once_the_table_is_there(house: House) -> None:
     assert [each.operation_id for each in list_operations(engine)] == [done.operation_id]
     prepared = proposals.prepare_undo(engine, house.catalog, house.world.settings.access, house.world.paths, done)
     assert not prepared.plan.is_empty, "it is undone like any other"
+
+
+def test_a_renamed_game_does_not_bring_back_readers_who_lost_access(house: House) -> None:
+    """Whose access was revoked since the onboarding is no reader of the new name."""
+    engine = house.world.engine
+    with engine.begin() as connection:
+        want_within(connection, [WantedReader(CHESS, each, "rule", "carl", "f" * 32) for each in (ANN, BOB)])
+    record_seen(engine, {CHESS: "Chess"}, 1, placing())
+    house.make_table(CHESS)
+    house.steward.grant_to_new_readers()
+    for _ in (ANN, BOB):
+        house.finish()
+    house.rounds()
+    house.do(AccessIntent(ANN, CHESS, False, None, "she left the studio"))
+    planned = rename(house.world.settings, engine, CHESS, "New", "carl", "the studio renamed it")
+    assert planned.intent.parameters["readers"] == [BOB]
 
 
 def undone_onboarding(house: House, *readers: str) -> None:

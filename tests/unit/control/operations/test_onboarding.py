@@ -6,6 +6,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
+from google.protobuf import descriptor_pb2
 from sqlalchemy import Engine, select
 
 from pipeline.base.errors import Refused
@@ -18,6 +19,7 @@ from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
 from pipeline.control.operations.onboarding import Wishes, approve, rename
 from pipeline.control.roles import CONTROLLER
+from pipeline.data.contracts.policies import parse_policies
 from pipeline.data.ingest import name_sketch
 from pipeline.data.ingest.onboarding import Onboarding
 from pipeline.data.ingest.pending import pending
@@ -223,6 +225,25 @@ def test_a_renamed_game_is_one_operation(drivers: Drivers, world: ControlContext
     assert brought_on(drivers, world, undone).state == "succeeded"
     away = {key for key, each in read_assignments(store).items() if each.retired_at is not None}
     assert away == {NEW}
+
+
+def _schema(message: str, field: str, number: int, type_of: int) -> tuple[str, bytes]:
+    file = descriptor_pb2.FileDescriptorProto(name="m.proto", package="acme", syntax="proto3")
+    file.message_type.add(name=message).field.add(name=field, number=number, type=type_of, label=1)  # type: ignore[arg-type]
+    return f"acme.{message}", descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+
+
+def test_a_renamed_game_keeps_policies(drivers: Drivers, world: ControlContext) -> None:
+    """A schema that landed by a policy is registered by it again, and not a newer one whose rows go to quarantine."""
+    store, name = drivers.store, "_level"
+    chosen = parse_policies(["name=side-column", "incompatible=quarantine"])
+    first = world.registry.register("Chess", *_schema("M", name, 1, 5), chosen)
+    world.registry.register("Chess", *_schema("M", name, 1, 9), chosen)
+    brought_on(drivers, world, approved(drivers, "Chess"))
+    renamed = submit(store, rename(SETTINGS, store, "Chess", "New", "ann", "the studio renamed it").intent)
+    done = brought_on(drivers, world, renamed)
+    assert done.state == "succeeded", done.outcome
+    assert [each for game, _, each, _ in registered(store) if game == "New"] == [first.schema_id]
 
 
 def test_a_rule_needs_nobody(drivers: Drivers, world: ControlContext) -> None:
