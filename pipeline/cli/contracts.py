@@ -53,7 +53,7 @@ def apply_contracts(env_dir: Path, file: Path, expected: str | None, reason: str
     say_lines("\n".join(map(plain, proposal.lines)), err=as_json)
     if proposal.refuses_most and expected is None:
         raise Refused(
-            f"A rule would refuse more than half of the newest rows of {len(proposal.refuses_most)} game(s), so "
+            f"Rules would refuse more than half of the newest rows of {len(proposal.refuses_most)} game(s), so "
             f"nothing was applied. If that is meant, add --plan {proposal.hash}."
         )
     number = proposal.seen.number

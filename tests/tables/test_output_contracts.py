@@ -14,9 +14,10 @@ from pipeline.data.streams.writing.columns import landing_schema
 from pipeline.data.streams.writing.job import SplitJob
 from pipeline.data.verify.balance import verify
 from pipeline.data.verify.values import Wanted
+from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.opening import open_table
 from pipeline.store import output_contracts
-from pipeline.store.games import generations
+from pipeline.store.games import generations, record_seen
 from pipeline.store.output_contracts import read_contracts
 from tests.tables.repair_world import CHESS, GO, World, good, make_world, split_rows
 from tests.tables.replay_laws import run
@@ -197,3 +198,18 @@ def test_a_person_plans_applies_and_reads_contracts(world: World, tmp_path: Path
     world.ingest(good(2), good(1))
     world.split()
     assert world.rows() == [(1, 0), (1, 1), (1, 2), (2, 1)]
+
+
+def test_rules_that_together_refuse_most_rows_need_the_hash(world: World, tmp_path: Path) -> None:
+    """Each rule refuses less than half of the newest rows, both together more: nothing is applied without `--plan`."""
+    world.ingest(*[good(number) for number in range(10)])
+    world.split()
+    record_seen(world.engine, {CHESS.key: CHESS.name}, 1, placing())
+    file = tmp_path / "contracts.yaml"
+    rules = "[{name: low, column: points, min: 4, action: quarantine}, {column: points, max: 5, action: quarantine}]"
+    file.write_text(f"version: 1\ncontracts:\n- {{name: c, games: [Chess], rules: {rules}}}\n")
+    given = ["contracts", "apply", str(file), "--reason", "x", "--env-dir", str(world.paths.root)]
+    done = CliRunner().invoke(cli, given)
+    assert isinstance(done.exception, Refused), done.output
+    assert "more than half" in str(done.exception)
+    assert read_contracts(world.engine).number == 0

@@ -35,7 +35,7 @@ class ContractsProposal:
     contracts: tuple[OutputContract, ...]
     lines: tuple[str, ...]  # for people; raw texts are in them
     breaks: Mapping[str, Breaks]  # by the exact name of a game with a new or changed contract
-    refuses_most: tuple[str, ...]  # games more than half of whose newest rows a rule would refuse
+    refuses_most: tuple[str, ...]  # games more than half of whose newest rows a rule, or all together, would refuse
 
     @property
     def changes(self) -> bool:
@@ -70,7 +70,8 @@ def plan(engine: Engine, paths: Paths, schemas: SchemaSet, games: Mapping[str, s
     most = tuple(
         name
         for name, found in breaks.items()
-        if any(2 * count > found.by_type[rule] for rule, count in found.broken.items() if rule in refusing)
+        if 2 * found.refused > found.rows
+        or any(2 * count > found.by_type[rule] for rule, count in found.broken.items() if rule in refusing)
     )
     effects = tuple(_effects(breaks, refusing, len(touched))) if lines else ("Nothing to change: these are in force.",)
     return ContractsProposal(seen, contracts, (*lines, *effects), breaks, most)
