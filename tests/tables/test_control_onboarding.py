@@ -69,17 +69,17 @@ def test_rows_of_both_names_of_a_renamed_game_land_once(tmp_path: Path) -> None:
     """Rows that came under the new name land by the old game's schema, and the old name's rows go on."""
     world = make_world(tmp_path)
     assert world.register(CHESS, SECOND) == 2
-    world.ingest(good(1), early(1, GO), early(2))
+    world.ingest(good(1), good(1, GO), early(1, GO), early(2))
     record_seen(world.engine, {CHESS.key: CHESS.name}, 1, placing())
     context = ControlContext(world.settings, world.engine, world.paths)
     planned = rename(world.settings, world.engine, CHESS.name, GO.name, "ann", "its studio renamed it")
     renamed = submit(world.engine, planned.intent)
-    until(context, renamed, "schema", f"1 schemas of {CHESS.key}.")
-    until(context, renamed, "land", "1 rows that came before are in its table, 0 are refused.")
+    until(context, renamed, "schema", f"2 schemas of {CHESS.key}.")
+    until(context, renamed, "land", "2 rows that came before are in its table, 0 are refused.")
     world.ingest(early(3, GO), early(4))
     world.split(GO)
     world.split()
-    assert (len(world.rows(GO)), len(world.rows(CHESS))) == (2, 3)
+    assert (len(world.rows(GO)), len(world.rows(CHESS))) == (3, 3)
     assert world.verify().complete
 
 

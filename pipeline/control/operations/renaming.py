@@ -18,7 +18,7 @@ from pipeline.data.contracts.schemas import SchemaSet
 def lines(old: str) -> tuple[str, ...]:
     """Return what becomes of the old name, as lines for people."""
     return (
-        f"new name of {old}: it gets that game's newest schema of each event type, in a table of its own",
+        f"new name of {old}: it gets that game's schemas whose rows land, in a table of its own",
         f"{old} keeps its name and table, and what it still sends lands there; retire it when it sends nothing more",
     )
 
@@ -26,19 +26,24 @@ def lines(old: str) -> tuple[str, ...]:
 def registrations(
     schemas: SchemaSet, versions: Iterable[Version], old: GameKey, name: str, actor: str
 ) -> Iterator[Registration]:
-    """Yield registrations of a game's newest schemas whose rows land, with their policies, for its new name.
+    """Yield registrations of a game's schemas whose rows land, as they came, with their policies, for its new name.
 
     Shapes nobody declared are found again. Where the first type has no other schemas, further types wait as new ones
     do: the first schema of a game says which type's fields are columns of its table.
     """
     policies = {each.schema_id: each.policies for each in versions}
     for each in game_types(schemas, old):
-        landing = [schema for schema, at in each.schemas if schema.format in FORMATS and at.quarantined is None]
+        landing = [(schema, at) for schema, at in each.schemas if schema.format in FORMATS and at.quarantined is None]
         if each.state == "first" and not landing:
             return
-        if each.state in {"first", "accepted"} and landing:
-            schema, new_type = landing[-1], each.state == "accepted"
-            given = policies.get(schema.schema_id, DEFAULTS)
+        for schema, at in landing if each.state in {"first", "accepted"} else ():
             yield Registration(
-                name, schema.message, schema.definition, given, format=schema.format, actor=actor, new_type=new_type
+                name,
+                schema.message,
+                schema.definition,
+                policies.get(schema.schema_id, DEFAULTS),
+                format=schema.format,
+                actor=actor,
+                continues=at.continues,
+                new_type=each.state == "accepted",
             )
