@@ -213,3 +213,21 @@ def test_rules_that_together_refuse_most_rows_need_the_hash(world: World, tmp_pa
     assert isinstance(done.exception, Refused), done.output
     assert "more than half" in str(done.exception)
     assert read_contracts(world.engine).number == 0
+
+
+def test_names_that_match_nothing_are_said(world: World, tmp_path: Path) -> None:
+    """A mistyped game, event type or column checks nothing, so the plan names it."""
+    world.ingest(good(1), good(2))
+    world.split()
+    record_seen(world.engine, {CHESS.key: CHESS.name}, 1, placing())
+    file = tmp_path / "contracts.yaml"
+    rules = "rules: [{column: points, min: 0}, {column: pionts, max: 5}]"
+    file.write_text(
+        f"version: 1\ncontracts:\n- {{name: c, games: [Chess, Chesss], {rules}}}\n"
+        f"- {{name: t, games: [Chess], event_types: [Nope], {rules}}}\n"
+    )
+    said = command(world, "plan", str(file))
+    assert "c: no game is named 'Chesss' yet" in said
+    assert "c/pionts: the newest rows of 'Chess' have no column 'pionts'" in said
+    assert "t: none of the newest rows of 'Chess' is of its event types" in said
+    assert said.count("have no column") == 1

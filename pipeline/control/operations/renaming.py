@@ -19,6 +19,7 @@ def lines(old: str) -> tuple[str, ...]:
     """Return what becomes of the old name, as lines for people."""
     return (
         f"new name of {old}: it gets that game's schemas whose rows land, in a table of its own",
+        f"not carried over: output contracts that name {old}, merged columns, and choices about variations",
         f"{old} keeps its name and table, and what it still sends lands there; retire it when it sends nothing more",
     )
 

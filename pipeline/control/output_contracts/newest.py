@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from pipeline.base.names import GameKey
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.schemas import SchemaSet
-from pipeline.data.output_contracts.masks import judge
-from pipeline.data.output_contracts.rules import OutputContract
+from pipeline.data.output_contracts.masks import has_column, judge
+from pipeline.data.output_contracts.rules import OutputContract, label
 from pipeline.lake.delta import parquet
 from pipeline.lake.delta.errors import DeltaError, TableNotFoundError
 from pipeline.lake.delta.files import newest_files, without_views
@@ -33,6 +33,7 @@ class Breaks:
     broken: Counter[str] = field(default_factory=Counter)  # rows by rule
     refused: int = 0  # rows that break a rule with the action quarantine
     by_type: Counter[str] = field(default_factory=Counter)  # rows that a rule was tried on, by rule
+    present: set[str] = field(default_factory=set)  # rules whose column the rows have
     problem: str | None = None  # why they were not read
 
 
@@ -73,4 +74,7 @@ def _add(found: Breaks, rows: pa.Table, structs: dict[str, str | None], contract
         verdict = judge(of_type, own, structs.get(name))
         found.refused += 0 if verdict.refused is None else int(verdict.refused.sum())
         found.broken.update({rule: int(mask.sum()) for rule, mask in verdict.broken.items()})
-        found.by_type.update({f"{each.name}/{rule.name}": of_type.num_rows for each in own for rule in each.rules})
+        for each, rule in ((each, rule) for each in own for rule in each.rules):
+            found.by_type[label(each, rule)] += of_type.num_rows
+            if has_column(of_type, rule, structs.get(name)):
+                found.present.add(label(each, rule))

@@ -4,7 +4,7 @@ Called by `turnout contracts plan | apply`. They are written at once, without an
 that landed stay where they are.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -74,7 +74,8 @@ def plan(engine: Engine, paths: Paths, schemas: SchemaSet, games: Mapping[str, s
         or any(2 * count > found.by_type[rule] for rule, count in found.broken.items() if rule in refusing)
     )
     effects = tuple(_effects(breaks, refusing, len(touched))) if lines else ("Nothing to change: these are in force.",)
-    return ContractsProposal(seen, contracts, (*lines, *effects), breaks, most)
+    silent = first_lines(tuple(_silent(changed, games.values(), breaks)), _SHOWN, str)
+    return ContractsProposal(seen, contracts, (*lines, *silent, *effects), breaks, most)
 
 
 def apply(settings: Settings, engine: Engine, proposal: ContractsProposal, actor: str, reason: str) -> AppliedContracts:
@@ -99,6 +100,21 @@ def break_lines(breaks: Mapping[str, Breaks], refusing: Iterable[str]) -> Iterat
             where = "would go to quarantine" if rule in quarantines else "would be counted"
             much = ", MORE THAN HALF" if 2 * count > rows else ""
             yield f"{shown(name)}: {count:,} of the newest {rows:,} rows {where} by {rule}{much}"
+
+
+def _silent(changed: Iterable[OutputContract], games: Collection[str], breaks: Mapping[str, Breaks]) -> Iterator[str]:
+    """Yield a line for each name in a contract by which it checks nothing today, as a mistyped one."""
+    for each in changed:
+        yield from (f"{each.name}: no game is named {shown(game)} yet" for game in each.games if game not in games)
+        for name, found in breaks.items():
+            if not found.rows or not each.is_for(name):
+                continue
+            if each.rules and not found.by_type[label(each, each.rules[0])]:
+                yield f"{each.name}: none of the newest rows of {shown(name)} is of its event types"
+                continue
+            for rule in each.rules:
+                if label(each, rule) not in found.present:
+                    yield f"{label(each, rule)}: the newest rows of {shown(name)} have no column {shown(rule.column)}"
 
 
 def _effects(breaks: Mapping[str, Breaks], refusing: set[str], games: int) -> Iterator[str]:

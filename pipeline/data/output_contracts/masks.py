@@ -76,6 +76,11 @@ def broken(rows: pa.Table, rule: ContractRule, struct: str | None) -> Mask | Non
     return mask
 
 
+def has_column(rows: pa.Table, rule: ContractRule, struct: str | None) -> bool:
+    """Return whether the rows of one event type, given as `broken` takes them, have the column of a rule."""
+    return not pa.types.is_null(_values(rows, rule.column, struct)[0].type)
+
+
 def _values(rows: pa.Table, path: str, struct: str | None) -> tuple[pa.Array, _Rows | None]:
     """Return the values at a column's path, and of which row each is; None: each row has one.
 
