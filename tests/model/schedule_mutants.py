@@ -380,20 +380,6 @@ def _range_ends_with_bronze_of_now() -> list[Change]:
     return [(Registrar, "_write", written)]
 
 
-def _registered_by_whoever_comes() -> list[Change]:
-    """Of two drivers that register shapes of one type at once, both do."""
-    write = Registrar._write
-
-    def written(self: Registrar, *arguments: Any) -> None:
-        self._kept = lambda key: {}  # type: ignore[method-assign]
-        try:
-            write(self, *arguments)
-        finally:
-            del self._kept
-
-    return [(registering, "_registered", lambda *_: set()), (Registrar, "_write", written)]
-
-
 def _need_is_judged_by_its_set() -> list[Change]:
     """A stream that met a need takes it for open whatever was registered since."""
 
@@ -453,9 +439,6 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
         _shapes_begin_too_late, ("stuck",), ("shapes",), is_rare=True
     ),
     "a range ends with bronze of now": Mutant(_range_ends_with_bronze_of_now, ("computed otherwise",), ("shapes",)),
-    "two drivers register shapes of one type": Mutant(
-        _registered_by_whoever_comes, ("computed otherwise", "moved", "stuck"), ("shapes", "two groups"), is_rare=True
-    ),
     "a need is judged by the set that met it": Mutant(
         _need_is_judged_by_its_set, ("stuck",), ("shapes",), is_rare=True
     ),

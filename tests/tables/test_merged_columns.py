@@ -144,7 +144,7 @@ def test_views_show_a_merged_column_as_it_is(world: ValueWorld) -> None:
         (b"9007199254740993", "string"),
         (b"-9", "double"),
         (b"-9007199254740993", "string"),
-    ],  # fmt: skip
+    ],
 )
 def test_whole_numbers_become_doubles_if_these_hold_them(tmp_path: Path, first: bytes, kind: str) -> None:
     """Numbers that landed keep all their digits: as doubles if each is held, else as text."""

@@ -74,7 +74,7 @@ def _add(found: Breaks, rows: pa.Table, structs: dict[str, str | None], contract
         verdict = judge(of_type, own, structs.get(name))
         found.refused += 0 if verdict.refused is None else int(verdict.refused.sum())
         found.broken.update({rule: int(mask.sum()) for rule, mask in verdict.broken.items()})
-        for each, rule in ((each, rule) for each in own for rule in each.rules):
-            found.by_type[label(each, rule)] += of_type.num_rows
+        for rule, named in ((rule, label(each, rule)) for each in own for rule in each.rules):
+            found.by_type[named] += of_type.num_rows
             if has_column(of_type, rule, structs.get(name)):
-                found.present.add(label(each, rule))
+                found.present.add(named)
