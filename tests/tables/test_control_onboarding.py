@@ -28,8 +28,9 @@ from pipeline.store.onboarding import number_of, write_sketch
 from pipeline.store.operations import Operation, change, list_operations, operation, steps, submit, submitted_under
 from pipeline.store.sources import open_generation
 from tests.onboarding_world import give_rules, rule
-from tests.tables.registering_world import KEY, registry, two_types
+from tests.tables.registering_world import registry, two_types
 from tests.tables.repair_world import CHESS, GO, SECOND, World, early, good, make_world
+from tests.tables.shapes_world import KEY
 
 
 def approved(world: World, name: str) -> tuple[ControlContext, Operation]:

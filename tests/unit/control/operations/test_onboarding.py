@@ -229,7 +229,7 @@ def test_a_renamed_game_is_one_operation(drivers: Drivers, world: ControlContext
 
 def _schema(message: str, field: str, number: int, type_of: int) -> tuple[str, bytes]:
     file = descriptor_pb2.FileDescriptorProto(name="m.proto", package="acme", syntax="proto3")
-    file.message_type.add(name=message).field.add(name=field, number=number, type=type_of, label=1)  # type: ignore[arg-type]
+    file.message_type.add(name=message).field.add(name=field, number=number, type=type_of, label=1)
     return f"acme.{message}", descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
 
 
