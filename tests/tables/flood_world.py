@@ -14,8 +14,8 @@ from tests.tables.shapes_world import GAME, KEY
 from tests.tables.value_world import ValueWorld
 
 BATCH_ROWS = 5_000
-PASS_SEQS = 10
-"""Seqs that one task splits: 50,000 rows."""
+PASS_SEQS = 1
+"""Seqs that one task splits: 5,000 rows, one batch of its answer."""
 USUAL_ROWS = 1_000
 """Documents of one shape before the flood: the rows of a first registration."""
 

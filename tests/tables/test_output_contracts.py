@@ -215,7 +215,7 @@ def test_rules_that_together_refuse_most_rows_need_the_hash(world: World, tmp_pa
     assert read_contracts(world.engine).number == 0
 
 
-def test_names_that_match_nothing_are_said(world: World, tmp_path: Path) -> None:
+def test_a_plan_names_mistyped_names(world: World, tmp_path: Path) -> None:
     """A mistyped game, event type or column checks nothing, so the plan names it."""
     world.ingest(good(1), good(2))
     world.split()
