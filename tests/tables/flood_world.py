@@ -38,7 +38,7 @@ class Cost:
 
 @dataclass
 class Flood:
-    """What a flood came to."""
+    """The environment after a flood, and its cost."""
 
     world: ValueWorld
     registrations: int = 0
