@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from sqlalchemy import Engine, delete, select
 
 from pipeline.base.errors import Refused
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED
+from pipeline.data.contracts.formats.json.names import UNDECLARED
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.contracts.schemas import FieldPlacement, Schema
 from pipeline.data.variations.registering import Registrar

@@ -10,9 +10,9 @@ from sqlalchemy import Engine
 
 from pipeline.base.names import game_key
 from pipeline.data.contracts.formats.json.gathering import gathered
+from pipeline.data.contracts.formats.json.names import UNDECLARED
 from pipeline.data.contracts.formats.json.stored_supersets import dumps
 from pipeline.data.contracts.formats.json.superset import Superset
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED
 from pipeline.data.contracts.registry import LocalRegistry, Registration
 from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store, writing

@@ -11,7 +11,8 @@ from sqlalchemy import delete
 from pipeline.base import failpoints
 from pipeline.base.names import game_key
 from pipeline.data.contracts.formats.json.caps import USUAL, Caps
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, superset_of
+from pipeline.data.contracts.formats.json.names import UNDECLARED
+from pipeline.data.contracts.formats.json.undeclared_format import superset_of
 from pipeline.data.contracts.registrations import Registration
 from pipeline.data.contracts.registries.notes import Need
 from pipeline.data.contracts.registry import LocalRegistry

@@ -15,10 +15,11 @@ from pipeline.data.contracts.declared_types import SchemasByType, type_named
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.json.gathering import Gathering
 from pipeline.data.contracts.formats.json.growth import grown
+from pipeline.data.contracts.formats.json.names import UNDECLARED
 from pipeline.data.contracts.formats.json.shapes import NOTHING
 from pipeline.data.contracts.formats.json.stored_supersets import dumps
 from pipeline.data.contracts.formats.json.superset import Superset
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, superset_of
+from pipeline.data.contracts.formats.json.undeclared_format import superset_of
 from pipeline.data.contracts.given_ids import NewIds
 from pipeline.data.contracts.plans import RegistrationPlan
 from pipeline.data.contracts.policies import DEFAULTS

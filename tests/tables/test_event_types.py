@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -200,7 +201,12 @@ def test_a_renamed_type_is_accepted_again_under_both_names(world: World) -> None
     before = game_types(world.registry.snapshot(), CHESS.key)
     withdraw(world, "Sold")
     accept(world, "Sold")
-    assert game_types(world.registry.snapshot(), CHESS.key) == before
+    after = game_types(world.registry.snapshot(), CHESS.key)
+    marked = [  # that rows landed by its schemas before a withdrawal stays known
+        replace(each, schemas=tuple((schema, replace(at, landed=at.struct is not None)) for schema, at in each.schemas))
+        for each in before
+    ]
+    assert after == marked
 
 
 def test_only_what_waits_can_be_accepted(world: World) -> None:

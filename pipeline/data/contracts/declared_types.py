@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from pipeline.data.contracts.event_types import event_type
+from pipeline.data.contracts.formats.json.names import UNDECLARED
 from pipeline.data.contracts.formats.json.stored_supersets import version_of
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED
 from pipeline.data.contracts.schemas import FieldPlacement, Schema
 from pipeline.data.contracts.shape_needs import UNNAMED
 

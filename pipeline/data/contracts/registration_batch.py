@@ -21,7 +21,8 @@ from pipeline.data.contracts.declared_types import FORMAT, without_older
 from pipeline.data.contracts.decoded import one_line
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.evolution import evolve
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, superset_of
+from pipeline.data.contracts.formats.json.names import UNDECLARED
+from pipeline.data.contracts.formats.json.undeclared_format import superset_of
 from pipeline.data.contracts.formats.supported import message
 from pipeline.data.contracts.game_types import (
     Typed,

@@ -5,10 +5,9 @@ Plain data, small and picklable: a pass pins a SchemaSet and sends parts of it t
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, Final, TypeAlias
-
-import pyarrow as pa
 
 from pipeline.base.names import GameKey
 from pipeline.data.contracts.parts import split
@@ -61,8 +60,6 @@ class FieldPlacement:
         return "other_type" if self.other_type else "quarantined_schema"
 
 
-_CODEC: Final = pa.Codec("zstd", 1)  # its window holds many texts of supersets, zlib's not one of the largest
-
 PLAIN: Final = FieldPlacement()
 
 WriterId: TypeAlias = tuple[str, bytes]
@@ -103,7 +100,7 @@ class SchemaSet:
             listed.append((schema.schema_id, schema.format, schema.message, parts))
         rest = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "schemas"}
         held = b"".join(numbers)
-        return _unpickled, (_CODEC.compress(held, asbytes=True), list(map(len, numbers)), listed, rest)
+        return _unpickled, (_codec().compress(held, asbytes=True), list(map(len, numbers)), listed, rest)
 
     def of(self, key: GameKey) -> tuple[Schema, ...]:
         """Return a game's schemas in the order of their registration; none when the game is unknown."""
@@ -147,10 +144,18 @@ class SchemaSet:
         )
 
 
+@lru_cache(maxsize=1)
+def _codec() -> Any:
+    """Return zstd: its window holds many texts of supersets, zlib's not one of the largest."""
+    from pyarrow import Codec
+
+    return Codec("zstd", 1)
+
+
 def _unpickled(
     packed: bytes, lengths: list[int], listed: list[tuple[int, str, str, list[int]]], rest: Mapping[str, Any]
 ) -> SchemaSet:
-    held, ends = _CODEC.decompress(packed, sum(lengths), asbytes=True), list(accumulate(lengths, initial=0))
+    held, ends = _codec().decompress(packed, sum(lengths), asbytes=True), list(accumulate(lengths, initial=0))
     parts = [held[start:end] for start, end in pairwise(ends)]
     schemas = {
         schema_id: Schema(schema_id, format_name, message, b"".join([parts[number] for number in numbers]))

@@ -8,7 +8,8 @@ import pyarrow as pa
 from pipeline.data.contracts.columns import members, merge
 from pipeline.data.contracts.declared_types import without_older
 from pipeline.data.contracts.formats.json.merging import merges
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, superset_of
+from pipeline.data.contracts.formats.json.names import UNDECLARED
+from pipeline.data.contracts.formats.json.undeclared_format import superset_of
 from pipeline.data.contracts.formats.supported import columns
 from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema
 

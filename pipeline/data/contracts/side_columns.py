@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, superset_of
+from pipeline.data.contracts.formats.json.names import UNDECLARED
+from pipeline.data.contracts.formats.json.undeclared_format import superset_of
 from pipeline.data.contracts.formats.supported import columns
 from pipeline.data.contracts.schemas import FieldPlacement, Schema
 

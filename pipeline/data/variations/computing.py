@@ -8,10 +8,10 @@ from pipeline.base.names import GameKey
 from pipeline.data.contracts.formats.json.choices import chosen
 from pipeline.data.contracts.formats.json.gathering import Gathering
 from pipeline.data.contracts.formats.json.growth import grown
+from pipeline.data.contracts.formats.json.names import UNDECLARED
 from pipeline.data.contracts.formats.json.shapes import NOTHING, Shape
 from pipeline.data.contracts.formats.json.stored_supersets import dumps
 from pipeline.data.contracts.formats.json.superset import Superset
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED
 from pipeline.data.contracts.formats.supported import fingerprint
 from pipeline.data.contracts.origins import Origin
 from pipeline.data.contracts.schemas import Schema

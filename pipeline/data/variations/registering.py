@@ -19,10 +19,11 @@ from pipeline.data.contracts.declared_types import FORMAT, SchemasByType, type_n
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.json.caps import USUAL, Caps
 from pipeline.data.contracts.formats.json.choices import chosen
+from pipeline.data.contracts.formats.json.names import UNDECLARED
 from pipeline.data.contracts.formats.json.shapes import count, form
 from pipeline.data.contracts.formats.json.stored_supersets import version_of
 from pipeline.data.contracts.formats.json.superset import Superset
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, superset_of
+from pipeline.data.contracts.formats.json.undeclared_format import superset_of
 from pipeline.data.contracts.given_ids import GivenId, GivenIds, NewIds, with_ids
 from pipeline.data.contracts.layout import layout
 from pipeline.data.contracts.origins import Origin, Place

@@ -9,9 +9,10 @@ from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.json.choices import without_choices
 from pipeline.data.contracts.formats.json.coverage import first_version
 from pipeline.data.contracts.formats.json.growth import as_of
+from pipeline.data.contracts.formats.json.names import UNDECLARED
 from pipeline.data.contracts.formats.json.stored_supersets import version_of
 from pipeline.data.contracts.formats.json.superset import Superset
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, UndeclaredReference, superset_of
+from pipeline.data.contracts.formats.json.undeclared_format import UndeclaredReference, superset_of
 from pipeline.data.contracts.formats.payload_format import ReferenceDecoder
 from pipeline.data.contracts.formats.supported import format_of
 from pipeline.data.contracts.schemas import Schema

@@ -11,8 +11,9 @@ from pipeline.data.contracts.catalogue.fields import TextLine, as_text
 from pipeline.data.contracts.catalogue.superset_steps import superset_steps
 from pipeline.data.contracts.catalogue.versions import GameVersions, Version
 from pipeline.data.contracts.evolution import evolve
+from pipeline.data.contracts.formats.json.names import UNDECLARED
 from pipeline.data.contracts.formats.json.superset import Superset
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, superset_of
+from pipeline.data.contracts.formats.json.undeclared_format import superset_of
 from pipeline.data.contracts.game_types import acceptance, rename
 from pipeline.data.contracts.layout import Registered
 from pipeline.data.contracts.plans import TYPE, Step

@@ -11,7 +11,7 @@ from sqlalchemy import Engine, Row, select
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey, shown
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED
+from pipeline.data.contracts.formats.json.names import UNDECLARED
 from pipeline.data.contracts.policies import DEFAULTS, Policies
 from pipeline.data.contracts.schemas import PLAIN, FieldPlacement
 from pipeline.data.contracts.stored_registrations import placement_after

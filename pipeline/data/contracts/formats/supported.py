@@ -14,7 +14,8 @@ from pipeline.base.names import shown
 from pipeline.data.contracts.event_types import Numbering
 from pipeline.data.contracts.formats.avro.format import AvroFormat
 from pipeline.data.contracts.formats.json.format import JsonFormat
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, UndeclaredFormat
+from pipeline.data.contracts.formats.json.names import UNDECLARED
+from pipeline.data.contracts.formats.json.undeclared_format import UndeclaredFormat
 from pipeline.data.contracts.formats.payload_format import PayloadDecoder, PayloadFormat
 from pipeline.data.contracts.formats.protobuf.format import ProtobufFormat
 from pipeline.data.contracts.model import Message

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED
+from pipeline.data.contracts.formats.json.names import UNDECLARED
 from pipeline.data.contracts.schemas import Schema
 from pipeline.data.streams.lanes import classify
 from pipeline.lake.delta.bronze import whole

@@ -13,9 +13,9 @@ from sqlalchemy import Engine, func, select
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.data.contracts.formats.json.gathering import Gathering
+from pipeline.data.contracts.formats.json.names import UNDECLARED
 from pipeline.data.contracts.formats.json.stored_supersets import dumps
 from pipeline.data.contracts.formats.json.superset import Superset
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED
 from pipeline.data.contracts.formats.protobuf.decoder import Decoder
 from pipeline.data.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.data.contracts.formats.supported import prepare

@@ -4,9 +4,9 @@ from pipeline.data.contracts.catalogue.differences import changes, text_diff
 from pipeline.data.contracts.catalogue.superset_steps import superset_steps
 from pipeline.data.contracts.formats.json.choices import chosen
 from pipeline.data.contracts.formats.json.gathering import gathered
+from pipeline.data.contracts.formats.json.names import UNDECLARED
 from pipeline.data.contracts.formats.json.stored_supersets import dumps
 from pipeline.data.contracts.formats.json.superset import ANY, Superset
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED
 from pipeline.data.contracts.schemas import Schema
 
 

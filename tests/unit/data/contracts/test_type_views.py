@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from pipeline.base.names import game_key
 from pipeline.cli.main import cli
 from pipeline.data.contracts.formats.json.gathering import gathered
+from pipeline.data.contracts.formats.json.names import UNDECLARED
 from pipeline.data.contracts.formats.json.stored_supersets import dumps
 from pipeline.data.contracts.formats.json.superset import Superset
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED
 from pipeline.data.contracts.further_types import game_types
 from pipeline.data.contracts.policies import parse_policies
 from pipeline.data.contracts.registry import LocalRegistry, Registration

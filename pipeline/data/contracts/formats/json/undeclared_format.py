@@ -13,6 +13,7 @@ from pipeline.data.contracts.formats.json.choices import Unwanted
 from pipeline.data.contracts.formats.json.columns import columns_of
 from pipeline.data.contracts.formats.json.excerpt import excerpt
 from pipeline.data.contracts.formats.json.fields import message_of
+from pipeline.data.contracts.formats.json.names import UNDECLARED
 from pipeline.data.contracts.formats.json.reference import ReferenceDecoder
 from pipeline.data.contracts.formats.json.scalar import Misfit
 from pipeline.data.contracts.formats.json.splitting import MOST_WRITTEN, NotCovered, written_again
@@ -21,9 +22,6 @@ from pipeline.data.contracts.formats.json.superset import Superset
 from pipeline.data.contracts.formats.json.undeclared import UndeclaredDecoder, declared_schema
 from pipeline.data.contracts.model import Message
 from pipeline.data.contracts.schemas import Schema
-
-UNDECLARED: Final = "json-superset"
-"""The format of supersets; nobody gives one."""
 
 
 class UndeclaredFormat:

@@ -15,13 +15,13 @@ from pipeline.data.contracts.formats.json.columns import suffix
 from pipeline.data.contracts.formats.json.definitions import MAX_DEFINITION_BYTES
 from pipeline.data.contracts.formats.json.gathering import Gathering, gathered
 from pipeline.data.contracts.formats.json.growth import as_of
+from pipeline.data.contracts.formats.json.names import UNDECLARED
 from pipeline.data.contracts.formats.json.scalar import Misfit, parsed
 from pipeline.data.contracts.formats.json.shapes import facts
 from pipeline.data.contracts.formats.json.splitting import NotCovered, split, written_again
 from pipeline.data.contracts.formats.json.stored_supersets import dumps, loads, version_of
 from pipeline.data.contracts.formats.json.superset import OTHER, Superset, lines
 from pipeline.data.contracts.formats.json.undeclared import UndeclaredDecoder, declared_schema
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED
 from pipeline.data.contracts.schemas import FieldPlacement, Schema
 from pipeline.data.contracts.shape import placed_columns, table_schema
 from pipeline.settings.undeclared import Undeclared

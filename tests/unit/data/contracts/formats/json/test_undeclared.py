@@ -5,13 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.data.contracts.formats.json.gathering import gathered
+from pipeline.data.contracts.formats.json.names import UNDECLARED
 from pipeline.data.contracts.formats.json.nothing import without_nothing
 from pipeline.data.contracts.formats.json.scalar import parsed
 from pipeline.data.contracts.formats.json.splitting import written_again
 from pipeline.data.contracts.formats.json.stored_supersets import dumps, loads
 from pipeline.data.contracts.formats.json.superset import Superset, lines
 from pipeline.data.contracts.formats.json.undeclared import UndeclaredDecoder, declared_schema
-from pipeline.data.contracts.formats.json.undeclared_format import UNDECLARED, UndeclaredFormat
+from pipeline.data.contracts.formats.json.undeclared_format import UndeclaredFormat
 from pipeline.data.contracts.schemas import FieldPlacement, Schema
 from pipeline.data.contracts.shape import placed_columns
 from tests.unit.data.contracts.formats.json.document_world import DOCUMENTS, binary
