@@ -16,7 +16,7 @@ from pipeline.lake.storage.places import located
 from tests.storage.slow import SlowStorage, slow_storage
 
 COMMITS = 200
-MOST = COMMITS // 8
+MOST = COMMITS // 4
 """Requests that may wait for each other, of one for the commit and one for its file or its time."""
 
 
