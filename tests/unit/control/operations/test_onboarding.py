@@ -214,7 +214,8 @@ def test_a_renamed_game_is_one_operation(drivers: Drivers, world: ControlContext
     with pytest.raises(Refused, match="already a game"):
         rename(SETTINGS, store, chess, "Chess", "ann")
     planned = rename(SETTINGS, store, "Chess", "New", "ann", "the studio renamed it")
-    assert f"{chess} keeps its name and table" in planned.lines[1]
+    assert "not carried over: output contracts" in planned.lines[1]
+    assert f"{chess} keeps its name and table" in planned.lines[2]
     renamed = brought_on(drivers, world, submit(store, planned.intent))
     assert renamed.state == "succeeded"
     assert {each.game_key: each.principal for each in read_wanted(store)} == {chess: "dana", NEW: "dana"}
