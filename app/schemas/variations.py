@@ -1,5 +1,6 @@
 """Variations on the Schemas page: what a game's JSON without a schema had that was new, type by type. No values."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -11,6 +12,7 @@ from app.components import confirm
 from app.look import parts
 from app.schemas import previews, queries
 from app.state import services
+from app.state.previews import Preview
 from app.state.services import Environment
 from pipeline.api.variation_acts import OperationKind
 from pipeline.api.variations import UndeclaredType, VariationReport, VariationsReport
@@ -69,33 +71,49 @@ def _draw_type(environment: Environment, game: GameVersions, each: UndeclaredTyp
 
 def _draw_declaring(environment: Environment, game: GameVersions, each: UndeclaredType) -> None:
     kind = OperationKind.UNDECLARE_TYPE if each.declared else OperationKind.DECLARE_TYPE
-    needs = services.missing_role(environment, kind)
-    st.button(
-        "Undeclare…" if each.declared else "Declare…",
+    _draw_button(
+        environment, game, kind,
+        label="Undeclare…" if each.declared else "Declare…",
         key=f"declare_{game.key}_{each.schema_id}",
         icon=":material/schema:",
-        on_click=confirm.stage_preview,
-        args=(_place(game), partial(previews.preview_declaration, environment, kind, game.key, each.type)),
-        disabled=needs is not None,
-        help="Whether a JSON Schema with these columns decides about further documents."
-        if needs is None
-        else formatting.escaped(needs),
-    )
+        preview=partial(previews.preview_declaration, environment, kind, game.key, each.type),
+        says="Whether a JSON Schema with these columns decides about further documents.",
+    )  # fmt: skip
 
 
 def _draw_pinning(environment: Environment, game: GameVersions, each: UndeclaredType) -> None:
     kind = OperationKind.UNPIN_VARIATIONS if each.pinned else OperationKind.PIN_VARIATIONS
-    needs = services.missing_role(environment, kind)
-    st.button(
-        "Unpin…" if each.pinned else "Pin…",
+    _draw_button(
+        environment, game, kind,
+        label="Unpin…" if each.pinned else "Pin…",
         key=f"pin_{game.key}_{each.schema_id}",
         icon=":material/keep:",
+        preview=partial(previews.preview_choice, environment, kind, game.key, each.type),
+        says="Whether rows with something new open columns, or go to quarantine.",
+    )  # fmt: skip
+
+
+def _draw_button(
+    environment: Environment,
+    game: GameVersions,
+    kind: OperationKind,
+    *,
+    label: str,
+    key: str,
+    icon: str,
+    preview: Callable[[], Preview],
+    says: str,
+) -> None:
+    """Draw the button that shows what an operation of a kind would do; disabled for people without its role."""
+    needs = services.missing_role(environment, kind)
+    st.button(
+        label,
+        key=key,
+        icon=icon,
         on_click=confirm.stage_preview,
-        args=(_place(game), partial(previews.preview_choice, environment, kind, game.key, each.type)),
+        args=(_place(game), preview),
         disabled=needs is not None,
-        help="Whether rows with something new open columns, or go to quarantine."
-        if needs is None
-        else formatting.escaped(needs),
+        help=says if needs is None else formatting.escaped(needs),
     )
 
 
@@ -113,17 +131,15 @@ def _draw_refusing(environment: Environment, game: GameVersions, found: Variatio
         )
         chosen = listed[str(name)]
         kind = OperationKind.ALLOW_VARIATION if chosen.refused else OperationKind.REFUSE_VARIATION
-        needs = services.missing_role(environment, kind)
         given = game.key, chosen.type, chosen.fingerprint
-        st.button(
-            "Allow…" if chosen.refused else "Refuse…",
+        _draw_button(
+            environment, game, kind,
+            label="Allow…" if chosen.refused else "Refuse…",
             key=f"refuse_{game.key}",
             icon=":material/block:",
-            on_click=confirm.stage_preview,
-            args=(_place(game), partial(previews.preview_choice, environment, kind, *given)),
-            disabled=needs is not None,
-            help="Whether later rows with it go to quarantine." if needs is None else formatting.escaped(needs),
-        )
+            preview=partial(previews.preview_choice, environment, kind, *given),
+            says="Whether later rows with it go to quarantine.",
+        )  # fmt: skip
 
 
 def _draw_merging(environment: Environment, game: GameVersions, found: VariationsReport) -> None:
@@ -138,16 +154,14 @@ def _draw_merging(environment: Environment, game: GameVersions, found: Variation
             key=f"sided_{game.key}",
             format_func=lambda each: formatting.shown(" · ".join(listed[each]), 160),
         )
-        needs = services.missing_role(environment, OperationKind.MERGE_COLUMNS)
-        st.button(
-            "Merge…",
+        _draw_button(
+            environment, game, OperationKind.MERGE_COLUMNS,
+            label="Merge…",
             key=f"merge_{game.key}",
             icon=":material/merge:",
-            on_click=confirm.stage_preview,
-            args=(_place(game), partial(previews.preview_merge, environment, game.key, *listed[str(name)])),
-            disabled=needs is not None,
-            help="One rebuild joins the column and its side columns." if needs is None else formatting.escaped(needs),
-        )
+            preview=partial(previews.preview_merge, environment, game.key, *listed[str(name)]),
+            says="One rebuild joins the column and its side columns.",
+        )  # fmt: skip
 
 
 def _title(each: VariationReport) -> str:

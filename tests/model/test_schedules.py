@@ -128,7 +128,7 @@ def test_no_order_lands_a_row_before_its_type_is_accepted() -> None:
 @pytest.mark.timeout(_SECONDS)
 @pytest.mark.proves("G34", "G285")
 def test_no_order_moves_a_value_of_an_undeclared_document() -> None:
-    """Laws L1, L5, L12 and L14: columns follow from bronze and the ranges kept, whoever registers them and when."""
+    """Laws L1, L5, L12 and L14: columns depend on bronze and the kept ranges, on no driver."""
     done = ran("--schedules", str(SHAPED_SCHEDULES), "--focus", "shapes", "--json")
     reported = json.loads(done.stdout)
     assert (reported["failed"], reported["schedules"]) == ([], SHAPED_SCHEDULES)

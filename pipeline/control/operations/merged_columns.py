@@ -32,6 +32,7 @@ from pipeline.data.contracts.formats.json.merging import DOUBLE, Columns, column
 from pipeline.data.contracts.formats.json.superset import ANY, Slot
 from pipeline.data.contracts.formats.json.undeclared_format import superset_of
 from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.output_contracts.masks import broken
 from pipeline.data.output_contracts.rules import ELEMENTS, ContractRule, Value, label
 from pipeline.data.repair.decoding import RowsWait
@@ -93,7 +94,8 @@ def propose_merge(
     found_game = find(game, known_names(engine))
     found = _find(engine, found_game, column, of_type)
     if len(found.columns.slots) == 1:
-        raise Refused(f"{shown(column)} of {shown(found_game.name)} has no side column.{_such(engine, found_game)}")
+        such = _listed(_every(LocalRegistry(engine).snapshot(), found_game))
+        raise Refused(f"{shown(column)} of {shown(found_game.name)} has no side column.{such}")
     to = ANY
     if found.columns.may_be_double:
         (whole,) = (each for each in found.columns.slots if each.kind != DOUBLE)
@@ -184,12 +186,7 @@ def _find(engine: Engine, game: Game, column: str, of_type: str | None) -> _Foun
     if of_type is not None and of_type not in newest:
         known = join_limited(sorted(map(shown, newest)), 10) or "none"
         raise Refused(f"{shown(of_type)} is no undeclared event type of {shown(game.name)}. Such are: {known}.")
-    every = [
-        _Found(name, schemas.placement(game.key, schema.schema_id).struct, each)
-        for name, schema in sorted(newest.items())
-        if of_type in {None, name}
-        for each in columns_of_keys(superset_of(schema))
-    ]
+    every = [each for each in _every(schemas, game) if of_type in {None, each.type}]
     found = [each for each in every if _has(each, column, inside=of_type is not None)]
     if not found:
         raise Refused(f"No undeclared event type of {shown(game.name)} has the column {shown(column)}.{_listed(every)}")
@@ -208,13 +205,12 @@ def _has(found: _Found, column: str, *, inside: bool) -> bool:
     return column in {*own, *found.names(slots)}
 
 
-def _such(engine: Engine, game: Game) -> str:
-    schemas = LocalRegistry(engine).snapshot()
-    return _listed([
+def _every(schemas: SchemaSet, game: Game) -> list[_Found]:
+    return [
         _Found(name, schemas.placement(game.key, schema.schema_id).struct, each)
         for name, schema in sorted(newest_supersets(schemas, game.key).items())
         for each in columns_of_keys(superset_of(schema))
-    ])  # fmt: skip
+    ]
 
 
 def _listed(every: Sequence[_Found]) -> str:

@@ -81,7 +81,7 @@ def test_a_generation_that_a_table_lacks_is_looked_for_once(engine: Engine, rost
 def test_a_generation_that_a_rebuild_replaces_meanwhile_is_opened(
     engine: Engine, roster: Roster, chess: Stream, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Law L12: whoever opens a generation between two rebuilds follows at the next look; no table is older by it."""
+    """Law L12: a driver that opens a generation between two rebuilds moves on later, and warns of no older table."""
     app_id = stream_app_id("local", GameKey("chess"), 2)
     CursorTable.create(chess.path, pa.schema([("_seq", pa.int64())]), app_id).commit([], None, RETIRED)
     record_generation(engine, "chess", 2)
