@@ -66,6 +66,11 @@ def ended(admin: WorkspaceClient, run_id: int) -> Run:
     return until(look, f"run {run_id} does not end")
 
 
-def until_printed(workspace: StandIn, run_id: int, text: str = "]") -> str:
-    """Wait until a run has printed something, and return all of it."""
-    return until(lambda: workspace.log(run_id) if text in workspace.log(run_id) else None, f"run {run_id} is silent")
+def until_printed(workspace: StandIn, run_id: int) -> str:
+    """Wait until a run has printed a whole line, and return all that it printed: `print` writes word by word."""
+
+    def look() -> str | None:
+        log = workspace.log(run_id)
+        return log if log.endswith("\n") else None
+
+    return until(look, f"run {run_id} is silent")

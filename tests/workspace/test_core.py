@@ -198,13 +198,13 @@ with StandIn(folder / "workspace") as workspace:
 def test_nothing_outlives_a_killed_starter(tmp_path: Path) -> None:
     """The kernel ends the stand-in, and with it a run, when the process that started it is killed."""
     command = [sys.executable, "-c", _HOLDER, str(tmp_path)]
-    holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    assert holder.stdout is not None
-    started = [int(word) for word in holder.stdout.readline().split()]
-    assert [is_alive(pid) for pid in started] == [True, True]
-    os.kill(holder.pid, signal.SIGKILL)
-    holder.wait()
-    holder.stdout.close()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as holder:
+        try:
+            assert holder.stdout is not None
+            started = [int(word) for word in holder.stdout.readline().split()]
+            assert [is_alive(pid) for pid in started] == [True, True]
+        finally:
+            os.kill(holder.pid, signal.SIGKILL)
     until(lambda: not any(is_alive(pid) for pid in started), "something lives on")
 
 
