@@ -251,6 +251,18 @@ def _process(known: MetricsSnapshot) -> Iterator[Metric]:
         ((each, 1.0) for each in (fleet.stranded_games if fleet else ())),
     )
     yield _gauge(
+        "game_through_timestamp_seconds",
+        "The game's table has every record that the source had by then; absent when unknown.",
+        ("game",),
+        (((game,), at) for game, at in (fleet.through if fleet else {}).items()),
+    )
+    yield _gauge(
+        "bronze_through_timestamp_seconds",
+        "Bronze has every record that the source had by then; absent when unknown.",
+        (),
+        [((), fleet.bronze_through if fleet else None)],
+    )
+    yield _gauge(
         "fleet_judged_timestamp_seconds",
         "When the fleet was last judged.",
         (),

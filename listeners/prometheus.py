@@ -126,16 +126,20 @@ class Exposition(Collector):
         stopped_groups: Sequence[str] = (),
         wanted_groups: Mapping[str, bool] | None = None,
         stranded_games: Sequence[tuple[str, str]] = (),
+        through: Mapping[str, float] = MappingProxyType({}),
+        bronze_through: float | None = None,
     ) -> None:
         """Replace the fleet's number of problems by kind, 0 included, as judged at this time.
 
         `stopped_groups` are down as configured: they raise no alert. `wanted_groups` has for each other group whether
-        it is down, and `stranded_games` are the games of those, with their group.
+        it is down, and `stranded_games` are the games of those, with their group. `through` has for each game the
+        time through which it is complete, without those of which none is known.
         """
         with self._lock:
             self._fleet = FleetProblems(
-                dict(problems), judged_at, tuple(stopped_groups), dict(wanted_groups or {}), tuple(stranded_games)
-            )
+                dict(problems), judged_at, tuple(stopped_groups), dict(wanted_groups or {}), tuple(stranded_games),
+                dict(through), bronze_through,
+            )  # fmt: skip
 
     def set_controller_metrics(self, controller_metrics: ControllerMetrics | None) -> None:
         """Replace the snapshot of the controller's work; None when the control store cannot be read."""

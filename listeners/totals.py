@@ -82,6 +82,8 @@ class FleetProblems:
     stopped_groups: Sequence[str] = ()  # those that are down as configured
     wanted_groups: Mapping[str, bool] = field(default_factory=dict)  # whether each that should run is down
     stranded_games: Sequence[tuple[str, str]] = ()  # with the group that is down
+    through: Mapping[str, float] = field(default_factory=dict)  # times (Unix seconds) through which games are complete
+    bronze_through: float | None = None  # the same of bronze; None: unknown
 
 
 @dataclass(frozen=True, slots=True)

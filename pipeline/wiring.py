@@ -443,7 +443,7 @@ class _Driver:
             return False
         self._telemetry.exposition.set_fleet(
             judgement.count_problems(), time.time(), judgement.stopped_groups, judgement.wanted_groups,
-            fleet.stranded_games,
+            fleet.stranded_games, fleet.through_times, fleet.through_at,
         )  # fmt: skip
         self._telemetry.exposition.set_controller_metrics(controller_metrics)
         self._telemetry.waiting(controller_metrics.source_age_seconds)

@@ -41,6 +41,12 @@ def columns(mode: Mode, span: str) -> dict[str, Any]:
         "rows": st.column_config.TextColumn("Rows/s", width=62, help="Landed in the last minute.", alignment="right"),
         "rows_trend": st.column_config.AreaChartColumn(f"Rows/min, {span}", width=86, y_min=0, color="blue"),
         "commit": st.column_config.TextColumn("Commit", width=70, help="Age of the last commit.", alignment="right"),
+        "through": st.column_config.TextColumn(
+            "Complete through",
+            width=112,
+            help="The table has every record that the source had by then (UTC), and how long ago that was.",
+            alignment="right",
+        ),
         "cause": st.column_config.TextColumn("Cause", width=270),
         "next": st.column_config.TextColumn("Next", width=130),
     }

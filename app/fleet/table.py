@@ -13,6 +13,7 @@ from app import formatting
 from app.fleet.incidents import reason
 from app.look import trends
 from listeners.series import Series
+from pipeline.base.texts import complete_through
 from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.incidents import Incident
 
@@ -47,6 +48,7 @@ def table(
         "rows": _texts([None if each is None else _rate(each.rows_per_second) for each in live]),
         "rows_trend": trends.landed(series, keys),
         "commit": _texts([None if each is None else _ago(each.last_commit_at, now) for each in reported]),
+        "through": _texts([_through(row.through_at, now) for row in rows]),
         "cause": _texts(
             [
                 formatting.shown(finding.title, _LONGEST) if finding is not None else _why(row)
@@ -79,6 +81,12 @@ def _pills(words: Sequence[str]) -> pa.Array:
 def _ago(at: float | None, now: float) -> str | None:
     """Return how long ago it was; a moment ahead of the store's clock has no age."""
     return None if at is None or at > now + 1 else formatting.age(now - at)
+
+
+def _through(at: float | None, now: float) -> str | None:
+    """Return up to when a game is complete, and how far that is behind."""
+    found = complete_through(at, now)
+    return None if found is None else f"{found[0]} · {found[1]}"
 
 
 def _duration(seconds: float | None) -> str | None:

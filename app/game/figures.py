@@ -1,4 +1,4 @@
-"""The five figures of a game and its health strip: backlog, rows landed and refused, latency, last commit.
+"""The six figures of a game and its health strip: backlog, rows landed and refused, latency, commit, completeness.
 
 Pure. What is not known is a dash with its reason, never 0; a sparkline has a gap where no driver reported.
 """
@@ -15,7 +15,7 @@ from app.look.tokens import Tone
 from listeners.series import Series
 from listeners.status import STATUSES, Status
 from pipeline.api.figures import BACKLOG_FLOOR, LATEST_SLOTS, REFUSED_FLOOR, newest
-from pipeline.base.texts import in_utc, short_moment
+from pipeline.base.texts import complete_through, in_utc, short_moment
 
 SLOTS: Final = 60
 """Most slots of a strip; more would be thinner than people can point at."""
@@ -28,7 +28,10 @@ _SILENT: Final = "no driver reported lately"
 
 def figures(signals: GameSignals) -> list[Figure]:
     """Return the figures in the order of the page."""
-    return [_backlog(signals), _landed(signals), _refused(signals), _latency(signals), _last_commit(signals)]
+    return [
+        _backlog(signals), _landed(signals), _refused(signals), _latency(signals), _last_commit(signals),
+        _complete_through(signals),
+    ]  # fmt: skip
 
 
 def per_second(series: Series, name: Literal["rows", "refused"]) -> Points:
@@ -130,6 +133,15 @@ def _last_commit(signals: GameSignals) -> Figure:
     value, unit = _split(formatting.age(max(0.0, signals.now - at)))
     note = " · ".join(filter(None, (cursor, generation)))
     return Figure("Last commit", value, f"{unit} ago".strip(), note, points, "plain", None, BACKLOG_FLOOR)
+
+
+def _complete_through(signals: GameSignals) -> Figure:
+    """Show up to when the table has all of the source, in UTC, and how far that is behind."""
+    found = complete_through(signals.row.through_at, signals.now)
+    if found is None:
+        return _unknown("Complete through", "ingest has recorded no time", [])
+    at, behind = found
+    return Figure("Complete through", at, "", f"{behind} behind, UTC", [], "plain", None, BACKLOG_FLOOR)
 
 
 def since_commit(series: Series) -> Points:

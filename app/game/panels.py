@@ -80,7 +80,7 @@ def draw_alerts(signals: GameSignals) -> None:
 
 
 def draw_strip(signals: GameSignals) -> None:
-    """Draw the health strip, and the five figures below it."""
+    """Draw the health strip, and the six figures below it."""
     made = figures.slots(signals)
     with st.container(border=True, key="strip_game", gap="xxsmall"):
         st.html(parts.strip(made, *figures.edges(made, signals.now), figures.label(made)))

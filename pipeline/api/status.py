@@ -63,6 +63,7 @@ class GameStatus:
     in_trouble: bool
     waits_for_ingest: bool
     is_unheard: bool
+    through_time: float | None  # its table has all that the source had by then (Unix seconds); None: unknown
 
     @property
     def is_own_trouble(self) -> bool:
@@ -98,6 +99,7 @@ class SourceReport:
     backlog_seconds: float | None
     backlog_rows: int | None
     sources: tuple[NamedSourceReport, ...]  # of each of several
+    through_time: float | None  # bronze has all that the source had by then (Unix seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,9 @@ def report(fleet: Fleet, operations: Sequence[Operation], incidents: IncidentsRe
         needs_human=tuple(each for each in operations if each.is_stuck),
         open_operations=len(operations),
         newest_bronze_seq=fleet.newest_bronze_seq,
-        source=SourceReport(source.condition, source.sentence, source.age_seconds, source.rows, tuple(named)),
+        source=SourceReport(
+            source.condition, source.sentence, source.age_seconds, source.rows, tuple(named), fleet.through_at
+        ),
         incidents=incidents.incidents,
         causes_judged=incidents.judged,
         source_clock=fleet.source_clock,
@@ -186,6 +190,7 @@ def _game(row: GameRow) -> GameStatus:
         in_trouble=row.in_trouble,
         waits_for_ingest=row.verdict.waits_for_ingest,
         is_unheard=row.verdict.is_unheard,
+        through_time=row.through_at,
     )
 
 

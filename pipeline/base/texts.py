@@ -81,6 +81,14 @@ def short_moment(at: float, now: float) -> str:
     return in_utc(at, "%H:%M" if same_day else "%-d %b %H:%M")
 
 
+def complete_through(at: float | None, now: float) -> tuple[str, str] | None:
+    """Return a time to the second, `12:03:10` or `28 Nov 12:03:10`, and how long ago it was; None when unknown."""
+    if at is None:
+        return None
+    same_day = in_utc(at, "%Y-%m-%d") == in_utc(now, "%Y-%m-%d")
+    return in_utc(at, "%H:%M:%S" if same_day else "%-d %b %H:%M:%S"), age(now - at)
+
+
 def age(seconds: float | None) -> str:
     """Return an age for people: `8 s`, `3 min`, `5 h 10 min`, `3 d 2 h`; a dash when unknown."""
     if seconds is None or not math.isfinite(seconds):

@@ -9,6 +9,7 @@ import click
 from pipeline.api.incidents import IncidentsReport
 from pipeline.api.status import DriverReport, NamedSourceReport, StatusReport, read
 from pipeline.base.terminal import say, say_json
+from pipeline.base.texts import age, moment
 from pipeline.cli import incidents
 from pipeline.cli.context import CommandContext
 from pipeline.health.kinds.registry import find
@@ -25,10 +26,10 @@ def status(env_dir: Path, show_all: bool, as_json: bool) -> None:
     docs/commands.md#what-is-a-problem. JSON: `healthy`; `headline`; `problems` without those of single games; `drivers`
     with `kind`, `name`, `state` (`not_started`, `starting`, `running`, `stopped`, `failed`, `dead` or `unknown`) and
     `reason`; `games`, every one with `game_key`, `status`, `cause`, `lag_seconds`, `latency_seconds` (`p50`, `p95` and
-    `p99` of the last five minutes, `p99_last_minute`) and `segments_seconds` (`upstream`, `queue`, `process`,
-    `commit`); and `source` with `condition` (`level`, `behind`, `late` or `unknown`), `text`, `backlog_seconds`,
-    `backlog_rows`, and `sources` with `name`, `reason` and backlog of each of several; `incidents` and `causes_judged`
-    as by `turnout incidents`. Unknown values are null.
+    `p99` of the last five minutes, `p99_last_minute`), `segments_seconds` (`upstream`, `queue`, `process`,
+    `commit`) and `through_time` (docs/through.md); and `source` with `condition` (`level`, `behind`, `late` or
+    `unknown`), `text`, `backlog_seconds`, `backlog_rows`, `through_time` of bronze, and `sources` with `name`, `reason`
+    and backlog of each of several; `incidents` and `causes_judged` as by `turnout incidents`. Unknown values are null.
     """
     found = read(CommandContext(env_dir).environment)
     if as_json:
@@ -49,6 +50,7 @@ def lines(found: StatusReport, *, show_all: bool) -> list[str]:
     if found.source.text not in problems.values():
         made.append(found.source.text)
     made += map(_source_line, found.source.sources)
+    made.append(_through_line(found))
     counts = Counter(each.status for each in found.games)
     made.append(f"{len(found.games)} games: " + (", ".join(f"{counts[name]} {name}" for name in counts) or "none"))
     made += [f"  left out: {each.text}" for each in found.problems if each.kind == "stream"]
@@ -86,6 +88,18 @@ def _source_line(source: NamedSourceReport) -> str:
     age = "unknown" if source.backlog_seconds is None else f"{source.backlog_seconds:.0f} s"
     why = f" ({source.reason})" if source.reason else ""
     return f"  source {source.name}: {rows} rows wait, age of the oldest {age}{why}"
+
+
+def _through_line(found: StatusReport) -> str:
+    """Say how far the games are complete: the least complete one, and how many are unknown."""
+    known = {each.game_key: each.through_time for each in found.games if each.through_time is not None}
+    if not known:
+        return "no game is known to be complete through any time"
+    key = min(known, key=lambda each: (known[each], each))
+    unknown = len(found.games) - len(known)
+    others = f"; of {unknown} no time is known" if unknown else ""
+    behind = max(0.0, found.at - known[key])
+    return f"the least complete game is {key}: through {moment(known[key])}, {age(behind)} behind{others}"
 
 
 def _indented(text: str | None) -> list[str]:

@@ -21,6 +21,7 @@ from pipeline.health.incidents.evidence import Look
 from pipeline.health.incidents.incidents import Causes, Incident, group_incidents, order
 from pipeline.health.incidents.judging import judge_all
 from pipeline.health.incidents.memory import Memory
+from pipeline.health.incidents.through import keep_through
 from pipeline.health.verdicts.liveness import heartbeat_limit
 from pipeline.settings.tree import Settings
 from pipeline.store.database.states import Cause
@@ -76,9 +77,11 @@ class IncidentKeeper:
 
         def judge(before: Sequence[Incident]) -> tuple[Incident, ...]:
             of_access = [each for each in before if each.finding.cause == Cause.ACCESS]
-            others = [each for each in before if each.finding.cause != Cause.ACCESS]
+            of_times = [each for each in before if each.finding.cause == Cause.TIME_WENT_BACK]
+            others = [each for each in before if each.finding.cause not in {Cause.ACCESS, Cause.TIME_WENT_BACK}]
             kept = group_incidents(others, self._causes, evidence, new_id)
-            return order((*kept, *keep_access(of_access, overdue, seen.now, new_id)))
+            times = keep_through(of_times, fleet.withdrawals, fleet.through_at, seen.now, new_id)
+            return order((*kept, *keep_access(of_access, overdue, seen.now, new_id), *times))
 
         kept = keep_look(self._engine, self._kept_by, seen.now, judge)
         self._was_refused = False

@@ -70,6 +70,26 @@ class SourceReading:
 
 
 @dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """Times up to which bronze was complete, and which an incident took back."""
+
+    incident: str  # restore | clock | truncated | older_copy, or several
+    at: float  # when it was noticed
+    pairs: int  # that do not count any more
+    newest: float  # the latest of the times that went
+    kept: float | None  # the latest that stayed; None: none
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughReading:
+    """How far bronze is complete, as ingest reported it last."""
+
+    noted_at: float
+    pairs: tuple[tuple[int, float], ...]  # bronze up to a seq has all of its source up to a time; the oldest first
+    withdrawals: tuple[Withdrawal, ...] = ()  # the newest last
+
+
+@dataclass(frozen=True, slots=True)
 class RoundFacts:
     """How one round of maintenance went."""
 

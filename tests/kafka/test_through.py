@@ -5,25 +5,17 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from pipeline.base.errors import Transient
 from pipeline.data.ingest.sources.topic_backlog import TopicBacklog
 from pipeline.data.ingest.through.recorder import ThroughRecorder
 from pipeline.demo.broker import Broker
 from pipeline.lake.delta.through import read_pairs
 from pipeline.lake.kafka.producer import ensure_topic
 from pipeline.settings.source import Source
+from tests.kafka.ends_contract import eventually, require_ends
 from tests.tables.repair_world import good, make_world
-
-
-def eventually(backlog: TopicBacklog, ends: dict[int, int]) -> None:
-    deadline = time.monotonic() + 30
-    while list((backlog.ends() or {}).values()) != [ends]:
-        assert time.monotonic() < deadline, backlog.ends()
-        time.sleep(0.05)
 
 
 def send(producer: Producer, topic: str, partition: int, records: int) -> None:
@@ -81,19 +73,51 @@ def test_a_time_passes_when_the_planned_offsets_pass_all_ends(broker: Broker, tm
     world.engine.dispose()
 
 
-def test_a_recreated_topic_ends_no_observation(broker: Broker) -> None:
-    """L1: the ends of another topic of the same name are not those of the one that bronze has."""
+class RealTopic:
+    """A topic of a real broker."""
+
+    def __init__(self, broker: Broker, name: str) -> None:
+        self._broker, self._name, self._partitions = broker, name, 2
+        ensure_topic(broker.address, name, 2)
+        self._admin = AdminClient({"bootstrap.servers": broker.address})
+        self._plain = Producer({"bootstrap.servers": broker.address, "acks": "all"})
+        self._open: dict[int, Producer] = {}
+
+    def send(self, partition: int, records: int = 1) -> None:
+        send(self._plain, self._name, partition, records)
+
+    def begin_transaction(self, partition: int, records: int = 1) -> None:
+        producer = Producer({"bootstrap.servers": self._broker.address, "transactional.id": uuid.uuid4().hex})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        send(producer, self._name, partition, records)
+        self._open[partition] = producer
+
+    def end_transaction(self, partition: int, *, commit: bool) -> None:
+        producer = self._open.pop(partition)
+        if commit:
+            producer.commit_transaction(30)
+        else:
+            producer.abort_transaction(30)
+
+    def add_partition(self) -> None:
+        self._partitions += 1
+        self._admin.create_partitions([NewPartitions(self._name, self._partitions)])[self._name].result(30)
+        self._plain = Producer({"bootstrap.servers": self._broker.address, "acks": "all"})  # it sees the new partition
+
+    def recreate(self) -> None:
+        self._admin.delete_topics([self._name])[self._name].result(30)
+        deadline = time.monotonic() + 30
+        while self._name in self._admin.list_topics(timeout=10).topics:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        ensure_topic(self._broker.address, self._name, 1)
+
+
+def test_a_topic_ends_as_the_fake_says(broker: Broker) -> None:
+    """L1: the ends of a broker's topic are those by which `wait` was tried a thousand times; another topic has none."""
     name = f"through-{uuid.uuid4().hex[:8]}"
-    ensure_topic(broker.address, name, 1)
+    topic = RealTopic(broker, name)
     backlog = TopicBacklog(Source(kind="kafka", bootstrap_servers=broker.address, topic=name))
-    eventually(backlog, {0: 0})
-    admin = AdminClient({"bootstrap.servers": broker.address})
-    admin.delete_topics([name])[name].result(30)
-    deadline = time.monotonic() + 30
-    while name in admin.list_topics(timeout=10).topics:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    ensure_topic(broker.address, name, 1)
-    with pytest.raises(Transient, match=r"deleted and recreated|does not report"):
-        backlog.ends()
+    require_ends(topic, backlog)
     backlog.close()

@@ -17,8 +17,9 @@ from pipeline.lake.delta import lost_seqs
 from pipeline.lake.delta.lost_seqs import LostSeqs
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.delta.through import read_pairs
+from pipeline.store.through import through_in
 from tests.tables.repair_world import CHESS, GO, arming
-from tests.tables.through_world import ThroughWorld, moments, random_step, through_world
+from tests.tables.through_world import ThroughWorld, random_step, rest, through_world, trial
 
 
 @pytest.fixture
@@ -34,20 +35,8 @@ def trials(root: Path, seed: int, number: int) -> None:
         for _ in range(number):
             for _ in range(6):
                 random_step(run, random)
-            run.require_true()
-            for moment in moments(run, random):
-                game = random.choice([CHESS, GO])
-                expected = run.expected(game)
-                assert run.waits(game, moment) == (expected is not None and expected + 1e-6 >= moment)
-        run.land(99)
-        for game in (CHESS, GO):
-            run.split(game)
-        at = run.clock.wall
-        run.beat()
-        run.beat()
-        run.require_true()
-        assert run.waits(CHESS, at - 1e-3), "an idle source passes at once"
-        assert run.waits(GO, at - 1e-3)
+            trial(run, random)
+        rest(run)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -163,6 +152,10 @@ def test_a_restored_bronze_takes_its_times_back(run: ThroughWorld, tmp_path: Pat
     assert [pair.seq for pair in read_pairs(paths.through)] == [seq]
     history = DeltaTable(str(paths.through)).history()
     assert "restore" in [each.get("withdrawn") for each in history]
+    with run.world.engine.connect() as connection:
+        reading = through_in(connection)
+    assert reading is not None
+    assert [(each.incident, each.kept) for each in reading.withdrawals] == [("restore", pytest.approx(kept))]
 
 
 def test_the_command_says_it_in_one_sentence(run: ThroughWorld) -> None:

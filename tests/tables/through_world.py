@@ -1,28 +1,36 @@
-"""A landing table, ingest without Spark, two games, a clock, and an oracle that knows when each record was taken."""
+"""Ingest without Spark, two games, a clock, and an oracle that knows when the source took each record."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from sqlalchemy import select
 
 from pipeline.api import through as api
 from pipeline.api.environment import OpenEnvironment
-from pipeline.data.ingest.identity import Commits
+from pipeline.base.errors import Transient
+from pipeline.data.ingest.identity import Commits, Position
+from pipeline.data.ingest.sources.kind import Backlog
 from pipeline.data.ingest.sources.supported import configured_source
 from pipeline.data.ingest.through import recorder as recording
 from pipeline.data.ingest.through.recorder import ThroughRecorder
+from pipeline.health.verdicts.through import game_time
+from pipeline.store.database.tables import games
 from pipeline.store.games import Game
+from pipeline.store.through import through_in
 from tests.tables.repair_world import CHESS, GO, World, broken, good, make_world
 
 GAMES: Final = (CHESS, GO)
-BEGIN: Final = Commits(0)
+NEVER: Final = 10**9
+Marks = Mapping[Hashable, int]
+"""The number after the last, by partition."""
 
 
 @dataclass
@@ -37,12 +45,86 @@ class StoreClock:
         self.monotonic += seconds
 
 
+class SimulatedSource(Protocol):
+    """A source, what ingest has planned of it, and what an observer of it sees."""
+
+    begin: Position
+
+    def backlog(self) -> Backlog:
+        """Return the product's observer, as a new process has it."""
+
+    def take(self, count: int) -> list[Hashable]:
+        """Take records at one moment; return their places."""
+
+    def plan(self, most: int) -> list[Hashable]:
+        """Plan the next batch with at most so many numbers of each partition; return the places of its rows."""
+
+    @property
+    def offset(self) -> dict[str, Any]:
+        """The planned place as Spark has it."""
+
+    @property
+    def passed(self) -> Marks:
+        """The same for the oracle."""
+
+    @property
+    def seen(self) -> Marks:
+        """The ends that the newest observation was told."""
+
+
+class LandingTable:
+    """A landing table that takes commits."""
+
+    begin: Position = Commits(0)
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.folder = Path(str(world.paths.landing))
+        self._passed = 0  # the next commit to land
+        self._rows: dict[int, int] = {}
+
+    def backlog(self) -> Backlog:
+        return configured_source(self._world.settings, self._world.paths).backlog()
+
+    def take(self, count: int) -> list[Hashable]:
+        values = pa.array([b"x"] * max(1, count), pa.binary())
+        write_deltalake(self.folder, pa.table({"key": values, "value": values}), mode="append")
+        version = self._end - 1
+        self._rows[version] = count
+        return [(version, number) for number in range(count)]
+
+    def rest(self) -> None:
+        """Commit to the source without a row."""
+        DeltaTable(self.folder).alter.set_table_properties({"delta.logRetentionDuration": "interval 30 days"})
+
+    def plan(self, most: int) -> list[Hashable]:
+        first, self._passed = self._passed, min(self._passed + most, self._end)
+        versions = range(first, self._passed)
+        return [(version, number) for version in versions for number in range(self._rows.get(version, 0))]
+
+    @property
+    def offset(self) -> dict[str, Any]:
+        return {"reservoirVersion": self._passed, "index": -1, "isStartingVersion": False}
+
+    @property
+    def passed(self) -> Marks:
+        return {0: self._passed}
+
+    @property
+    def seen(self) -> Marks:
+        return {0: self._end}
+
+    @property
+    def _end(self) -> int:
+        return DeltaTable(self.folder).version() + 1
+
+
 @dataclass(frozen=True)
 class Taken:
     """A record of the source."""
 
     at: float
-    version: int
+    place: Hashable
     game: Game
 
 
@@ -52,79 +134,78 @@ class ThroughWorld:
 
     world: World
     clock: StoreClock
-    passed: int = 0  # the next commit of the landing table to land
+    source: SimulatedSource
     records: list[Taken] = field(default_factory=list)
-    seq_of: dict[int, int] = field(default_factory=dict)  # by commit: the seq of its rows
-    looks: list[tuple[float, int]] = field(default_factory=list)  # the oracle's: time and the source's end
+    seq_of: dict[Hashable, int] = field(default_factory=dict)  # by place
+    looks: list[tuple[float, Marks]] = field(default_factory=list)  # the oracle's: time and the source's ends
     pairs: list[tuple[int, float]] = field(default_factory=list)  # the oracle's: seq and time
     beaten_at: tuple[float, float] | None = None  # both clocks at this process's last beat
 
     def __post_init__(self) -> None:
-        world, settings, paths = self.world, self.world.settings, self.world.paths
-        self.landing = Path(str(paths.landing))
-        self.environment = OpenEnvironment(settings, paths, world.engine)
-        if not self.landing.exists():
-            world.register(GO)
-            self.produce(*GAMES)
-            self.land(1)
+        world = self.world
+        self.environment = OpenEnvironment(world.settings, world.paths, world.engine)
+        world.register(GO)
+        self.produce(*GAMES)
+        self.land(9)
         self.start()
-
-    @property
-    def end(self) -> int:
-        return DeltaTable(self.landing).version() + 1
 
     def start(self) -> None:
         """Let another process of ingest go on."""
-        world = self.world
-        source = configured_source(world.settings, world.paths).backlog()
+        world, source = self.world, self.source.backlog()
         self.recorder = ThroughRecorder(world.settings, world.paths, world.engine, source, lambda: self.world.seq)
         self.looks, self.beaten_at = [], None
 
     def produce(self, *games: Game) -> None:
-        """Let the source take records in one commit, at this moment."""
-        values = pa.array([b"x"] * max(1, len(games)), pa.binary())
-        write_deltalake(self.landing, pa.table({"key": values, "value": values}), mode="append")
-        self.records += [Taken(self.clock.wall, self.end - 1, game) for game in games]
+        """Let the source take records at this moment."""
+        places = self.source.take(len(games))
+        self.records += [Taken(self.clock.wall, place, game) for place, game in zip(places, games, strict=True)]
 
-    def rest(self) -> None:
-        """Commit to the source without a row."""
-        DeltaTable(self.landing).alter.set_table_properties({"delta.logRetentionDuration": "interval 30 days"})
-
-    def land(self, commits: int, *, bad: bool = False) -> None:
-        """Let a micro-batch of ingest land the next commits."""
-        last = min(self.passed + commits, self.end)
-        records = [each for each in self.records if self.passed <= each.version < last]
+    def land(self, most: int, *, bad: bool = False) -> None:
+        """Let a micro-batch of ingest land what it plans."""
+        planned = set(self.source.plan(most))
+        records = [each for each in self.records if each.place in planned]
         if records:
             self.world.ingest(*((broken if bad else good_of)(each.game) for each in records))
-            self.seq_of.update({each.version: self.world.seq for each in records})
-        self.passed = last
+            self.seq_of.update({each.place: self.world.seq for each in records})
 
     def split(self, game: Game, through: int | None = None) -> None:
         self.world.split(game, through)
 
-    def beat(self) -> None:
-        """Let ingest's heartbeat look at the source; the oracle looks with it."""
-        offset: dict[str, Any] = {"reservoirVersion": self.passed, "index": -1, "isStartingVersion": False}
-        self.recorder.look(offset, BEGIN)
-        clock, floor = self.clock, None
+    def beat(self) -> bool:
+        """Let ingest's heartbeat look at the source; the oracle looks with it. False where the source refuses."""
+        wall, monotonic = self.clock.wall, self.clock.monotonic
+        passed = dict(self.source.passed)
+        try:
+            self.recorder.look(self.source.offset, self.source.begin)
+        except Transient:
+            return False
+        floor = None
         if self.beaten_at is not None:
-            least = clock.wall - (clock.monotonic - self.beaten_at[1])
+            least = wall - (monotonic - self.beaten_at[1])
             floor = least if least < self.beaten_at[0] - 0.05 else None
-        elif any(at > clock.wall for _, at in self.pairs):
-            floor = clock.wall
+        elif any(at > wall for _, at in self.pairs):
+            floor = wall
         if floor is not None:
             self.looks = [look for look in self.looks if look[0] <= floor]
             self.pairs = [pair for pair in self.pairs if pair[1] <= floor]
-        self.beaten_at = clock.wall, clock.monotonic
-        done = [at for at, end in self.looks if end <= self.passed]
+        self.beaten_at = wall, monotonic
+        seen = dict(self.source.seen)
+        if any(seen.get(number, 0) < end for number, end in passed.items()):  # it saw less than ingest has read
+            self.looks.clear()
+            return True
+        if self.looks:  # what it missed counts as the next one sees it
+            at, ends = self.looks[-1]
+            self.looks[-1] = at, {**seen, **ends}
+        done = [at for at, ends in self.looks if all(passed.get(number, 0) >= end for number, end in ends.items())]
         if done:
             self.pairs.append((self.world.seq, max(done)))
-        self.looks.append((clock.wall, self.end))
+        self.looks.append((wall, seen))
+        return True
 
     def expected(self, game: Game) -> float | None:
         """Return what the oracle says of a game."""
         cursor = self.cursor(game)
-        seqs = {self.seq_of.get(each.version, 0) for each in self.records if each.game == game}
+        seqs = {self.seq_of.get(each.place, 0) for each in self.records if each.game == game}
         times = [at for seq, at in self.pairs if not any(cursor < each <= seq for each in seqs)]
         return max((at for at in times if at <= self.clock.wall), default=None)
 
@@ -134,14 +215,23 @@ class ThroughWorld:
     def require_true(self) -> None:
         """Each game's time is the oracle's, and no record taken by then lies outside of its table and quarantine."""
         for game in GAMES:
+            shown = self.shown(game)
             found = api.read(self.environment, game)
             assert found.at == pytest.approx(self.expected(game), abs=2e-6), game
+            assert (shown or 0.0) <= (found.at or 0.0) + 2e-6, "pages say no later time than the logs"
             if found.at is None:
                 continue
             cursor = self.cursor(game)
             for each in self.records:
                 if each.game == game and each.at <= found.at:
-                    assert self.seq_of.get(each.version, 10**9) <= cursor, (each, found)
+                    assert self.seq_of.get(each.place, NEVER) <= cursor, (each, found)
+
+    def shown(self, game: Game) -> float | None:
+        """Return what pages say where the driver has reported its cursor."""
+        with self.world.engine.connect() as connection:
+            reading = through_in(connection)
+            last_seq = connection.execute(select(games.c.last_seq).where(games.c.game_key == game.key)).scalar_one()
+        return game_time(reading, last_seq, self.cursor(game), self.clock.wall)
 
     def waits(self, game: Game, through: float) -> bool:
         return api.wait(self.environment, game, through, 0.0).ok
@@ -152,29 +242,36 @@ def good_of(game: Game) -> Any:
 
 
 @contextmanager
-def through_world(root: Path) -> Iterator[ThroughWorld]:
-    """Make an environment with a clock of its own."""
+def store_clock() -> Iterator[StoreClock]:
+    """Give the recorder and the reader a clock of their own."""
     clock = StoreClock()
     with pytest.MonkeyPatch.context() as patch:
         for module in (recording, api):
             patch.setattr(module, "store_time", lambda _engine: clock.wall)
         patch.setattr(recording, "time", SimpleNamespace(monotonic=lambda: clock.monotonic))
+        yield clock
+
+
+@contextmanager
+def through_world(root: Path) -> Iterator[ThroughWorld]:
+    """Make an environment whose source is a landing table."""
+    with store_clock() as clock:
         world = make_world(root)
-        yield ThroughWorld(world, clock)
+        yield ThroughWorld(world, clock, LandingTable(world))
         world.engine.dispose()
 
 
 def random_step(run: ThroughWorld, random: Random) -> None:
     """Do one thing at random."""
-    clock = run.clock
+    clock, source = run.clock, run.source
     clock.tick(random.choice([0.2, 1.0, 5.0]))
-    match random.choice(
-        ["produce", "produce", "rest", "land", "land", "split", "split", "beat", "beat", "down", "step"]
-    ):
+    steps = ["produce", "produce", "land", "land", "split", "split", "beat", "beat", "down", "step"]
+    match random.choice([*steps, "rest"] if isinstance(source, LandingTable) else steps):
         case "produce":
             run.produce(*random.choices(GAMES, weights=[5, 1], k=random.choice([1, 1, 3])))
         case "rest":
-            run.rest()
+            assert isinstance(source, LandingTable)
+            source.rest()
         case "land":
             run.land(random.choice([1, 2, 9]), bad=random.random() < 0.2)
         case "split":
@@ -191,6 +288,29 @@ def random_step(run: ThroughWorld, random: Random) -> None:
             clock.wall -= random.choice([0.5, 3.0, 20.0])
             run.produce(random.choice(GAMES))
             run.beat()
+
+
+def trial(run: ThroughWorld, random: Random) -> None:
+    """Wait for two times after some random steps: `wait` says what the oracle says."""
+    run.require_true()
+    for moment in moments(run, random):
+        game = random.choice(GAMES)
+        expected = run.expected(game)
+        assert run.waits(game, moment) == (expected is not None and expected + 1e-6 >= moment)
+
+
+def rest(run: ThroughWorld) -> None:
+    """Let all come to rest: then each game is complete through the last heartbeat but one."""
+    run.land(NEVER)
+    for game in GAMES:
+        run.split(game)
+    at = run.clock.wall
+    for _ in range(2):
+        assert run.beat()
+    run.require_true()
+    for game in GAMES:
+        assert run.waits(game, at - 1e-3), "an idle source passes at once"
+        assert run.shown(game) == pytest.approx(run.expected(game), abs=2e-6), "pages say the same of a level game"
 
 
 def moments(run: ThroughWorld, random: Random) -> Sequence[float]:

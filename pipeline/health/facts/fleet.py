@@ -13,6 +13,7 @@ from pipeline.health.verdicts.judgement import Judgement, StreamVerdict, judge_f
 from pipeline.health.verdicts.processes import DriverState, FleetFacts
 from pipeline.health.verdicts.reported import AssignedGame
 from pipeline.health.verdicts.silence import is_silent
+from pipeline.health.verdicts.through import bronze_time, game_time
 from pipeline.health.verdicts.upkeep import UNKNOWN, UpkeepFacts, limit_seconds
 from pipeline.settings.tree import Settings
 from pipeline.store.database.engine import reading, refused_write
@@ -25,8 +26,9 @@ from pipeline.store.database.tables import (
 from pipeline.store.operations import read_open
 from pipeline.store.processes.drivers import REPORTED, reported_in
 from pipeline.store.reports import backlog_in, ingested_since, newest_rounds
-from pipeline.store.rows import Driver
+from pipeline.store.rows import Driver, Withdrawal
 from pipeline.store.sources import newest_clock
+from pipeline.store.through import through_in
 
 _LATENCY_STARTS: Final = {
     "broker": "the time when the Kafka broker appended the record",
@@ -48,6 +50,7 @@ class GameRow:
     reported: StreamState | None
     verdict: StreamVerdict
     lag_seconds: float | None = None  # age of the oldest row that its table may lack, wherever it waits
+    through_at: float | None = None  # its table has all that the source had by then; None: unknown
 
     @property
     def in_trouble(self) -> bool:
@@ -80,6 +83,8 @@ class Fleet:
     read_at: float  # Unix seconds by the store's clock
     upkeep: UpkeepFacts = UNKNOWN
     source_clock: str | None = None  # whose time the source's records have; None: not known
+    through_at: float | None = None  # bronze has all that the source had by then; None: unknown
+    withdrawals: tuple[Withdrawal, ...] = ()  # incidents that took such times back, the newest last
 
     @property
     def latency_start(self) -> str:
@@ -91,6 +96,11 @@ class Fleet:
         """Each game whose group is down though it should run, with that group; a retired game has none."""
         down = {name for name, is_down in self.judgement.wanted_groups.items() if is_down}
         return tuple((row.game_key, row.group) for row in self.rows if row.group is not None and row.group in down)
+
+    @property
+    def through_times(self) -> dict[str, float]:
+        """The time through which each game is complete, by key, without those of which none is known."""
+        return {row.game_key: row.through_at for row in self.rows if row.through_at is not None}
 
     def row(self, game_key: str) -> GameRow | None:
         """Return the row of one game, or None when the store does not know it."""
@@ -126,6 +136,7 @@ def read_fleet(
 
 
 def _read(connection: Connection, now: float | None, settings: Settings) -> Fleet:
+    through = through_in(connection)  # before the games: their last seqs are no older
     known = drivers_in(connection, settings.metrics, now)
     joined = games.outerjoin(streams, streams.c.game_key == games.c.game_key)
     rows = connection.execute(select(games, *REPORTED).select_from(joined)).mappings().all()
@@ -154,7 +165,13 @@ def _read(connection: Connection, now: float | None, settings: Settings) -> Flee
     judgement = judge_fleet(facts, registered())
     order = {kind: place for place, kind in enumerate(judgement.kinds)}
     known_games = connection.execute(select(func.count(registrations.c.game_key.distinct()))).scalar_one()
-    shown = [_game(row, game, judgement) for row, game in zip(rows, facts.games, strict=True)]
+    shown = [
+        replace(
+            _game(row, game, judgement),
+            through_at=game_time(through, row["last_seq"], _cursor(game), known.now),
+        )
+        for row, game in zip(rows, facts.games, strict=True)
+    ]
     return Fleet(
         judgement=judgement,
         rows=tuple(sorted(shown, key=_worst_first)),
@@ -166,6 +183,8 @@ def _read(connection: Connection, now: float | None, settings: Settings) -> Flee
         read_at=known.now,
         upkeep=facts.upkeep,
         source_clock=newest_clock(connection),
+        through_at=bronze_time(through, known.now),
+        withdrawals=() if through is None else through.withdrawals,
     )
 
 
@@ -183,6 +202,10 @@ def _worst_first(row: GameRow) -> tuple[int, float, str]:
 
 def _assigned(row: RowMapping) -> AssignedGame:
     return AssignedGame(row["game_key"], row["group_name"], reported_in(row), row["retired_at"])
+
+
+def _cursor(game: AssignedGame) -> int | None:
+    return None if game.reported is None else game.reported.cursor_seq
 
 
 def _game(row: RowMapping, game: AssignedGame, judgement: Judgement) -> GameRow:

@@ -33,6 +33,15 @@ source_backlog = store_table(  # one row: what waits in the source
     Column("sources", Text),  # the same of each of several sources, a list in JSON; null: there is one
 )
 
+source_through = store_table(  # one row: how far bronze is complete, as `pipeline/store/through.py` has it
+    "source_through",
+    Column("through_id", Integer, primary_key=True, autoincrement=False),
+    Column("noted_at", Float, nullable=False),  # by the store's clock
+    Column("pairs", Text, nullable=False),  # JSON: [seq, time], the oldest first
+    Column("withdrawals", Text, nullable=False),  # JSON: incidents that took pairs back, the newest last
+    json={"pairs": "array", "withdrawals": "array"},
+)
+
 incidents = store_table(  # games with one cause at one time
     "incidents",
     Column("incident_id", String(32), primary_key=True),

@@ -109,6 +109,7 @@ class Cause(StrEnum):
     CAPACITY = "capacity"
     OPERATOR = "operator"
     ACCESS = "access"
+    TIME_WENT_BACK = "time went back"
     UNDETERMINED = "undetermined"
 
 

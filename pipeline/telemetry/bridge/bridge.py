@@ -250,5 +250,6 @@ def _newest_commit(fleet: Fleet, ingest: IngestTotals | None) -> IngestTotals | 
 def _problems(fleet: Fleet, judged_at: float) -> FleetProblems:
     judgement = fleet.judgement
     return FleetProblems(
-        judgement.count_problems(), judged_at, judgement.stopped_groups, judgement.wanted_groups, fleet.stranded_games
-    )
+        judgement.count_problems(), judged_at, judgement.stopped_groups, judgement.wanted_groups, fleet.stranded_games,
+        fleet.through_times, fleet.through_at,
+    )  # fmt: skip

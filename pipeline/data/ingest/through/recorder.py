@@ -1,6 +1,6 @@
 """Records, on the thread that measures the backlog, up to which time bronze has all of its source.
 
-No micro-batch waits for it, and losing it loses only the newest time.
+No micro-batch waits for it, and losing it loses only the newest time. Pages read what it reports to the control store.
 """
 
 import logging
@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from pipeline.base.names import GameKey
 from pipeline.data.ingest.identity import Position
 from pipeline.data.ingest.restored import game_cursors
-from pipeline.data.ingest.sources.kind import Backlog
+from pipeline.data.ingest.sources.kind import Backlog, Ends
 from pipeline.data.ingest.through.through_time import first_above, lost_of
 from pipeline.data.ingest.through.watch import (
     CLOCK,
@@ -29,10 +29,13 @@ from pipeline.lake.delta.through import MOST, ThroughPair, ThroughTable, joined,
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.games import generations
 from pipeline.store.processes.leases import store_time
+from pipeline.store.rows import Withdrawal
 from pipeline.store.sources import accepted_gaps, identity
+from pipeline.store.through import cursors_behind, through_in, write_through
 
 _log: Final = logging.getLogger("turnout")
 _ATTEMPTS: Final = 3
+_WITHDRAWALS_KEPT: Final = 10
 
 
 class ThroughRecorder:
@@ -49,6 +52,8 @@ class ThroughRecorder:
         self._watch = ThroughWatch()
         self._clock: tuple[float, float] | None = None  # as last read, and the monotonic time after it
         self._shrunk = False
+        self._withdrawals: tuple[Withdrawal, ...] = ()
+        self._reported: object = None  # what the control store was told last
 
     def look(self, offset: Mapping[str, Any] | None, begin: Position | None) -> None:
         """Observe the source once, and record the newest time through which bronze is complete.
@@ -65,25 +70,41 @@ class ThroughRecorder:
         answered_at = time.monotonic()
         ends = self._source.ends()
         if self._pairs is None:
-            self._pairs = self._opened()
+            self._pairs = self._opened(at)
         self._heed_clock(at, asked_at)
         self._clock = at, answered_at
-        if reached is None or ends is None:
-            return
-        if is_shorter(ends, reached):  # the next batch says what happened; no time counts until then
+        if reached is not None and ends is not None:
+            self._observe(EndsSeen(at, ends), reached, seq)
+        self._report(at)
+
+    def _observe(self, seen: EndsSeen, reached: Ends, seq: int) -> None:
+        """Add an observation, and record the newest one that bronze has passed."""
+        if is_shorter(seen.ends, reached):  # the next batch says what happened; no time counts until then
             if not self._shrunk:
                 _log.warning("the source ends before the place that bronze has reached: no time is recorded")
             self._shrunk = True
             self._watch.waiting.clear()
             return
         self._shrunk = False
-        self._watch.add(EndsSeen(at, ends))
+        self._watch.add(seen)
         passed = self._watch.passed(reached)
         if passed is not None:
             self._record(ThroughPair(seq, passed.at, rendered(passed.ends)))
 
-    def _opened(self) -> tuple[ThroughPair, ...]:
+    def _report(self, at: float) -> None:
+        """Tell the control store the pairs, thinned like old ones, where they have changed."""
+        pairs = self._pairs or ()
+        if self._reported != (pairs, self._withdrawals):
+            behind = [cursor + 1 for cursor in cursors_behind(self._engine)]
+            kept = thinned(pairs, at, behind)
+            write_through(self._engine, [(pair.seq, pair.at) for pair in kept], self._withdrawals)
+            self._reported = pairs, self._withdrawals
+
+    def _opened(self, at: float) -> tuple[ThroughPair, ...]:
         """Return the pairs that hold, and withdraw the others."""
+        with self._engine.connect() as connection:
+            reported = through_in(connection)
+        self._withdrawals = () if reported is None else reported.withdrawals
         pairs = self._table.read()
         losses = lost_of(open_table(self._paths.bronze), self._environment)
         gaps = []
@@ -93,7 +114,7 @@ class ThroughRecorder:
                 gaps.append((gap, known.since_seq))
         incidents = {why for pair in pairs if (why := withdrawn_by(pair, losses, gaps)) is not None}
         named = ", ".join(sorted(incidents))
-        return self._withdraw(pairs, lambda pair: withdrawn_by(pair, losses, gaps) is not None, named)
+        return self._withdraw(pairs, lambda pair: withdrawn_by(pair, losses, gaps) is not None, named, at)
 
     def _heed_clock(self, at: float, asked_at: float) -> None:
         """Withdraw what lies above the least time that the clock has shown, where it was set back."""
@@ -107,18 +128,21 @@ class ThroughRecorder:
             return
         _log.warning("the control store's clock went back: times after %.3f do not count any more", floor)
         self._watch.withdraw(floor)
-        self._pairs = self._withdraw(pairs, lambda pair: pair.at > floor, CLOCK)
+        self._pairs = self._withdraw(pairs, lambda pair: pair.at > floor, CLOCK, at)
 
     def _withdraw(
-        self, pairs: tuple[ThroughPair, ...], is_void: Callable[[ThroughPair], bool], incident: str
+        self, pairs: tuple[ThroughPair, ...], is_void: Callable[[ThroughPair], bool], incident: str, at: float
     ) -> tuple[ThroughPair, ...]:
-        """Write the pairs without void ones, and return them."""
+        """Write the pairs without void ones, noticed at a time, and return them."""
         for _ in range(_ATTEMPTS):
             kept = tuple(pair for pair in pairs if not is_void(pair))
             if kept == pairs:
                 return pairs
             if self._table.write(kept, incident):
                 _log.warning("%d pairs of `through` are withdrawn: %s", len(pairs) - len(kept), incident)
+                newest, left = (max((pair.at for pair in some), default=None) for some in (pairs, kept))
+                new = Withdrawal(incident, at, len(pairs) - len(kept), newest or at, left)
+                self._withdrawals = (*self._withdrawals, new)[-_WITHDRAWALS_KEPT:]
                 return kept
             pairs = self._table.read()
         raise OSError(f"another process keeps writing to {self._paths.through}")

@@ -1,0 +1,34 @@
+"""How far bronze and a game are complete, of what ingest and drivers reported. Pure; for people, not for jobs.
+
+`turnout wait` reads the tables' logs instead; what is said here is never later than that.
+"""
+
+from bisect import bisect_right
+
+from pipeline.store.rows import ThroughReading
+
+
+def bronze_time(reading: ThroughReading | None, now: float) -> float | None:
+    """Return the time through which bronze has all of its source, None where none is known."""
+    return _newest(reading, None, now)
+
+
+def game_time(reading: ThroughReading | None, last_seq: int, cursor: int | None, now: float) -> float | None:
+    """Return the time through which a game's table has all of its source, None where none is known.
+
+    Args:
+        reading: read before the next two.
+        last_seq: the last seq in which bronze has rows of the game.
+        cursor: of its table; None where no driver has reported it.
+        now: a time that is later does not count: the clock went back.
+    """
+    reached = cursor or 0
+    return _newest(reading, None if reached >= last_seq else reached, now)
+
+
+def _newest(reading: ThroughReading | None, most: int | None, now: float) -> float | None:
+    if reading is None:
+        return None
+    pairs = reading.pairs
+    end = len(pairs) if most is None else bisect_right(pairs, most, key=lambda pair: pair[0])
+    return next((at for _, at in reversed(pairs[:end]) if at <= now), None)
