@@ -1,13 +1,17 @@
 import json
 import sys
+from datetime import timedelta
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import pyarrow.compute as pc
 import pytest
 from click.testing import CliRunner
 
 from pipeline.cli.main import cli, main
+from pipeline.lake.delta.opening import open_table
+from pipeline.settings.tree import Paths
 from tests.spark.demo_world import last_line, turnout
 
 
@@ -82,6 +86,26 @@ def test_paths_and_verify_speak_json_on_their_last_line(first: tuple[Run, Path, 
     assert len(paths["games"]) == run.games
     assert all((Path(table) / "_delta_log").is_dir() for table in [paths["bronze"], *paths["games"].values()])
     assert proof["ok"] is True
+
+
+def test_each_game_is_complete_through_its_last_record(first: tuple[Run, Path, dict[str, Any]]) -> None:
+    """L8: after a run over a real source `wait` says that what was sent has landed, and promises nothing of tomorrow."""
+    _, env, _ = first
+    games = json.loads(CliRunner().invoke(cli, ["paths", "--json", "--env-dir", str(env)]).stdout.splitlines()[-1])["games"]
+
+    def wait(game: str, moment: str) -> tuple[int, dict[str, Any]]:
+        done = CliRunner().invoke(
+            cli, ["wait", game, "--through", moment, "--timeout", "0", "--json", "--env-dir", str(env)]
+        )
+        return done.exit_code, json.loads(done.stdout.splitlines()[-1])
+
+    bronze = open_table(Paths(env).bronze).to_pyarrow_table(columns=["game_key", "source_time"])
+    for key in sorted(games)[:3]:
+        last = pc.max(bronze.filter(pc.field("game_key") == key).column("source_time")).as_py()
+        assert wait(key, last.isoformat())[0] == 0
+        code, found = wait(key, (last + timedelta(days=1)).isoformat())
+        assert (code, found["next_seq"]) == (1, None)
+        assert "bronze has all of its source through" in found["sentence"]
 
 
 @pytest.mark.parametrize(

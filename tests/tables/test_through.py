@@ -16,8 +16,10 @@ from pipeline.cli.main import cli
 from pipeline.lake.delta import lost_seqs
 from pipeline.lake.delta.lost_seqs import LostSeqs
 from pipeline.lake.delta.table import CursorTable
-from pipeline.lake.delta.through import read_pairs
+from pipeline.lake.delta.through import ThroughPair, ThroughTable, read_pairs
+from pipeline.settings.tree import Paths
 from pipeline.store.through import through_in
+from tests.tables.maintenance_world import DAY, live, maintain, on_disk
 from tests.tables.repair_world import CHESS, GO, arming
 from tests.tables.through_world import ThroughWorld, random_step, rest, through_world, trial
 
@@ -156,6 +158,26 @@ def test_a_restored_bronze_takes_its_times_back(run: ThroughWorld, tmp_path: Pat
         reading = through_in(connection)
     assert reading is not None
     assert [(each.incident, each.kept) for each in reading.withdrawals] == [("restore", pytest.approx(kept))]
+
+
+def test_maintenance_keeps_the_table_of_times_small(tmp_path: Path) -> None:
+    """L8: of a commit each heartbeat maintenance keeps the newest of the log, and no file of a killed ingest."""
+    paths = Paths(tmp_path)
+    table = ThroughTable(paths.through)
+    table.read()
+    for number in range(100):
+        assert table.write([ThroughPair(number, float(number), "{}")])
+    next_one = ThroughTable(paths.through)  # the first was killed: nobody knows its replaced files
+    pairs = next_one.read()
+    folder = Path(str(paths.through))
+    assert len(on_disk(folder)) > 50
+    assert len(list((folder / "_delta_log").glob("*.json"))) > 50
+    maintain(paths, after=31 * DAY)
+    assert on_disk(folder) == live(folder)
+    assert len(list((folder / "_delta_log").glob("*.json"))) <= 12
+    assert read_pairs(paths.through) == pairs
+    assert next_one.write([*pairs, ThroughPair(100, 100.0, "{}")])
+    assert [pair.seq for pair in read_pairs(paths.through)] == [99, 100]
 
 
 def test_the_command_says_it_in_one_sentence(run: ThroughWorld) -> None:
