@@ -20,14 +20,14 @@ NAME: Final = "events"
 
 
 @dataclass
-class Entry:
+class LogEntry:
     """What lies at an offset: a record, one of an open or aborted transaction, or a marker."""
 
     kind: str  # record | pending | aborted | marker
 
 
 @dataclass
-class Answer:
+class BrokerAnswer:
     """What a broker says of a topic, a partition or an offset."""
 
     topic_id: Any = None
@@ -36,8 +36,8 @@ class Answer:
     offset: int = 0
 
 
-def answered(value: Answer) -> "Future[Answer]":
-    future: Future[Answer] = Future()
+def answered(value: BrokerAnswer) -> "Future[BrokerAnswer]":
+    future: Future[BrokerAnswer] = Future()
     future.set_result(value)
     return future
 
@@ -48,7 +48,7 @@ class FakeTopic:
     def __init__(self, random: Random, partitions: int = 2) -> None:
         self._random = random
         self._number = 1  # of the topics of this name
-        self.logs: list[list[Entry]] = [[] for _ in range(partitions)]
+        self.logs: list[list[LogEntry]] = [[] for _ in range(partitions)]
         self._described = partitions  # at the question before
         self._visible = partitions
         self._told: dict[Hashable, int] = {}
@@ -60,16 +60,16 @@ class FakeTopic:
     # ------------------------------------------------------------------------------------------------------ producers
 
     def send(self, partition: int, records: int = 1) -> None:
-        self.logs[partition] += [Entry("record") for _ in range(records)]
+        self.logs[partition] += [LogEntry("record") for _ in range(records)]
 
     def begin_transaction(self, partition: int, records: int = 1) -> None:
-        self.logs[partition] += [Entry("pending") for _ in range(records)]
+        self.logs[partition] += [LogEntry("pending") for _ in range(records)]
 
     def end_transaction(self, partition: int, *, commit: bool) -> None:
         for entry in self.logs[partition]:
             if entry.kind == "pending":
                 entry.kind = "record" if commit else "aborted"
-        self.logs[partition].append(Entry("marker"))
+        self.logs[partition].append(LogEntry("marker"))
 
     def add_partition(self) -> None:
         self.logs.append([])
@@ -84,18 +84,18 @@ class FakeTopic:
 
     # --------------------------------------------------------------------------------------------------- AdminClient
 
-    def describe_topics(self, topics: TopicCollection, request_timeout: float) -> dict[str, "Future[Answer]"]:
+    def describe_topics(self, topics: TopicCollection, request_timeout: float) -> dict[str, "Future[BrokerAnswer]"]:
         self.meanwhile()
         now = len(self.logs)
         self._visible = self._random.choice([self._described, now]) if self.is_late else now
         self._described = now
-        found = Answer(Uuid(7, self._number), [Answer(id=number) for number in range(self._visible)])
+        found = BrokerAnswer(Uuid(7, self._number), [BrokerAnswer(id=number) for number in range(self._visible)])
         self.meanwhile()
         return {NAME: answered(found)}
 
     def list_offsets(
         self, wanted: dict[TopicPartition, OffsetSpec], isolation_level: IsolationLevel, request_timeout: float
-    ) -> dict[TopicPartition, "Future[Answer]"]:
+    ) -> dict[TopicPartition, "Future[BrokerAnswer]"]:
         committed = isolation_level == IsolationLevel.READ_COMMITTED
         ends = {
             place: self._readable(place.partition) if committed else len(self.logs[place.partition])
@@ -103,7 +103,7 @@ class FakeTopic:
         }
         self._told = {(self._number, place.partition): end for place, end in ends.items()}
         self.meanwhile()
-        return {place: answered(Answer(offset=end)) for place, end in ends.items()}
+        return {place: answered(BrokerAnswer(offset=end)) for place, end in ends.items()}
 
     def backlog(self) -> TopicBacklog:
         """Return the product's observer, which asks this topic where `AdminClient` is patched."""

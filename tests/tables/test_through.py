@@ -160,6 +160,28 @@ def test_a_restored_bronze_takes_its_times_back(run: ThroughWorld, tmp_path: Pat
     assert [(each.incident, each.kept) for each in reading.withdrawals] == [("restore", pytest.approx(kept))]
 
 
+def test_restored_rows_take_their_times_back_and_bring_them_again(run: ThroughWorld) -> None:
+    """L1: `RESTORE TABLE` on bronze keeps its transactions; times of rows that are gone do not count, until they return."""
+    run.split(CHESS)
+    run.beat()
+    run.clock.tick(5)
+    run.beat()
+    kept = run.clock.wall - 5
+    before = DeltaTable(str(run.world.paths.bronze)).version()
+    for _ in range(2):
+        run.produce(GO)
+        run.land(9)
+        run.clock.tick(5)
+        run.beat()
+    whole = DeltaTable(str(run.world.paths.bronze)).version()
+    assert run.waits(CHESS, kept + 5)
+    DeltaTable(str(run.world.paths.bronze)).restore(before)
+    assert run.waits(CHESS, kept)
+    assert not run.waits(CHESS, kept + 5)
+    DeltaTable(str(run.world.paths.bronze)).restore(whole)
+    assert run.waits(CHESS, kept + 5)
+
+
 def test_maintenance_keeps_the_table_of_times_small(tmp_path: Path) -> None:
     """L8: of a commit each heartbeat maintenance keeps the newest of the log, and no file of a killed ingest."""
     paths = Paths(tmp_path)

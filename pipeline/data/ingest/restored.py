@@ -82,7 +82,7 @@ def _require_rows(bronze: Location, evidence: Iterable[LostSeqEvidence]) -> None
     known, top = max(evidence, default=None), bronze_progress.last_seq(bronze)
     if known is None or known.seq <= top:
         return
-    version = _taken_back_at(bronze, known.seq)
+    version = taken_back_at(bronze, known.seq)
     if version is not None:
         raise Refused(
             f"RESTORE TABLE rolled back bronze: version {version} of {bronze} has rows up to seq {top:g}, but "
@@ -91,7 +91,7 @@ def _require_rows(bronze: Location, evidence: Iterable[LostSeqEvidence]) -> None
         )
 
 
-def _taken_back_at(bronze: Location, seq: int) -> int | None:
+def taken_back_at(bronze: Location, seq: int) -> int | None:
     """Return the version of the restore that removed rows of this seq, None without one.
 
     Versions without these rows, and versions that brought them back, end the search; everything before is irrelevant. A

@@ -4,20 +4,22 @@ Read from the logs alone: the pairs of `through`, bronze's rows of the game abov
 Changes nothing.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow.compute as pc
 
 from pipeline.base.names import GameKey, bronze_app_id, stream_app_id
+from pipeline.data.ingest.bronze_progress import last_seq
 from pipeline.data.ingest.last_seqs import read_snapshot
-from pipeline.data.ingest.restored import snapshot_file
+from pipeline.data.ingest.restored import snapshot_file, taken_back_at
 from pipeline.lake.delta import generation, lost_seqs
 from pipeline.lake.delta.errors import TableNotFoundError
 from pipeline.lake.delta.files import files_with, read_file
 from pipeline.lake.delta.lost_seqs import LostSeqs
 from pipeline.lake.delta.opening import DeltaTable, open_table
-from pipeline.lake.delta.through import read_pairs
+from pipeline.lake.delta.through import ThroughPair, read_pairs
 from pipeline.settings.tree import Paths
 
 _END: Final = 2**63 - 1
@@ -38,6 +40,7 @@ def through_time(paths: Paths, environment: str, key: GameKey, known_generation:
 
     A pair counts where bronze's rows of the game up to its seq are below the cursor. A pair above bronze's end, among
     the seqs that bronze lost, or later than `now` does not count: a restore, or a clock that went back, made it void.
+    So did `RESTORE TABLE` those above the rows that it left.
 
     Args:
         paths: of the environment.
@@ -51,7 +54,7 @@ def through_time(paths: Paths, environment: str, key: GameKey, known_generation:
         bronze = open_table(paths.bronze)
     except TableNotFoundError:
         return GameThrough(None, None, None, None)
-    head = bronze.transaction_version(bronze_app_id(environment)) or 0
+    head = _head(bronze, paths, environment, pairs)
     losses = lost_of(bronze, environment)
     cursor = _cursor(paths, environment, key, known_generation)
     following = first_above(bronze, paths, environment, key, cursor or 0)
@@ -61,6 +64,16 @@ def through_time(paths: Paths, environment: str, key: GameKey, known_generation:
     ]  # fmt: skip
     reached = [pair.at for pair in valid if following is None or pair.seq < following]
     return GameThrough(max(reached, default=None), max((pair.at for pair in valid), default=None), cursor, following)
+
+
+def _head(bronze: DeltaTable, paths: Paths, environment: str, pairs: Sequence[ThroughPair]) -> float:
+    """Return bronze's last seq: what its transaction says, or where `RESTORE TABLE` removed rows, that of the rows."""
+    head = bronze.transaction_version(bronze_app_id(environment)) or 0
+    newest = max((pair.seq for pair in pairs if pair.seq <= head), default=0)
+    top = last_seq(paths.bronze, bronze.version()) if newest else 0
+    if newest > top and taken_back_at(paths.bronze, newest) is not None:
+        return top
+    return head
 
 
 def lost_of(bronze: DeltaTable, environment: str) -> tuple[LostSeqs, ...]:
