@@ -1,9 +1,11 @@
 """How far bronze and each game are complete, as ingest reports it for pages, commands and metrics.
 
-Ingest alone writes it, from the table `through`, on which `turnout wait` relies; a restored control store cannot lie there.
+Ingest alone writes it, from the table `through`, on which `turnout wait` relies: a restored control store lies nowhere
+else.
 """
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Final
@@ -21,7 +23,7 @@ _ROW: Final = 1
 def write_through(engine: Engine, pairs: Sequence[tuple[int, float]], withdrawals: Sequence[Withdrawal]) -> None:
     """Replace the pairs of a seq and a time (Unix seconds), the oldest first, and the withdrawals of such pairs."""
     values = {
-        "noted_at": store_now(), "pairs": json.dumps([[seq, round(at, 6)] for seq, at in pairs]),
+        "noted_at": store_now(), "pairs": json.dumps([[seq, math.floor(at * 1e6) / 1e6] for seq, at in pairs]),
         "withdrawals": json.dumps([asdict(each) for each in withdrawals]),
     }  # fmt: skip
     with engine.begin() as connection:

@@ -98,8 +98,7 @@ class FakeTopic:
     ) -> dict[TopicPartition, "Future[BrokerAnswer]"]:
         committed = isolation_level == IsolationLevel.READ_COMMITTED
         ends = {
-            place: self._readable(place.partition) if committed else len(self.logs[place.partition])
-            for place in wanted
+            place: self._readable(place.partition) if committed else len(self.logs[place.partition]) for place in wanted
         }
         self._told = {(self._number, place.partition): end for place, end in ends.items()}
         self.meanwhile()
@@ -124,7 +123,7 @@ class FakeTopic:
     def is_record(self, place: Any) -> bool:
         """Return whether a record can still land: no transaction was aborted with it, and its topic is there."""
         topic, number, offset = place
-        return topic == self._number and self.logs[number][offset].kind != "aborted"
+        return bool(topic == self._number and self.logs[number][offset].kind != "aborted")
 
     def plan(self, most: int) -> list[Hashable]:
         rows: list[Hashable] = []

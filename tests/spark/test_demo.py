@@ -89,9 +89,11 @@ def test_paths_and_verify_speak_json_on_their_last_line(first: tuple[Run, Path, 
 
 
 def test_each_game_is_complete_through_its_last_record(first: tuple[Run, Path, dict[str, Any]]) -> None:
-    """L8: after a run over a real source `wait` says that what was sent has landed, and promises nothing of tomorrow."""
+    """L8: after a run over a real source `wait` says that what was sent has landed, and nothing of tomorrow."""
     _, env, _ = first
-    games = json.loads(CliRunner().invoke(cli, ["paths", "--json", "--env-dir", str(env)]).stdout.splitlines()[-1])["games"]
+    games = json.loads(CliRunner().invoke(cli, ["paths", "--json", "--env-dir", str(env)]).stdout.splitlines()[-1])[
+        "games"
+    ]
 
     def wait(game: str, moment: str) -> tuple[int, dict[str, Any]]:
         done = CliRunner().invoke(

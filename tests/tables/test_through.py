@@ -157,11 +157,12 @@ def test_a_restored_bronze_takes_its_times_back(run: ThroughWorld, tmp_path: Pat
     with run.world.engine.connect() as connection:
         reading = through_in(connection)
     assert reading is not None
-    assert [(each.incident, each.kept) for each in reading.withdrawals] == [("restore", pytest.approx(kept))]
+    (back,) = reading.withdrawals
+    assert (back.incident, back.kept) == ("restore", pytest.approx(kept))
 
 
 def test_restored_rows_take_their_times_back_and_bring_them_again(run: ThroughWorld) -> None:
-    """L1: `RESTORE TABLE` on bronze keeps its transactions; times of rows that are gone do not count, until they return."""
+    """L1: `RESTORE TABLE` on bronze keeps its transactions; times of rows that are gone do not count meanwhile."""
     run.split(CHESS)
     run.beat()
     run.clock.tick(5)

@@ -72,7 +72,9 @@ def arrive(run: ThroughWorld, random: Random) -> None:
 def step(run: ThroughWorld, topic: FakeTopic, random: Random) -> None:
     """Do one thing at random, also what only a topic has."""
     number = random.randrange(len(topic.logs))
-    match random.choice(["other"] * 9 + ["open", "end", "end", "end", "partition"] + ["recreate"] * (random.random() < 0.3)):
+    match random.choice(
+        ["other"] * 9 + ["open", "end", "end", "end", "partition"] + ["recreate"] * (random.random() < 0.3)
+    ):
         case "open":
             topic.begin_transaction(number, 0)
             run.produce(random.choice(GAMES))
@@ -103,7 +105,7 @@ def recreate(run: ThroughWorld, topic: FakeTopic, random: Random) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_wait_on_a_topic_is_what_an_oracle_says(tmp_path: Path, seed: int) -> None:
-    """L8: with quiet partitions, transactions, new partitions and topics, no time says that a missing record is there."""
+    """L8: quiet partitions, transactions, new partitions and topics make no time say that a missing record is there."""
     trials(tmp_path, seed, 5)
 
 

@@ -38,13 +38,16 @@ def judge_through(withdrawals: Sequence[Withdrawal], through_at: float | None, n
     if not recent:
         return None
     kept = recent[-1].kept
-    title, advice = "No time is known any more through which games are complete", "compute again what relied on such times"
+    title, advice = (
+        "No time is known any more through which games are complete",
+        "compute again what relied on such times",
+    )
     if kept is not None:
         title = f"The time through which games are complete went back to {moment(kept)}"
         advice = f"compute again what relied on times after {moment(kept)}"
     said = [
-        f"{_reason(each.incident)}, noticed {moment(each.at)}: {each.pairs:,} times up to {moment(each.newest)} count no "
-        f"more"
+        f"{_reason(each.incident)}, noticed {moment(each.at)}: {each.pairs:,} times up to {moment(each.newest)} do not "
+        "count any more"
         for each in reversed(recent[-_MOST_NAMED:])
     ]
     found = of_all(

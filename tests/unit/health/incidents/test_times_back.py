@@ -8,7 +8,7 @@ STEP = Withdrawal("clock", NOW - 10, 4, NOW - 20, NOW - 80)
 
 
 def test_times_that_went_back_are_one_incident_until_they_are_passed_again() -> None:
-    """L8: no time goes back without an incident, which stays until bronze is complete through the latest of them again."""
+    """L8: no time goes back without an incident, which stays until bronze has passed the latest of them again."""
     (opened,) = keep_through((), [STEP], NOW - 80, NOW, lambda: "i1")
     assert opened.finding.title == "The time through which games are complete went back to 2027-01-15 07:58:40 UTC"
     assert "clock was set back" in opened.finding.evidence[0]
