@@ -1,4 +1,4 @@
-"""What the ends of a topic are, for a real broker and for `FakeTopic`: the times of `turnout wait` stand on it."""
+"""The contract of a topic's ends, for a real broker and for `FakeTopic`: the times of `turnout wait` rest on it."""
 
 import time
 from typing import Protocol

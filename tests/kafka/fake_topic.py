@@ -21,14 +21,14 @@ NAME: Final = "events"
 
 @dataclass
 class LogEntry:
-    """What lies at an offset: a record, one of an open or aborted transaction, or a marker."""
+    """The content of an offset: a record, a record of an open or aborted transaction, or a marker."""
 
     kind: str  # record | pending | aborted | marker
 
 
 @dataclass
 class BrokerAnswer:
-    """What a broker says of a topic, a partition or an offset."""
+    """A broker's answer about a topic, a partition or an offset."""
 
     topic_id: Any = None
     partitions: list[Any] = field(default_factory=list)

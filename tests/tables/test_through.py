@@ -31,7 +31,7 @@ def run(tmp_path: Path) -> Iterator[ThroughWorld]:
 
 
 def trials(root: Path, seed: int, number: int) -> None:
-    """Wait in one world again and again, each time after some random steps; then all comes to rest."""
+    """Wait in one world again and again, each time after some random steps; then all rests."""
     random = Random(seed)
     with through_world(root) as run:
         for _ in range(number):

@@ -31,7 +31,7 @@ def test_the_fake_topic_ends_as_a_broker_says() -> None:
 
 
 def trials(root: Path, seed: int, number: int) -> None:
-    """Wait for times again and again in one world; then all comes to rest."""
+    """Wait for times again and again in one world; then all rests."""
     random = Random(seed)
     topic = FakeTopic(random)
     with asked(topic), store_clock() as clock:
@@ -59,7 +59,7 @@ def is_there(run: ThroughWorld, topic: FakeTopic, place: object) -> bool:
 
 
 def arrive(run: ThroughWorld, random: Random) -> None:
-    """Let records come while ingest asks, also on a partition that did not exist when it asked for them."""
+    """Let records come while ingest asks, also on a partition that is new since."""
     topic = run.source
     assert isinstance(topic, FakeTopic)
     if random.random() < 0.2:

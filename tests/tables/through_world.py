@@ -57,7 +57,7 @@ class SimulatedSource(Protocol):
         """Take records at one moment; return their places."""
 
     def plan(self, most: int) -> list[Hashable]:
-        """Plan the next batch with at most so many numbers of each partition; return the places of its rows."""
+        """Plan the next batch with at most this number of offsets of each partition; return the places of its rows."""
 
     @property
     def offset(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class SimulatedSource(Protocol):
 
     @property
     def seen(self) -> Marks:
-        """The ends that the newest observation was told."""
+        """The ends that the newest observation got."""
 
 
 class LandingTable:
@@ -300,7 +300,7 @@ def trial(run: ThroughWorld, random: Random) -> None:
 
 
 def rest(run: ThroughWorld) -> None:
-    """Let all come to rest: then each game is complete through the last heartbeat but one."""
+    """Let all rest: then each game is complete through the last heartbeat but one."""
     run.land(NEVER)
     for game in GAMES:
         run.split(game)

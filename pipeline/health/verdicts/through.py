@@ -1,6 +1,6 @@
-"""How far bronze and a game are complete, of what ingest and drivers reported. Pure; for people, not for jobs.
+"""How far bronze and a game are complete, from the reports of ingest and drivers. Pure; for people, not for jobs.
 
-`turnout wait` reads the tables' logs instead; what is said here is never later than that.
+`turnout wait` reads the tables' logs instead: a time here is never later than its answer.
 """
 
 from bisect import bisect_right

@@ -38,7 +38,7 @@ def test_what_ingest_reports_is_read_back(engine: Engine) -> None:
 
 
 def fleet_at(folder: Path, now: float) -> tuple[Engine, Fleet]:
-    """Return a fleet of a level game, of one that is behind, and of one that no driver has reported."""
+    """Return a fleet of a level game, a game behind, and a game without a report."""
     games = (
         Seeded("level", "a", {"cursor_seq": 9_999}), Seeded("behind", "a", {"cursor_seq": 2}), Seeded("new", "a", None),
     )  # fmt: skip
@@ -50,7 +50,7 @@ def fleet_at(folder: Path, now: float) -> tuple[Engine, Fleet]:
 
 
 def test_status_and_metrics_say_how_far_each_game_is_complete(tmp_path: Path) -> None:
-    """L8: a level game has bronze's time, one that is behind that of its cursor, and an unknown time is absent."""
+    """L8: a level game has bronze's time, a game behind that of its cursor, and an unknown time is absent."""
     engine, fleet = fleet_at(tmp_path, NOW)
     assert {row.game: row.through_at for row in fleet.rows} == {"level": NOW - 7, "behind": NOW - 300, "new": None}
     assert fleet.through_at == NOW - 7

@@ -53,7 +53,7 @@ class ThroughRecorder:
         self._clock: tuple[float, float] | None = None  # as last read, and the monotonic time after it
         self._shrunk = False
         self._withdrawals: tuple[Withdrawal, ...] = ()
-        self._reported: object = None  # what the control store was told last
+        self._reported: object = None  # to the control store, last
 
     def look(self, offset: Mapping[str, Any] | None, begin: Position | None) -> None:
         """Observe the source once, and record the newest time through which bronze is complete.
@@ -78,7 +78,7 @@ class ThroughRecorder:
         self._report(at)
 
     def _observe(self, seen: EndsSeen, reached: Ends, seq: int) -> None:
-        """Add an observation, and record the newest one that bronze has passed."""
+        """Add an observation, and record the newest that bronze has passed."""
         if is_shorter(seen.ends, reached):  # the next batch says what happened; no time counts until then
             if not self._shrunk:
                 _log.warning("the source ends before the place that bronze has reached: no time is recorded")
@@ -92,7 +92,7 @@ class ThroughRecorder:
             self._record(ThroughPair(seq, passed.at, rendered(passed.ends)))
 
     def _report(self, at: float) -> None:
-        """Tell the control store the pairs, thinned like old ones, where they have changed."""
+        """Report the pairs to the control store, thinned like old ones, where they have changed."""
         pairs = self._pairs or ()
         if self._reported != (pairs, self._withdrawals):
             behind = [cursor + 1 for cursor in cursors_behind(self._engine)]

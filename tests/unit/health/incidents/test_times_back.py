@@ -1,4 +1,4 @@
-"""The incident of times through which games were complete, and which were taken back."""
+"""The incident of withdrawn times through which games were complete."""
 
 from pipeline.health.incidents.through import SHOWN_SECONDS, judge_through, keep_through
 from pipeline.store.rows import Withdrawal
