@@ -158,7 +158,8 @@ def test_a_restored_bronze_takes_its_times_back(run: ThroughWorld, tmp_path: Pat
         reading = through_in(connection)
     assert reading is not None
     (back,) = reading.withdrawals
-    assert (back.incident, back.kept) == ("restore", pytest.approx(kept))
+    assert back.incident == "restore"
+    assert back.kept == pytest.approx(kept)
 
 
 def test_restored_rows_take_their_times_back_and_bring_them_again(run: ThroughWorld) -> None:
