@@ -338,7 +338,7 @@ def test_the_command_says_what_waits_in_the_source(store: Engine, tmp_path: Path
     shown = json.loads(done.output)
     assert shown["source"] == {
         "condition": "late", "text": sentence, "backlog_seconds": 70.0, "backlog_rows": 760_000,
-        "sources": [],
+        "sources": [], "through_time": None,
     }  # fmt: skip
     assert [(each["status"], each["lag_seconds"]) for each in shown["games"]] == [("LAGGING", 70.0)]
     assert read_controller_metrics(store, read_fleet(store)).source_rows == 760_000
