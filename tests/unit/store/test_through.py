@@ -24,7 +24,7 @@ from tests.browser.seed import Seeded, seed
 NOW = 1_800_000_000.0
 
 
-def test_what_ingest_reports_is_read_back(engine: Engine) -> None:
+def test_a_report_of_ingest_is_read_back(engine: Engine) -> None:
     """L8: pairs and withdrawals come back as they were reported, and each report replaces the one before."""
     with engine.connect() as connection:
         assert through_in(connection) is None
