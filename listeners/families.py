@@ -268,6 +268,13 @@ def _process(known: MetricsSnapshot) -> Iterator[Metric]:
         (),
         [((), fleet.judged_at if fleet else None)],
     )
+    taken, failed = known.through_posts or (None, None)
+    yield _counter(
+        "through_posts",
+        "Posts that a game is complete through an interval: taken by the receiver (ok) or not (failed).",
+        ("result",),
+        ((("ok",), taken), (("failed",), failed)),
+    )
     yield _counter("listener_events_dropped", "Events lost because too many waited.", (), [((), own.events_dropped)])
     yield _counter("listener_errors", "Events lost because they could not be read.", (), [((), own.listener_errors)])
     yield _gauge("outbox_items", "Events waiting to be published.", (), [((), own.outbox_items)])

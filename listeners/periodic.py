@@ -1,8 +1,9 @@
-"""Sends metrics periodically, on a thread of its own; losing it touches nothing else."""
+"""Sends something periodically, on a thread of its own; losing it touches nothing else."""
 
 import logging
 import re
 import threading
+import urllib.request
 from collections.abc import Callable
 from typing import Final
 from urllib.error import HTTPError
@@ -12,12 +13,19 @@ _ADDRESS: Final = re.compile(r"(https?://)?([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d+)?(?
 _log = logging.getLogger(__name__)
 
 
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect, which would carry secrets to another server: urllib raises the answer as an error."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Follow none."""
+
+
 class PeriodicSender:
     """Sends at once and then periodically, until `stop`.
 
     Args:
-        verb: names the sending in the log.
-        address: where metrics go; the log has its scheme, host and port only, as the rest may hold a password.
+        verb: names the sending in the log, such as `pushing metrics`.
+        address: where it goes; the log has its scheme, host and port only, as the rest may hold a password.
         send: sends what is known now; a state that is newer replaces what could not be sent.
         last: is called once at the end, after or instead of a `send`.
         reason: returns of a failure what may be in the log.
@@ -37,7 +45,7 @@ class PeriodicSender:
     ) -> None:
         found = _ADDRESS.match(address)
         shown = found[0] if found and "@" not in address else "an address (not shown)"
-        self._what = f"{verb} metrics to {shown}"
+        self._what = f"{verb} to {shown}"
         self._send, self._last, self._reason = send, last, reason
         self._every_seconds, self._timeout_seconds = every_seconds, timeout_seconds
         self._stopping = threading.Event()

@@ -53,6 +53,7 @@ class Exposition(Collector):
         self._own = SelfCounts()
         self._fleet: FleetProblems | None = None
         self._controller_metrics: ControllerMetrics | None = None
+        self._through_posts: tuple[int, int] | None = None
         registry.register(self)
 
     def add_pass(self, finished: Pass) -> None:
@@ -165,12 +166,17 @@ class Exposition(Collector):
             group = self._groups.get(name) if kind == GROUP else None
             return ProcessSample(kind, name, process, at, group, self._ingest, dict(self._queries), self._own)
 
+    def set_through_posts(self, taken: int, failed: int) -> None:
+        """Replace how many posts about complete games a receiver took, and how many failed, since the start."""
+        with self._lock:
+            self._through_posts = taken, failed
+
     def snapshot(self) -> MetricsSnapshot:
         """Return the present snapshot."""
         with self._lock:
             states = None if self._states is None else dict(self._states)
             groups, queries = dict(self._groups), dict(self._queries)
-            once = (self._ingest, self._own, self._fleet, self._controller_metrics)
+            once = (self._ingest, self._own, self._fleet, self._controller_metrics, self._through_posts)
             return MetricsSnapshot(dict(self._games), states, groups, queries, *once)
 
     def collect(self) -> Iterator[Metric]:
@@ -225,7 +231,7 @@ def push(
     """
     group = dict(grouping)
     return PeriodicSender(
-        "pushing",
+        "pushing metrics",
         gateway,
         lambda: push_to_gateway(gateway, job, registry, group, timeout_seconds),
         lambda: delete_from_gateway(gateway, job, group, timeout_seconds),

@@ -148,6 +148,7 @@ class MetricsSnapshot:
     own: SelfCounts
     fleet: FleetProblems | None = None  # None: this process does not judge the fleet
     controller_metrics: ControllerMetrics | None = None  # None: this process does not read it, or could not
+    through_posts: tuple[int, int] | None = None  # taken and failed; None: this process posts to nobody
 
 
 def after_result(before: GameTotals, game: GameResult) -> GameTotals:

@@ -31,6 +31,7 @@ from pipeline.data.contracts.given_ids import StoreAge
 from pipeline.data.contracts.registries.resolution import Resolution
 from pipeline.data.ingest.backlog import backlog_watched
 from pipeline.data.ingest.query import Ingest, LandedRows
+from pipeline.data.ingest.through.posts import posting
 from pipeline.data.streams.group import Group
 from pipeline.data.streams.lookup import Lookup
 from pipeline.data.streams.outage import tolerate_store_outage
@@ -124,6 +125,7 @@ def _run_ingest(settings: Settings, paths: Paths, duty: _DriverProcess, spark: S
             if not once:  # groups ask for what they read, in any case
                 lookup.start()
             stack.enter_context(backlog_watched(settings, paths, engine, lambda: ingest.place, lambda: ingest.head_seq))
+            stack.enter_context(posting(settings, paths, engine, telemetry.exposition.set_through_posts))
             waits, storage_is_down = _waits(engine, paths, spark), partial(_storage_is_down, paths)
             driver = _Driver(settings, duty, telemetry, attachment, waits=waits, storage_is_down=storage_is_down)
             code = driver.supervise(lambda: ingest.start(once=once), lambda: None, lambda: ingest.head_seq, once=once)

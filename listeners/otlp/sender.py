@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from prometheus_client import Metric
 
 from listeners.otlp.encoding import requests_of
-from listeners.periodic import PeriodicSender
+from listeners.periodic import NoRedirect, PeriodicSender
 
 HEADERS_VARIABLE: Final = "OTEL_EXPORTER_OTLP_HEADERS"
 """OpenTelemetry's own: `name=value,…`, values percent-encoded
@@ -68,7 +68,7 @@ def send(
     url = f"{endpoint.rstrip('/')}/v1/metrics"
     all_headers = {**headers, "Content-Type": "application/json"}
     resource = {"service.name": "turnout", "service.instance.id": instance}
-    opener = urllib.request.build_opener(_NoRedirect)  # a redirect would carry the headers to another server
+    opener = urllib.request.build_opener(NoRedirect)  # it would carry the headers
 
     def send_once() -> None:
         now = time.time()
@@ -79,16 +79,11 @@ def send(
             if refused:
                 raise _PartlyRefusedError(f"the receiver refused {refused} data points")
 
-    return PeriodicSender("sending", url, send_once, send_once, _reason, SEND_SECONDS, TIMEOUT_SECONDS)
+    return PeriodicSender("sending metrics", url, send_once, send_once, _reason, SEND_SECONDS, TIMEOUT_SECONDS)
 
 
 class _PartlyRefusedError(Exception):
     """The receiver took a request and refused some of its data points."""
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: object) -> None:
-        """Follow no redirect: urllib then raises the answer as an error."""
 
 
 def _refused_points(answer: bytes) -> int:

@@ -35,6 +35,7 @@ from pipeline.settings.parsing import (
 from pipeline.settings.registries import RegistrySettings, registry_problems
 from pipeline.settings.source import Source, sources_problems
 from pipeline.settings.storage import Storage, read_link, read_settings, require_place, storage_problems
+from pipeline.settings.through import ThroughSettings, through_problems
 from pipeline.settings.undeclared import Undeclared
 
 _T = typing.TypeVar("_T")
@@ -335,6 +336,7 @@ class Settings:
     metrics: Metrics = field(default_factory=Metrics)
     dashboard: Dashboard = field(default_factory=Dashboard)
     alerts: AlertSettings = field(default_factory=AlertSettings)
+    through: ThroughSettings = field(default_factory=ThroughSettings)
     maintenance: Maintenance = field(default_factory=Maintenance)
     roles: Roles = field(default_factory=Roles)
     schemas: Schemas = field(default_factory=Schemas)
@@ -585,5 +587,5 @@ def _check(settings: Settings) -> list[str]:
         )
     if settings.dashboard.url and not _ADDRESS.fullmatch(settings.dashboard.url):
         problems.append("dashboard.url: expected an address such as https://turnout.example.com (not shown)")
-    problems += alert_problems(settings.alerts)
+    problems += [*alert_problems(settings.alerts), *through_problems(settings.through)]
     return problems + registry_problems(settings.registries) + sources_problems(settings.source, settings.sources)

@@ -7,12 +7,12 @@ else.
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from sqlalchemy import Connection, Engine, select, update
 
-from pipeline.store.database.report_tables import source_through
+from pipeline.store.database.report_tables import source_through, through_posts
 from pipeline.store.database.tables import games, streams
 from pipeline.store.processes.leases import store_now
 from pipeline.store.rows import ThroughReading, Withdrawal
@@ -51,3 +51,36 @@ def cursors_behind(engine: Engine) -> list[int]:
     )
     with engine.connect() as connection:
         return [int(seq) for seq in connection.scalars(query)]
+
+
+@dataclass(frozen=True, slots=True)
+class GamePosted:
+    """A game, how far its driver says that it is, and the last end of an interval that was posted."""
+
+    game_key: str
+    game: str
+    generation: int
+    last_seq: int
+    cursor: int | None  # None: no driver has reported it
+    posted: float | None  # Unix seconds; None: nothing was posted yet
+
+
+def posted_in(connection: Connection) -> list[GamePosted]:
+    """Return every game with what was posted of it. Read it after `through_in`."""
+    joined = games.outerjoin(streams, streams.c.game_key == games.c.game_key).outerjoin(
+        through_posts, through_posts.c.game_key == games.c.game_key
+    )
+    columns = (
+        games.c.game_key, games.c.game, games.c.generation, games.c.last_seq, streams.c.cursor_seq,
+        through_posts.c.posted,
+    )  # fmt: skip
+    found = connection.execute(select(*columns).select_from(joined).order_by(games.c.game_key))
+    return [GamePosted(*row) for row in found]
+
+
+def note_posted(engine: Engine, game_key: str, end: float) -> None:
+    """Note that the receiver took the post of a game about an interval."""
+    own = through_posts.c.game_key == game_key
+    with engine.begin() as connection:
+        if not connection.execute(update(through_posts).where(own).values(posted=end)).rowcount:
+            connection.execute(through_posts.insert().values(game_key=game_key, posted=end))

@@ -42,6 +42,12 @@ source_through = store_table(  # one row: how far bronze is complete, as `pipeli
     json={"pairs": "array", "withdrawals": "array"},
 )
 
+through_posts = store_table(  # the last end of an interval that a receiver took, by game
+    "through_posts",
+    Column("game_key", String(64), primary_key=True),
+    Column("posted", Float, nullable=False),  # Unix seconds
+)
+
 incidents = store_table(  # games with one cause at one time
     "incidents",
     Column("incident_id", String(32), primary_key=True),

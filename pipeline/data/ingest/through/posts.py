@@ -1,0 +1,140 @@
+"""Posts to an address of the settings, once for each game and interval, that the game's table is complete through it.
+
+At least once: what was posted is noted after the receiver took it. On a thread of its own; losing it touches no stream.
+"""
+
+import json
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
+from itertools import islice
+from typing import Final
+from urllib.error import HTTPError
+
+from sqlalchemy import Engine
+
+from listeners.periodic import NoRedirect, PeriodicSender
+from pipeline.base.errors import Transient
+from pipeline.base.names import GameKey
+from pipeline.data.ingest.through.through_time import through_time
+from pipeline.health.verdicts.through import game_time
+from pipeline.lake.delta.errors import DeltaError
+from pipeline.lake.delta.opening import open_table
+from pipeline.settings.tree import Paths, Settings
+from pipeline.store.processes.leases import store_time
+from pipeline.store.through import GamePosted, note_posted, posted_in, through_in
+
+EVERY_SECONDS: Final = 15.0
+TIMEOUT_SECONDS: Final = 5.0
+_MOST_IN_A_ROUND: Final = 1_000
+_BODY_BYTES: Final = 65_536
+
+Count = Callable[[int, int], None]
+"""Takes how many posts were taken and how many failed since the start."""
+
+
+def ends_due(through_at: float, posted: float | None, seconds: float) -> Iterator[float]:
+    """Yield the ends of intervals through which a game is complete and that were not posted, the oldest first.
+
+    Of a game of which nothing was posted yet only the newest.
+    """
+    newest = through_at // seconds
+    first = newest if posted is None else posted // seconds + 1
+    while first <= newest:
+        yield first * seconds
+        first += 1
+
+
+class ThroughPosts:
+    """The posts of one process."""
+
+    def __init__(
+        self, settings: Settings, paths: Paths, engine: Engine, count: Count = lambda _sent, _failed: None
+    ) -> None:
+        """Prepare; posts nothing yet."""
+        self._settings, self._paths, self._engine, self._count = settings, paths, engine, count
+        self._seconds = 60.0 * settings.through.webhook_minutes
+        self._opener = urllib.request.build_opener(NoRedirect)  # a redirect would carry a token to another server
+        self._sent, self._failed = 0, 0
+
+    def round(self) -> None:
+        """Post what is due; the first post that fails ends the round, and the next one begins with it.
+
+        Raises:
+            OSError: the receiver did not take a post.
+            Transient: a table could not be read.
+        """
+        with self._engine.connect() as connection:
+            reading = through_in(connection)
+            games = posted_in(connection)
+        now, left = store_time(self._engine), _MOST_IN_A_ROUND
+        try:
+            for game in games:
+                shown = game_time(reading, game.last_seq, game.cursor, now)
+                if shown is None or not any(ends_due(shown, game.posted, self._seconds)):
+                    continue
+                left -= self._post_game(game, now, left)
+                if left <= 0:
+                    return
+        except Exception:
+            self._failed += 1
+            raise
+        finally:
+            self._count(self._sent, self._failed)
+
+    def _post_game(self, game: GamePosted, now: float, most: int) -> int:
+        """Post what is due for one game by the logs, which are what counts; return how many posts were taken."""
+        key, table, sent = GameKey(game.game_key), self._paths.table(game.game_key), 0
+        try:
+            found = through_time(self._paths, self._settings.environment, key, game.generation, now)
+            if found.at is None or found.cursor is None:
+                return 0
+            version = open_table(table).version()  # read after the time: it has all of it
+        except DeltaError as error:
+            raise Transient(f"How far {game.game_key} is complete cannot be read.") from error
+        for end in islice(ends_due(found.at, game.posted, self._seconds), most):
+            self._post(
+                {
+                    "game": game.game, "game_key": game.game_key, "through_time": end, "table": str(table),
+                    "version": version,
+                }
+            )  # fmt: skip
+            note_posted(self._engine, game.game_key, end)
+            sent += 1
+            self._sent += 1
+        return sent
+
+    def _post(self, body: dict[str, object]) -> None:
+        request = urllib.request.Request(  # noqa: S310 - settings check it
+            self._settings.through.webhook,
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+            method="POST",
+        )
+        with self._opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
+            answer.read(_BODY_BYTES)
+
+
+@contextmanager
+def posting(settings: Settings, paths: Paths, engine: Engine, count: Count) -> Iterator[None]:
+    """Post while the block runs, and once more at its end; nothing without an address."""
+    if not settings.through.webhook:
+        yield
+        return
+    posts = ThroughPosts(settings, paths, engine, count)
+    sender = PeriodicSender(
+        "posting complete times", settings.through.webhook, posts.round, posts.round, _reason, EVERY_SECONDS,
+        TIMEOUT_SECONDS,
+    )  # fmt: skip
+    try:
+        yield
+    finally:
+        sender.stop()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, HTTPError):
+        return f"status {error.code}"
+    is_plain = isinstance(error, OSError | Transient) and not isinstance(error, HTTPException)
+    return str(error) if is_plain else type(error).__name__  # other errors may quote the address
