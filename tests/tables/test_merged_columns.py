@@ -1,6 +1,5 @@
 """Columns of undeclared JSON that a person joins: one operation, one rebuild, one column from then on."""
 
-from concurrent.futures import wait
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,10 +12,6 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey, stream_app_id
 from pipeline.cli.main import cli
 from pipeline.control import proposals
-from pipeline.control.controller import KINDS
-from pipeline.control.operations.definition import ControlContext, OperationProposal
-from pipeline.control.operations.executor import tick
-from pipeline.control.operations.merged_columns import propose_merge
 from pipeline.data.contracts.formats.json.merging import DOUBLE, columns_of_keys
 from pipeline.data.contracts.formats.json.superset import ANY
 from pipeline.data.contracts.formats.json.undeclared_format import superset_of
@@ -31,8 +26,10 @@ from pipeline.data.variations.registering import Registrar, newest_supersets
 from pipeline.lake.delta.columns import OtherColumns
 from pipeline.lake.delta.table import CursorTable
 from pipeline.store import output_contracts
-from pipeline.store.operations import Operation, operation, submit
+from pipeline.store.operations import submit
 from pipeline.store.stream_control import StreamControl
+from tests.tables.choices_world import carried_out
+from tests.tables.merging_world import merged, mixed, proposed, require_laws, values
 from tests.tables.registering_world import (
     Killed,
     arrive,
@@ -40,65 +37,19 @@ from tests.tables.registering_world import (
     drive,
     killed_at,
     registry,
-    require_kept,
     resolve,
     two_types,
     world_of,
 )
 from tests.tables.repair_world import CHESS
-from tests.tables.shapes_world import GAME, KEY, by_tasks, one_by_one, quarantine, table, types, without_nulls
+from tests.tables.shapes_world import GAME, KEY, quarantine, table, types
 from tests.tables.value_world import ValueWorld
-
-OWN: Final = ("_seq", "_pos", "_event_time", "_event_id", "_source_time", "_type", "_schema_id")
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> ValueWorld:
     """Chess, whose moves had numbers as x, then texts, and y with and without a fraction."""
-    made = world_of(tmp_path / "env", [("move", b'{"x":1,"y":1}'), ("move", b"{}")])
-    drive(made)
-    arrive(made, [("move", b'{"x":"a","y":2.5}'), ("move", b'{"x":[1,"b"]}'), ("move", b'{"x":{"k":5}}')])
-    drive(made)
-    return made
-
-
-def values(world: ValueWorld) -> list[dict[str, Any]]:
-    """Each row's values that are not null, without those of columns of our own."""
-    rows = map(without_nulls, table(world))
-    return [{name: value for name, value in row.items() if name not in OWN} for row in rows]
-
-
-def proposed(world: ValueWorld, column: str, of_type: str | None = None) -> OperationProposal:
-    return propose_merge(world.engine, world.paths, GAME, column, of_type, "ann", "one column")
-
-
-def carried_out(world: ValueWorld, begun: Operation) -> Operation:
-    context = ControlContext(world.settings, world.engine, world.paths)
-    for _ in range(8):
-        tick(context, KINDS)
-        wait(list(context.background_tasks._begun.values()))
-    return operation(world.engine, begun.operation_id)
-
-
-def merged(world: ValueWorld, column: str, of_type: str | None = None) -> Operation:
-    done = carried_out(world, submit(world.engine, proposed(world, column, of_type).intent))
-    assert done.state == "succeeded", done.outcome
-    return done
-
-
-def require_laws(world: ValueWorld, folder: Path) -> None:
-    """Compare the table with each other way to it."""
-    rows = [without_nulls(row) for row in table(world)]
-    assert by_tasks(world, folder / "at-once", ()) == rows, "one task reads all rows"
-    assert by_tasks(world, folder / "cut", (1, 3)) == rows, "tasks read pieces"
-    assert one_by_one(world, folder / "alone") == rows, "a task reads each row"
-    kinds = types(world)
-    require_kept(world)
-    rebuild(world.paths, world.environment, world.engine, registry(world).snapshot, CHESS)
-    assert ([without_nulls(row) for row in table(world)], types(world)) == (rows, kinds), "a rebuild"
-    balance = world.check()
-    assert balance.values is not None
-    assert (balance.problems, balance.values.mismatches, balance.values.rows) == ((), 0, len(rows))
+    return mixed(tmp_path / "env")
 
 
 def test_columns_are_joined_as_text(world: ValueWorld, tmp_path: Path) -> None:

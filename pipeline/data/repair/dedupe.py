@@ -30,6 +30,7 @@ from pipeline.data.verify.opening import Sources
 from pipeline.data.verify.value_tasks import expected_rows
 from pipeline.data.verify.values import known_schemas
 from pipeline.lake.delta import parquet
+from pipeline.lake.delta.columns import merges_of
 from pipeline.lake.delta.data_files import DataFile, discard, write_file
 from pipeline.lake.delta.environment import require_own
 from pipeline.lake.delta.errors import DeltaError, TableNotFoundError
@@ -144,6 +145,7 @@ class _Dedupe:
                 f"`turnout repair rebuild` instead."
             )
         self._version = table.version()
+        self._merges = merges_of(pa.schema(table.schema().to_arrow()))
         self._repairs = table.transaction_version(self._app)
         self._files = {str(self._folder / unquote(path)): path for path in removal.file_sizes(table)}
         self._rows: dict[str, int] = {}
@@ -231,7 +233,7 @@ class _Dedupe:
         wanted = pa.table([[seq for seq, _ in unlike], [pos for _, pos in unlike]], schema=PLACES)
         bronze = BronzeRows(self._paths.bronze, self._environment, self._game)
         newest = self._newest_schemas()
-        schemas, sources = known_schemas(newest, self._game.key), Sources.of(newest)
+        schemas, sources = known_schemas(newest, self._game.key, self._merges), Sources.of(newest)
         kept: dict[Place, Copy] = {}
         for chunk in bronze.of_seqs(np.unique(wanted.column("seq").to_numpy())):
             for seq, pos, expected in expected_rows(self._game.key, within(chunk, wanted), schemas, sources):

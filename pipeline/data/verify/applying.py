@@ -1,6 +1,7 @@
 """Finds the schema that reads a row in another way than tasks do: one row at a time, by the oracles."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final
@@ -9,6 +10,7 @@ from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.json.choices import without_choices
 from pipeline.data.contracts.formats.json.coverage import first_version
 from pipeline.data.contracts.formats.json.growth import as_of
+from pipeline.data.contracts.formats.json.merging import merges
 from pipeline.data.contracts.formats.json.names import UNDECLARED
 from pipeline.data.contracts.formats.json.stored_supersets import version_of
 from pipeline.data.contracts.formats.json.superset import Superset
@@ -34,12 +36,13 @@ class KnownSchema:
     withdrawn: bool = False  # its rows are refused now, and those that landed before stay
     contracts: tuple[OutputContract, ...] = ()  # what its rows promise from now on; those that landed before stay
     landed: bool = False  # it was withdrawn once, and rows that landed by it before stay until a rebuild
+    beyond: bool = False  # a superset by which no row has landed yet: its table has not the same columns merged
 
 
 def applied(held: Contents, schemas: Mapping[int, KnownSchema], *, landed: bool = False) -> int | None:
     """Return the schema by which a row is decoded: its own, or of those of its event type the first that decodes it.
 
-    Of the supersets of a type that is the newest one.
+    Of the supersets of a type that is the newest one; of landed rows that by which their table is written.
     """
     if held.schema_id is not None:
         return held.schema_id
@@ -49,7 +52,7 @@ def applied(held: Contents, schemas: Mapping[int, KnownSchema], *, landed: bool 
         if known.schema.format in {_DECLARED, UNDECLARED} and _is_of(held, known)
     }
     chain = [each for _, each in _chain(of_type)]
-    own = {each: of_type[each] for each in chain[-1:]}
+    own = {each: of_type[each] for each in [each for each in chain if not (landed and of_type[each].beyond)][-1:]}
     declared = {schema_id: known for schema_id, known in of_type.items() if schema_id not in chain}
     if not own or any(not known.quarantined for known in declared.values()):
         own |= declared
@@ -58,6 +61,28 @@ def applied(held: Contents, schemas: Mapping[int, KnownSchema], *, landed: bool 
         if schema_id not in waiting and not decoder(known, landed=landed).decode([held.payload])[1]:
             return schema_id
     return next(iter([*waiting[-1:], *reversed(own)]), None)
+
+
+def beyond(schemas: Iterable[Schema], named: str) -> set[int]:
+    """Return the ids of a game's supersets by which no row has landed yet: they come after a merge, or its undo.
+
+    Until its rebuild a table names the merges before it. The newest superset with those says how its rows lie; where
+    none has them, that is the newest one.
+    """
+    in_table = json.loads(named or "{}")
+    by_type: dict[str, list[Schema]] = {}
+    for each in schemas:
+        if each.format == UNDECLARED:
+            by_type.setdefault(each.message, []).append(each)
+    found = set[int]()
+    for name, chain in by_type.items():
+        later = set[int]()
+        for each in sorted(chain, key=lambda one: version_of(one.definition), reverse=True):
+            if merges(superset_of(each)) == in_table.get(name, {}):
+                found |= later
+                break
+            later.add(each.schema_id)
+    return found
 
 
 def has_landed_by(held: Contents, schema_id: int, schemas: Mapping[int, KnownSchema]) -> bool:

@@ -14,6 +14,8 @@ from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.lake.storage.location import Location
 
 PROPERTY: Final = "turnout.schemas"
+MERGES: Final = "turnout.merges"
+"""What a table says of merged columns, in the metadata of its column `_schema_id`."""
 
 _FOLDER: Final = "registrations"
 

@@ -87,6 +87,7 @@ class TableSnapshot:
     cursor: int | None = None  # of a game's table, or bronze's last seq; None: no commit has moved it yet
     gaps: tuple[tuple[int, int], ...] = ()  # of a game's table: the lost seqs that an operator accepted
     meanings: str = ""  # of a game's table: what its schema ids mean
+    merges: str = ""  # of a game's table: which columns were merged into one, as JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +245,8 @@ def _snapshot(
     """Pin the newest version of a table; None where the table does not exist yet."""
     try:
         table = open_table(folder)
-        known = {field.name for field in table.schema().fields}
-        missing = sorted(set(columns) - known)
+        known = {field.name: field.metadata for field in table.schema().fields}
+        missing = sorted(set(columns) - known.keys())
         if missing:
             raise Refused(f"{label} has no column {', '.join(missing)}: not a table of turnout. Move it away.")
         paths = paths_of(table, label)
@@ -253,7 +254,8 @@ def _snapshot(
         cursor = None if environment is None else _cursor(table, environment, key, generation)
         gaps = [] if environment is None else accepted_gaps.read(table.transaction_version, environment, key)
         noted = str(table.metadata().configuration.get(meanings.PROPERTY) or "")
-        return TableSnapshot(label, table.version(), paths, cursor, tuple(gaps), noted)
+        merges = str(known.get("_schema_id", {}).get(meanings.MERGES) or "")
+        return TableSnapshot(label, table.version(), paths, cursor, tuple(gaps), noted, merges)
     except TableNotFoundError:
         return None
     except DeltaError as error:

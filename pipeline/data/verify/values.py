@@ -26,7 +26,7 @@ from pipeline.data.contracts.game_types import joined_types
 from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
 from pipeline.data.output_contracts.rules import OutputContract
 from pipeline.data.verify import meanings, readings
-from pipeline.data.verify.applying import KnownSchema
+from pipeline.data.verify.applying import KnownSchema, beyond
 from pipeline.data.verify.opening import Sources
 from pipeline.data.verify.value_tasks import (
     Mismatch,
@@ -134,11 +134,12 @@ def _trusted(schemas: SchemaSet, key: GameKey, reading: readings.PinnedTables) -
     """Return a game's schemas without those whose ids mean something else: no row of theirs should be in its table."""
     table = reading.tables.get(str(key))
     others = meanings.doubtful(schemas, key, reading.given, "" if table is None else table.meanings)
-    return {each: schema for each, schema in known_schemas(schemas, key).items() if each not in others}
+    merges = "" if table is None else table.merges
+    return {each: schema for each, schema in known_schemas(schemas, key, merges).items() if each not in others}
 
 
-def known_schemas(schemas: SchemaSet, key: GameKey) -> dict[int, KnownSchema]:
-    """Return a game's schemas for the value check, by id.
+def known_schemas(schemas: SchemaSet, key: GameKey, merges: str) -> dict[int, KnownSchema]:
+    """Return a game's schemas for the value check, by id; `merges` is what its table says of merged columns.
 
     Rows of two event types never lie in the same columns, unless one was registered as the other's new name, or an
     alias says that it is: whatever else lands there after the first type should be in quarantine.
@@ -148,8 +149,9 @@ def known_schemas(schemas: SchemaSet, key: GameKey) -> dict[int, KnownSchema]:
     for each, at in placed:
         parts.setdefault(at.struct, []).append((each, at))
     known = {schema_id: one for part in parts.values() for schema_id, one in _known_of_type(part).items()}
-    of_game = schemas.contracts.get(key, ())
-    return {each.schema_id: _promising(known[each.schema_id], of_game) for each, _ in placed}
+    of_game, later = schemas.contracts.get(key, ()), beyond((each for each, _ in placed), merges)
+    promising = {each.schema_id: _promising(known[each.schema_id], of_game) for each, _ in placed}
+    return promising | {each: replace(promising[each], beyond=True) for each in later}
 
 
 def _promising(known: KnownSchema, contracts: Sequence[OutputContract]) -> KnownSchema:

@@ -13,7 +13,7 @@ from tests.unit.data.contracts.registering_world import KEY, from_a_registry, pr
 
 
 def others(registry: LocalRegistry) -> list[str]:
-    held = known_schemas(registry.snapshot(), KEY)
+    held = known_schemas(registry.snapshot(), KEY, "")
     return [each.schema.message for each in held.values() if each.reason == "other_type"]
 
 
