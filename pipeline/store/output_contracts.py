@@ -5,6 +5,7 @@ contracts, too. An older set is never changed.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,11 +49,16 @@ def contracts_in(connection: Connection, above: int = 0, up_to: int | None = Non
     return NONE if row is None else AppliedContracts(*row)
 
 
-def apply(engine: Engine, contracts: str, seen: int, actor: str, reason: str) -> AppliedContracts:
+def apply(
+    engine: Engine, contracts: str, seen: int, actor: str, reason: str,
+    within: Callable[[Connection], None] = lambda _: None,
+) -> AppliedContracts:  # fmt: skip
     """Write contracts as the newest set, with its audit entry, if the newest is still the one that was seen.
 
+    `within` may refuse it in the same transaction, while no operation can be submitted.
+
     Raises:
-        Refused: another person has applied contracts meanwhile.
+        Refused: another person has applied contracts meanwhile, or `within` refuses it.
     """
     act = audit.Act(
         actor, "apply output contracts", ("contracts",), None, {"contracts": json.loads(contracts), "reason": reason}
@@ -62,6 +68,7 @@ def apply(engine: Engine, contracts: str, seen: int, actor: str, reason: str) ->
         audit.lock_log(connection)
         if contracts_in(connection).number != seen:
             raise Refused("Other contracts were applied after you looked. Plan again.")
+        within(connection)
         audit.begin(connection, act)
         values = {"contracts": contracts, "actor": actor, "reason": reason, "applied_at": store_now()}
         connection.execute(insert(output_contracts).values(number=latest_number(connection) + 1, **values))

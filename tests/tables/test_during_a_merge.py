@@ -5,6 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from pipeline.base.errors import Refused
+from pipeline.control.output_contracts import proposals
 from pipeline.data.contracts.formats.json.merging import DOUBLE
 from pipeline.data.contracts.formats.json.superset import ANY
 from pipeline.data.contracts.formats.json.undeclared_format import superset_of
@@ -12,8 +14,10 @@ from pipeline.data.repair.decoding import RowsWait
 from pipeline.data.repair.dedupe import dedupe
 from pipeline.data.variations.registering import newest_supersets
 from pipeline.lake.delta.columns import OtherColumns
-from tests.tables.choices_world import is_clean, rebuilt
-from tests.tables.merging_world import chosen, mixed, values
+from pipeline.store.games import known_names
+from pipeline.store.operations import submit
+from tests.tables.choices_world import carried_out, is_clean, rebuilt
+from tests.tables.merging_world import chosen, mixed, proposed, values
 from tests.tables.registering_world import arrive, registry, resolve
 from tests.tables.repair_world import CHESS
 from tests.tables.shapes_world import GAME, KEY, table
@@ -57,7 +61,7 @@ def test_verify_reads_a_table_by_the_merges_that_it_names(world: ValueWorld) -> 
     rebuilt(world)
     assert is_clean(world)
     chosen(world, "split", "x", merged_by(world, "x"))
-    require_waiting(world, b'{"x":2,"new":1}')
+    require_waiting(world, b'{"x":2}')
     with pytest.raises(RowsWait):
         rebuilt(world)
     resolve(world)
@@ -73,7 +77,7 @@ def test_verify_reads_a_table_by_the_merges_that_it_names(world: ValueWorld) -> 
 def test_a_wrong_value_is_found_before_the_switch(world: ValueWorld, column: str) -> None:
     """`verify --values` compares the rows of a table that waits for its rebuild with bronze, too."""
     chosen(world, "merge", "x", ANY)
-    place = (3, 0) if column == "x__v3" else (1, 0)
+    place = (2, 0) if column == "x__v3" else (1, 0)
     world.alter(GAME, column, lambda value: value * 2, place)
     found = world.check().values
     assert found is not None
@@ -94,3 +98,19 @@ def test_dedupe_keeps_the_copy_that_bronze_gives_before_the_switch(world: ValueW
     done = dedupe(world.paths, world.environment, registry(world).snapshot, CHESS)
     assert (done.removed, done.differing) == (1, 1)
     assert table(world) == before
+
+
+def test_a_contract_is_not_applied_during_a_merge(world: ValueWorld) -> None:
+    """L5: a merge looks at contracts as it begins; one that came later could move all rows to quarantine at its switch."""
+
+    def apply(game: str) -> None:
+        file = f"version: 1\ncontracts: [{{name: c, games: [{game}], rules: [{{column: x, action: quarantine, min: 0}}]}}]"
+        plan = proposals.plan(world.engine, world.paths, registry(world).snapshot(), known_names(world.engine), file)
+        proposals.apply(world.settings, world.engine, plan, "ann", "agreed")
+
+    begun = submit(world.engine, proposed(world, "x").intent)
+    with pytest.raises(Refused, match=f"'Chess', .* apply it once merge-columns {begun.operation_id[:8]} by ann has"):
+        apply(GAME)
+    apply("Go")
+    assert carried_out(world, begun).state == "succeeded"
+    apply(GAME)

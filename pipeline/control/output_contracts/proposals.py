@@ -8,21 +8,26 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
+from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey, shown
 from pipeline.base.texts import first_lines
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
 from pipeline.control.output_contracts import contract_file
 from pipeline.control.output_contracts.newest import Breaks, count_breaks
+from pipeline.control.operations.definition import describe_open
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.output_contracts.rules import OutputContract, by_game, dumps, label, loads
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store import output_contracts
-from pipeline.store.operations import hash_of
+from pipeline.store.database.states import OperationKind
+from pipeline.store.games import known_names
+from pipeline.store.operations import hash_of, read_open
 from pipeline.store.output_contracts import AppliedContracts, read_contracts
 
+_MERGES: Final = frozenset({OperationKind.MERGE_COLUMNS, OperationKind.PART_COLUMNS})
 _SHOWN: Final = 20
 _MOST_GAMES: Final = 50  # whose rows a plan reads
 
@@ -82,11 +87,24 @@ def apply(settings: Settings, engine: Engine, proposal: ContractsProposal, actor
     """Write planned contracts, with their audit entry.
 
     Raises:
-        Refused: the actor has not the role for it, or gives no reason; or another person has applied contracts
-            meanwhile. Then nothing is written.
+        Refused: the actor has not the role for it, or gives no reason; another person has applied contracts
+            meanwhile; or a game's columns are being merged, which only looked at earlier ones. Then nothing is written.
     """
     gate.permit(settings, engine, actor, DirectAct.CHANGE_CONTRACTS, reason)
-    return output_contracts.apply(engine, dumps(proposal.contracts), proposal.seen.number, actor, reason)
+    before, names = loads(proposal.seen.contracts), known_names(engine)
+    changed = [each for each in proposal.contracts if each not in before]
+
+    def require_no_merge(connection: Connection) -> None:
+        for merge in (each for each in read_open(connection) if each.kind in _MERGES):
+            games = [names[key] for key in merge.parameters["games"]]
+            for each in (each for each in changed if any(map(each.is_for, games))):
+                raise Refused(
+                    f"The contract {each.name} is for {shown(games[0])}, whose columns are about to change: apply it "
+                    f"once {describe_open(merge)} has ended."
+                )
+
+    seen = proposal.seen.number
+    return output_contracts.apply(engine, dumps(proposal.contracts), seen, actor, reason, require_no_merge)
 
 
 def break_lines(breaks: Mapping[str, Breaks], refusing: Iterable[str]) -> Iterator[str]:
