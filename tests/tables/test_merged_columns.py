@@ -12,6 +12,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey, stream_app_id
 from pipeline.cli.main import cli
 from pipeline.control import proposals
+from pipeline.control.operations.definition import OperationProposal
 from pipeline.data.contracts.formats.json.merging import DOUBLE, columns_of_keys
 from pipeline.data.contracts.formats.json.superset import ANY
 from pipeline.data.contracts.formats.json.undeclared_format import superset_of
@@ -26,7 +27,7 @@ from pipeline.data.variations.registering import Registrar, newest_supersets
 from pipeline.lake.delta.columns import OtherColumns
 from pipeline.lake.delta.table import CursorTable
 from pipeline.store import output_contracts
-from pipeline.store.operations import submit
+from pipeline.store.operations import Operation, submit
 from pipeline.store.stream_control import StreamControl
 from tests.tables.choices_world import carried_out
 from tests.tables.merging_world import merged, mixed, proposed, require_laws, values
@@ -171,6 +172,36 @@ def test_a_merge_is_undone_by_a_rebuild(world: ValueWorld, tmp_path: Path) -> No
     again = proposals.undo(world.settings, world.engine, undone, "ann", "no mistake")
     assert carried_out(world, submit(world.engine, again.intent)).state == "succeeded"
     assert values(world)[-1] == {"x": "true"}
+
+
+def test_the_later_merge_of_a_key_is_undone_first(world: ValueWorld) -> None:
+    """An undo parts the columns of the merge that it names: while a later one of the key stands, it is refused."""
+
+    def undo(done: Operation) -> OperationProposal:
+        return proposals.undo(world.settings, world.engine, done, "ann", "a mistake")
+
+    def undone(done: Operation) -> Operation:
+        after = carried_out(world, submit(world.engine, undo(done).intent))
+        assert after.state == "succeeded", after.outcome
+        return after
+
+    apart, first = values(world), merged(world, "y")
+    arrive(world, [("move", b'{"y":9007199254740993}')])
+    drive(world)
+    between, second = values(world), merged(world, "y")
+    with pytest.raises(Refused, match=f"again by merge-columns {second.operation_id[:8]} by ann: undo that first"):
+        undo(first)
+    undone(second)
+    assert values(world) == between
+    parted = undone(first)
+    assert values(world) == [*apart, {"y": 9007199254740993}]
+    with pytest.raises(Refused, match="is not merged"):
+        undo(first)
+    with pytest.raises(Refused, match="values that no double holds by now"):
+        undo(parted)
+    third = merged(world, "y")
+    with pytest.raises(Refused, match=f"again by merge-columns {third.operation_id[:8]} by ann: undo that first"):
+        undo(first)
 
 
 POINTS: Final = [

@@ -21,8 +21,10 @@ from pipeline.control.operations.definition import (
     OperationProposal,
     StepDefinition,
     StepResult,
+    describe_open,
     intent_of,
 )
+from pipeline.control.operations.executor import has_effect
 from pipeline.control.operations.repairs import REBUILD
 from pipeline.control.operations.settling import registering
 from pipeline.control.operations.tries import worked
@@ -44,7 +46,7 @@ from pipeline.lake.delta.log import exists
 from pipeline.settings.tree import Paths
 from pipeline.store.database.states import OperationKind
 from pipeline.store.games import Game, find, known_names
-from pipeline.store.operations import Operation, operation
+from pipeline.store.operations import Operation, list_operations, operation
 from pipeline.store.processes.leases import store_time
 
 _WORK_SECONDS: Final = 6 * 3600.0  # a game's whole bronze may be read
@@ -107,7 +109,8 @@ def propose_merge(
 def _merging(
     engine: Engine, game: Game, found: _Found, to: str, actor: str, reason: str, undoes: str | None
 ) -> OperationProposal:
-    more = {"type": found.type, "column": found.columns.path, "to": to}
+    joins = [each.name for each in found.columns.slots]
+    more = {"type": found.type, "column": found.columns.path, "to": to, "joins": joins}
     fact, lines = _look(OperationKind.MERGE_COLUMNS, engine, game, more)
     intent = intent_of("game", OperationKind.MERGE_COLUMNS, {game.key: fact}, actor, reason, undoes)
     return OperationProposal(replace(intent, parameters={**intent.parameters, **more}), [*lines, *_LINES])
@@ -225,18 +228,45 @@ def _propose(
     """Plan the inverse of an operation, about the columns that it named."""
     if undoes is None:
         raise Refused("Name the column: `turnout schemas merge GAME COLUMN`.")
-    done = operation(engine, undoes).parameters
-    game = find(names[0], known_names(engine))
+    undone = operation(engine, undoes)
+    game, done = find(names[0], known_names(engine)), undone.parameters
     found = _find(engine, game, done["column"], done["type"])
     if kind == OperationKind.MERGE_COLUMNS:
+        if done["to"] == DOUBLE and not found.columns.may_be_double:
+            raise Refused(
+                f"{shown(done['column'])} of {shown(game.name)} has values that no double holds by now: "
+                f"`turnout schemas merge` joins it as text."
+            )
         return _merging(engine, game, found, done["to"], actor, reason, undoes)
-    newest = max((each.since for each in found.columns.slots if each.joined), default=0)
-    if not newest:
-        raise Refused(f"{shown(done['column'])} of {shown(game.name)} is not merged.")
-    more = {"type": found.type, "column": found.columns.path, "to": done["to"], "since": newest}
+    merged = _slot_of(engine, game, found, undone)
+    joins = [each.name for each in merged.joined]
+    more = {
+        "type": found.type, "column": found.columns.path, "to": done["to"], "joins": joins, "since": merged.since,
+    }  # fmt: skip
     fact, lines = _look(kind, engine, game, more)
     intent = intent_of("game", kind, {game.key: fact}, actor, reason, undoes)
     return OperationProposal(replace(intent, parameters={**intent.parameters, **more}), [*lines, *_LINES])
+
+
+def _slot_of(engine: Engine, game: Game, found: _Found, done: Operation) -> Slot:
+    """Return the slot that a merge made.
+
+    Raises:
+        Refused: its columns are parted, or were merged again since: parting them would undo that merge, too.
+    """
+    column = f"{shown(done.parameters['column'])} of {shown(game.name)}"
+    merged = next((each for each in found.columns.slots if each.joined), None)
+    if merged is None:
+        raise Refused(f"{column} is not merged.")
+    made = {"games": [game.key], "type": found.type, "joins": [each.name for each in merged.joined]}
+    every = sorted(list_operations(engine), key=lambda each: each.requested_at, reverse=True)
+    merges = (each for each in every if each.kind == done.kind and made.items() <= each.parameters.items())
+    newest = next((each for each in merges if has_effect(engine, each)), None)
+    if newest is not None and newest.operation_id != done.operation_id:
+        raise Refused(f"{column} was merged again by {describe_open(newest)}: undo that first.")
+    if made["joins"] != done.parameters["joins"]:
+        raise Refused(f"{column} was merged again by a later operation, which cannot be undone any more.")
+    return merged
 
 
 def _facts(context: ControlContext, asked: Operation) -> Mapping[str, Any]:
