@@ -11,7 +11,7 @@ from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
 from pipeline.control import proposals
 from pipeline.control.controller import KINDS
-from pipeline.control.operations.declarations import propose_declaration
+from pipeline.control.operations.declarations import declaration_of, propose_declaration
 from pipeline.control.operations.definition import OperationProposal
 from pipeline.control.operations.executor import tick
 from pipeline.data.contracts.registries.notes import Need
@@ -20,7 +20,8 @@ from pipeline.data.repair import asking
 from pipeline.store.database.states import OperationKind
 from pipeline.store.operations import Operation, operation, submit
 from pipeline.store.schema_needs import OpenNeed
-from tests.tables.choices_world import carried_out, context, is_clean, rebuild_is_the_same, rebuilt, refused
+from tests.tables.choices_world import CHESS, carried_out, context, is_clean, rebuild_is_the_same, rebuilt, refused
+from tests.tables.merging_world import merged
 from tests.tables.registering_world import arrive, drive, killed_at, registry, resolve, supersets, world_of
 from tests.tables.shapes_world import GAME, KEY, by_tasks, gather, one_by_one, table, without_nulls
 from tests.tables.value_world import ValueWorld
@@ -128,6 +129,35 @@ def test_rows_that_landed_by_a_schema_stay_as_it_is_declared_again(world: ValueW
     assert table(world)[: len(before)] == before
     assert (table(world)[-1]["x"], table(world)[-1]["x__v2"]) == (None, 5.0)
     assert is_clean(world)
+
+
+def test_columns_can_be_merged_after_a_declaration_was_withdrawn(world: ValueWorld) -> None:
+    """L12: the rebuild of a merge reads by the superset what landed by a schema that the type no longer has.
+
+    That schema is not declared again, as its columns are no longer the table's; one of the merged columns is.
+    """
+    first = declaration_of(registry(world).snapshot(), CHESS, "move").registration
+    done = declared(world)
+    arrive(world, [AS_DECLARED])
+    drive(world)
+    with pytest.raises(Refused, match="is declared: its columns stay as declared"):
+        merged(world, "x")
+    undone(world, done)
+    arrive(world, [("move", b'{"x":6.5}')])
+    drive(world)
+    merge = merged(world, "x")
+    assert [row["x"] for row in table(world)] == [1.0, None, 5.0, 6.5]
+    assert is_clean(world)
+    with pytest.raises(Refused, match="were merged since this schema was withdrawn"):
+        registry(world).register_many([first])
+    declared(world)
+    arrive(world, [AS_DECLARED, ("move", b'{"x":7,"f":1.5}')])
+    drive(world)
+    assert [row["x"] for row in table(world)[4:]] == [5.0, 7.0]
+    assert is_clean(world)
+    rebuild_is_the_same(world)
+    with pytest.raises(Refused, match="is declared: its columns stay as declared"):
+        undone(world, merge)
 
 
 @pytest.mark.parametrize("point", ["after_publish_id", "after_publish_placed", "after_store_commit"])

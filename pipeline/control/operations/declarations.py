@@ -26,7 +26,6 @@ from pipeline.control.operations.definition import (
 )
 from pipeline.control.operations.repairs import REPLAY
 from pipeline.control.operations.settling import registering
-from pipeline.data.contracts.columns import merge
 from pipeline.data.contracts.declared_types import FORMAT
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.json.declaring import definition_of
@@ -36,7 +35,7 @@ from pipeline.data.contracts.plans import RegistrationPlan, render_plan
 from pipeline.data.contracts.registrations import Registered, Registration
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
-from pipeline.data.contracts.shape import placed_columns
+from pipeline.data.contracts.shape import has_columns, placed_columns
 from pipeline.data.variations.registering import newest_supersets
 from pipeline.store.database.states import OperationKind
 from pipeline.store.games import Game, find, known_names
@@ -184,20 +183,12 @@ def _checked_plan(registry: LocalRegistry, declaration: Declaration) -> Registra
     plan = registry.require_possible(declaration.registration)
     own = Schema(0, FORMAT, declaration.superset.message, declaration.definition)
     held = placed_columns(declaration.superset, declaration.placement)
-    if moved := [each.name for each in placed_columns(own, plan.placement) if not _is_among(each, held)]:
+    if moved := [each.name for each in placed_columns(own, plan.placement) if not has_columns(held, pa.schema([each]))]:
         raise Refused(
             f"A declared schema would have other columns than the table: {join_limited(moved, 10)}. "
             f"Leave {shown(declaration.type)} undeclared, or register a schema of your own."
         )
     return plan
-
-
-def _is_among(column: pa.Field, held: pa.Schema) -> bool:
-    """Return whether columns have one like this at every depth; they may have more members."""
-    try:
-        return bool(merge(held, pa.schema([column])) == held)
-    except Refused:
-        return False
 
 
 def _propose(

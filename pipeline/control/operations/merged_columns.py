@@ -196,8 +196,12 @@ def _find(engine: Engine, game: Game, column: str, of_type: str | None) -> _Foun
     if len(found) > 1:
         types = join_limited([shown(each.type) for each in found], 10)
         raise Refused(f"Several event types have the column {shown(column)}: {types}. Name one by --type.")
-    if any(each.format == FORMAT and event_type(each.message) == found[0].type for each in schemas.of(game.key)):
-        raise Refused(f"{shown(found[0].type)} of {shown(game.name)} is declared: its columns stay as declared.")
+    declared = [schema for schema, at in schemas.placed(game.key) if schema.format == FORMAT and at.has_columns]
+    if any(event_type(each.message) == found[0].type for each in declared):
+        raise Refused(
+            f"{shown(found[0].type)} of {shown(game.name)} is declared: its columns stay as declared. Where it was "
+            f"declared as its documents came, `turnout schemas undeclare` withdraws that."
+        )
     return found[0]
 
 

@@ -44,7 +44,7 @@ from pipeline.data.contracts.plans import TYPE, RegistrationPlan, Step
 from pipeline.data.contracts.policies import Policies, lands
 from pipeline.data.contracts.registrations import CheckedRegistration, Registered, by_rules, unattended
 from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema
-from pipeline.data.contracts.shape import table_schema
+from pipeline.data.contracts.shape import has_columns, placed_columns, table_schema
 from pipeline.data.contracts.stored_registrations import REGISTERED, placement_values, take_up
 from pipeline.data.contracts.stored_schemas import read_ages, read_ids, read_schemas, write_schema
 from pipeline.data.contracts.structs import by_struct, free_name, require_room, taken_names
@@ -285,12 +285,15 @@ class RegistrationBatch:
         """Return what a schema changes among those of its event type, and where its fields will lie."""
         schema_id = self._ids.get(checked.fingerprint)
         before = None if schema_id is None else held.get(schema_id)
-        if before is not None and (before.withdrawn or before.undeclared):
+        if before is not None and before.withdrawn:
             return (), restored(before)
         others = [(self._schemas[each], at) for each, at in held.items() if each != schema_id]
         listed = {schema.schema_id: at for schema, at in without_older(others)}
         own = {e: at for e, at in listed.items() if not at.other_type and at.struct == struct}
         known = tuple((self._schemas[each], at) for each, at in own.items())
+        if before is not None and before.undeclared:
+            _require_columns(checked, restored(before), known)
+            return (), restored(before)
         taken = (
             frozenset(each.lower() for each in by_struct(others) if each is not None) if struct is None else frozenset()
         )
@@ -424,6 +427,17 @@ def _require_distinct(checked: CheckedRegistration, placement: FieldPlacement, s
         raise Refused(
             f"The field {shown(both[0])} of {shown(checked.message)} cannot be a column of the table: it is the column "
             f"of an event type."
+        )
+
+
+def _require_columns(
+    checked: CheckedRegistration, placement: FieldPlacement, known: tuple[tuple[Schema, FieldPlacement], ...]
+) -> None:
+    """Check that the columns of a schema that is declared again are still those of its event type."""
+    if not has_columns(table_schema(known), placed_columns(checked.schema, placement)):
+        raise Refused(
+            f"Columns of {shown(checked.message)} in the game {shown(checked.game)} were merged since this schema was "
+            f"withdrawn. Declare the type as it is now: `turnout schemas declare`."
         )
 
 

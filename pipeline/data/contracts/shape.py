@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
+from pipeline.base.errors import Refused
 from pipeline.data.contracts.columns import members, merge
 from pipeline.data.contracts.declared_types import without_older
 from pipeline.data.contracts.formats.json.merging import merges
@@ -44,6 +45,14 @@ def table_schema(placed: Iterable[tuple[Schema, FieldPlacement]]) -> pa.Schema:
         if placement.has_columns:
             result = merge(result, placed_columns(schema, placement))
     return result
+
+
+def has_columns(held: pa.Schema, wanted: pa.Schema) -> bool:
+    """Return whether columns have all the wanted ones at every depth, with their types; they may have more."""
+    try:
+        return bool(merge(held, wanted) == held)
+    except Refused:
+        return False
 
 
 def merges_in(placed: Iterable[tuple[Schema, FieldPlacement]]) -> str:
