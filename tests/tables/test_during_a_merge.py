@@ -101,10 +101,11 @@ def test_dedupe_keeps_the_copy_that_bronze_gives_before_the_switch(world: ValueW
 
 
 def test_a_contract_is_not_applied_during_a_merge(world: ValueWorld) -> None:
-    """L5: a merge looks at contracts as it begins; one that came later could move all rows to quarantine at its switch."""
+    """L5: a merge looks at contracts as it begins; a later one could move all rows to quarantine at its switch."""
 
     def apply(game: str) -> None:
-        file = f"version: 1\ncontracts: [{{name: c, games: [{game}], rules: [{{column: x, action: quarantine, min: 0}}]}}]"
+        rules = "[{column: x, action: quarantine, min: 0}]"
+        file = f"version: 1\ncontracts: [{{name: c, games: [{game}], rules: {rules}}}]"
         plan = proposals.plan(world.engine, world.paths, registry(world).snapshot(), known_names(world.engine), file)
         proposals.apply(world.settings, world.engine, plan, "ann", "agreed")
 

@@ -15,9 +15,9 @@ from pipeline.base.names import GameKey, shown
 from pipeline.base.texts import first_lines
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
+from pipeline.control.operations.definition import describe_open
 from pipeline.control.output_contracts import contract_file
 from pipeline.control.output_contracts.newest import Breaks, count_breaks
-from pipeline.control.operations.definition import describe_open
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.output_contracts.rules import OutputContract, by_game, dumps, label, loads
 from pipeline.settings.tree import Paths, Settings
