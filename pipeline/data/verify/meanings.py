@@ -15,7 +15,7 @@ from pipeline.lake.storage.location import Location
 
 PROPERTY: Final = "turnout.schemas"
 MERGES: Final = "turnout.merges"
-"""What a table says of merged columns, in the metadata of its column `_schema_id`."""
+"""The property of merged columns, in the metadata of the column `_schema_id` of a table."""
 
 _FOLDER: Final = "registrations"
 

@@ -139,7 +139,7 @@ def _trusted(schemas: SchemaSet, key: GameKey, reading: readings.PinnedTables) -
 
 
 def known_schemas(schemas: SchemaSet, key: GameKey, merges: str) -> dict[int, KnownSchema]:
-    """Return a game's schemas for the value check, by id; `merges` is what its table says of merged columns.
+    """Return a game's schemas for the value check, by id; `merges` are those of its table, as JSON.
 
     Rows of two event types never lie in the same columns, unless one was registered as the other's new name, or an
     alias says that it is: whatever else lands there after the first type should be in quarantine.
