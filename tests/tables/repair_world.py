@@ -27,7 +27,7 @@ from pipeline.data.verify.balance import Balance, verify
 from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import DataFile, write_file
-from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.opening import open_table, rows_of
 from pipeline.lake.delta.quarantine import QUARANTINE, without_present
 from pipeline.lake.delta.table import CursorTable, TableConflict
 from pipeline.settings.tree import Paths, Settings
@@ -183,9 +183,11 @@ class World:
 
     def _split(self, stream: Stream, game: Game, through: int | None) -> None:
         """Quarantine first, then one commit."""
-        rows = open_table(self.paths.bronze).to_pyarrow_table(columns=list(READ))
-        rows = rows.filter(pc.field("seq") <= (through or self.seq))
-        expected = stream.position
+        expected, seq = stream.position, pc.field("seq")
+        above = (seq > expected.cursor) & (seq <= (through or self.seq))
+        rows = rows_of(self.paths.bronze).to_table(columns=list(READ), filter=above)
+        if not rows.num_rows:
+            return
         job = SplitJob({game.key: expected.cursor}, self.registry.snapshot(), self.paths.tables)
         report, rejects = split_rows(rows, job)
         if game.key not in report:

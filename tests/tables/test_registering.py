@@ -24,8 +24,9 @@ from pipeline.data.contracts.given_ids import GivenIds
 from pipeline.data.contracts.registrations import Registration
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.repair.rebuild import rebuild
+from pipeline.data.variations import documents as documents_module
 from pipeline.data.variations.bronze_view import BronzeView
-from pipeline.data.variations.documents import Documents, FirstRows
+from pipeline.data.variations.documents import Documents, FirstRows, Span
 from pipeline.data.variations.resolution import ShapeResolution
 from pipeline.lake.delta.opening import open_table
 from pipeline.settings.tree import Paths
@@ -422,6 +423,25 @@ def test_ids_in_the_place_of_types_cost_no_more_than_their_rows(
     documents = Documents(view, Game(KEY, GAME), registry(world).snapshot())
     documents.count({"t0": FirstRows(1)}, 1)
     assert time.process_time() - started < 4  # 8 s where each is looked for among all
+    world.engine.dispose()
+
+
+def test_documents_are_the_same_however_many_are_opened_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law L1: a range of bronze gives the same documents in the same order, in whatever parts they are opened."""
+    world = world_of(tmp_path, [MOVE, SOLD, SOLD, NAMED, MOVE], [SOLD, MOVE])
+    view = BronzeView(world.paths.bronze, world.environment)
+    documents = Documents(view, Game(KEY, GAME), registry(world).snapshot())
+    spans = {"move": Span((1, 0), (2, 9)), "sold": Span((1, 2), (2, 0))}
+    whole = list(documents.read(spans))
+    assert [(each.type, each.place, each.payload) for each in whole] == [
+        ("move", (1, 0), MOVE[1]), ("sold", (1, 2), SOLD[1]), ("move", (1, 3), NAMED[1]), ("move", (1, 4), MOVE[1]),
+        ("sold", (2, 0), SOLD[1]), ("move", (2, 1), MOVE[1]),
+    ]  # fmt: skip
+    for rows in (1, 2, 3):
+        monkeypatch.setattr(documents_module, "_OPENED_ROWS", rows)
+        assert list(documents.read(spans)) == whole
     world.engine.dispose()
 
 

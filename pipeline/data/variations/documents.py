@@ -20,6 +20,7 @@ from pipeline.lake.delta.bronze import whole
 from pipeline.store.games import Game
 
 _NO_TYPE: Final = -1
+_OPENED_ROWS: Final = 4096  # that are opened at once: as Python's objects they take several times their bytes
 
 
 class Document(NamedTuple):
@@ -93,8 +94,11 @@ class Documents:
             for code, name in enumerate(names):
                 if name in spans:
                     chosen |= (codes == code) & spans[name].holds(seqs, places)
-            if chosen.any():
-                yield from self._opened(rows.filter(pa.array(chosen)), [names[each] for each in codes[chosen].tolist()])
+            for first in range(0, rows.num_rows, _OPENED_ROWS):
+                mine = chosen[first : first + _OPENED_ROWS]
+                if mine.any():
+                    types = [names[each] for each in codes[first : first + _OPENED_ROWS][mine].tolist()]
+                    yield from self._opened(rows.slice(first, _OPENED_ROWS).filter(pa.array(mine)), types)
 
     def _opened(self, rows: pa.Table, types: list[str]) -> Iterator[Document]:
         payloads: list[bytes | None] = [None] * rows.num_rows
