@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.data.contracts.columns import merge
@@ -28,10 +28,42 @@ from pipeline.settings.undeclared import Undeclared
 from tests.unit.data.contracts.formats.json.document_world import DOCUMENTS, binary, decoder_of, is_whole, leaves
 
 _CUT = st.lists(st.lists(DOCUMENTS, min_size=1, max_size=4), min_size=1, max_size=4)
+_KINDS = (
+    "1", "9007199254740993", "9223372036854775808", "2.5", "0.12345678901234567890", "true", '"x"', '{"b":1}',
+    '{"77":1}', "[1]", "[2.5]", '[1,"a"]', '[{"b":1}]',
+)  # fmt: skip
+
+
+def _after_each_other() -> list[list[bytes]]:
+    """Return two ranges in which each kind of values follows each other one, at the top and inside of an object."""
+    pairs = list(itertools.permutations(_KINDS, 2))
+    ranges = []
+    for place in (0, 1):
+        members = ",".join(f'"k{number}":{pair[place]}' for number, pair in enumerate(pairs))
+        ranges.append([f"{{{members}}}".encode(), f'{{"in":{{{members}}}}}'.encode()])
+    return ranges
 
 
 def _columns(superset: Superset) -> list[str]:
     return [line.rsplit(" ", 2)[0] for line in lines(superset)]
+
+
+def _types(superset: Superset) -> dict[str, pa.DataType]:
+    """Return the type of each column of a superset by its path; of structs those of their members."""
+    schema = Schema(1, UNDECLARED, "move", dumps(superset))
+    columns = placed_columns(schema, FieldPlacement(superset.column_names()))
+    waiting, found = [(each.name, each.type) for each in columns], dict[str, pa.DataType]()
+    while waiting:
+        path, kind = waiting.pop()
+        if pa.types.is_struct(kind):
+            waiting += [(f"{path}.{each.name}", each.type) for each in kind.fields]
+        elif pa.types.is_list(kind):
+            waiting.append((f"{path}[]", kind.value_type))
+        elif pa.types.is_map(kind):
+            waiting.append((f"{path}{{}}", kind.item_type))
+        else:
+            found[path] = kind
+    return found
 
 
 def _grown(ranges: list[list[bytes]]) -> list[Superset]:
@@ -106,13 +138,15 @@ def test_a_range_is_a_set_of_documents(both: tuple[list[bytes], list[bytes]]) ->
     assert list(lines(gathered(Superset(), one))) == list(lines(gathered(Superset(), [*other, *other])))
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
+@example(_after_each_other())
 @given(_CUT)
 def test_columns_never_change(ranges: list[list[bytes]]) -> None:
-    """Whatever comes, a column keeps its path, name, kind and the number of the superset that opened it."""
+    """Whatever comes, a column keeps its path, name, kind, type and the number of the superset that opened it."""
     found = _grown(ranges)
     for before, after in itertools.pairwise(found):
         assert {line.rsplit(" ", 1)[0] for line in lines(before)} <= {line.rsplit(" ", 1)[0] for line in lines(after)}
+        assert _types(before).items() <= _types(after).items()
 
 
 @settings(max_examples=25)
