@@ -35,6 +35,7 @@ from pipeline.store.database.tables import games
 from pipeline.store.games import generations, register_group
 from pipeline.store.operations import Operation, operation, submit
 from pipeline.store.processes.drivers import write_streams
+from tests.tables.registering_world import two_types
 from tests.tables.repair_world import CHESS, Event, World, good, make_world
 from tests.tables.types_world import SOLD, accept, come, event, withdraw
 from tests.unit.data.contracts.registering_world import proto
@@ -112,6 +113,17 @@ def test_the_first_type_is_nested_by_a_rebuild_and_flattened_again(world: World)
     assert undone.state == "succeeded", undone.outcome
     assert columns() == ["points", "sold"]
     require_right()
+
+
+def test_a_first_type_in_json_cannot_be_nested(tmp_path: Path) -> None:
+    """Law L1: documents that name no event type keep their columns, as no table has them in a struct column."""
+    world = two_types(tmp_path / "env=json")
+    with pytest.raises(Refused, match="'move' of the game 'Chess' is JSON and cannot be nested: a document"):
+        propose_nesting(world.engine, "Chess", "ann")
+    words = ["schemas", "accept-type", "Chess", "--nest", "--dry-run", "--env-dir", str(world.paths.root)]
+    refused = CliRunner().invoke(cli, words)
+    assert (refused.exit_code, "cannot be nested" in str(refused.exception)) == (1, True)
+    world.engine.dispose()
 
 
 def test_a_field_is_no_column_where_a_type_has_its_name(world: World) -> None:

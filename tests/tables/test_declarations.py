@@ -1,6 +1,7 @@
 """Event types that were declared as their documents came, on real tables: no value moves, and it can be undone."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from pipeline.control.operations.executor import tick
 from pipeline.data.contracts.registries.notes import Need
 from pipeline.data.contracts.registry import Registration
 from pipeline.data.repair import asking
+from pipeline.settings.tree import Schemas
 from pipeline.store.database.states import OperationKind
 from pipeline.store.operations import Operation, operation, submit
 from pipeline.store.schema_needs import OpenNeed
@@ -182,6 +184,29 @@ def test_a_type_that_grew_since_the_preview_is_not_declared(world: ValueWorld) -
     carried_out(world, begun)
     assert operation(world.engine, begun.operation_id).state == "failed"
     assert all(each.format != "json" for each in registry(world).snapshot().of(KEY))
+
+
+@pytest.mark.proves("G198")
+def test_a_declaration_with_a_breaking_change_needs_a_second_person(world: ValueWorld) -> None:
+    """The operation registers no schema that lacks a column of the table where a second person must approve that."""
+    whole = world.settings
+    arrive(world, [("move", b'{"x":"text"}')])
+    drive(world)  # the schema has the first column of `x`, not the one beside it
+    world.settings = replace(whole, schemas=Schemas(second_person=True))
+    ended = carried_out(world, submit(world.engine, proposed(world).intent))
+    assert ended.state == "failed"
+    assert "has a breaking change, which a second person must approve" in str(ended.outcome)
+    assert all(each.format != "json" for each in registry(world).snapshot().of(KEY))
+    world.settings = whole
+    declared(world)
+
+
+def test_a_declaration_without_a_breaking_change_needs_nobody_else(tmp_path: Path) -> None:
+    """One person declares a type whose schema has each column of the table, also where breaking changes need two."""
+    world = world_of(tmp_path, [("move", b'{"x":1}')])
+    drive(world)
+    world.settings = replace(world.settings, schemas=Schemas(second_person=True))
+    declared(world)
 
 
 def test_a_type_with_a_schema_of_its_own_stays_declared(world: ValueWorld) -> None:

@@ -94,7 +94,8 @@ def nesting(schemas: SchemaSet, key: GameKey, game: str, actor: str) -> tuple[st
         raise Refused(f"No event type of the game {shown(game)} has its fields as columns of the table.")
     if any(schema.format.startswith("json") for schema, _ in first.schemas):
         raise Refused(
-            f"{shown(first.name)} is JSON: documents without a type are of the type with columns of the table."
+            f"{shown(first.name)} of the game {shown(game)} is JSON and cannot be nested: a document that names no "
+            f"event type is of the one whose fields are columns of the table."
         )
     struct = free_name(first.name, taken_names(schemas.placed(key)))
     return first.name, [replace(_registration(game, schema, actor), nests=struct) for schema, _ in first.schemas]
