@@ -60,17 +60,28 @@ def apply(
     Raises:
         Refused: another person has applied contracts meanwhile, or `within` refuses it.
     """
-    act = audit.Act(
-        actor, "apply output contracts", ("contracts",), None, {"contracts": json.loads(contracts), "reason": reason}
-    )
     with writing(engine) as connection:
-        lock(connection)
-        audit.lock_log(connection)
+        lock_contracts(connection)
         if contracts_in(connection).number != seen:
             raise Refused("Other contracts were applied after you looked. Plan again.")
         within(connection)
-        audit.begin(connection, act)
-        values = {"contracts": contracts, "actor": actor, "reason": reason, "applied_at": store_now()}
-        connection.execute(insert(output_contracts).values(number=latest_number(connection) + 1, **values))
-        audit.end(connection, act, "succeeded")
+        apply_within(connection, contracts, actor, reason)
         return contracts_in(connection)
+
+
+def lock_contracts(connection: Connection) -> None:
+    """Let nobody else write contracts until the caller's transaction ends: call it first."""
+    lock(connection)
+    audit.lock_log(connection)
+
+
+def apply_within(
+    connection: Connection, contracts: str, actor: str, reason: str, operation_id: str | None = None
+) -> None:
+    """Write contracts as the newest set, with its audit entry, in the caller's transaction, which holds the lock."""
+    detail = {"contracts": json.loads(contracts), "reason": reason}
+    act = audit.Act(actor, "apply output contracts", ("contracts",), operation_id, detail)
+    audit.begin(connection, act)
+    values = {"contracts": contracts, "actor": actor, "reason": reason, "applied_at": store_now()}
+    connection.execute(insert(output_contracts).values(number=latest_number(connection) + 1, **values))
+    audit.end(connection, act, "succeeded")

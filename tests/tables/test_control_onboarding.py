@@ -18,15 +18,17 @@ from pipeline.data.contracts.registrations import Registration
 from pipeline.data.ingest.admission import begun_without
 from pipeline.data.ingest.name_sketch import sketched
 from pipeline.data.ingest.onboarding import Onboarding
+from pipeline.data.variations.registering import Registrar
 from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.table import CursorTable
 from pipeline.store.database.states import OperationState
 from pipeline.store.game_proposals import GameProposal, propose
-from pipeline.store.games import record_seen
+from pipeline.store.games import Game, record_seen
 from pipeline.store.onboarding import number_of, write_sketch
 from pipeline.store.operations import Operation, change, list_operations, operation, steps, submit, submitted_under
 from pipeline.store.sources import open_generation
+from pipeline.store.variations import read_variations
 from tests.onboarding_world import give_rules, rule
 from tests.tables.registering_world import registry, two_types
 from tests.tables.repair_world import CHESS, GO, SECOND, World, early, good, make_world
@@ -91,6 +93,20 @@ def test_a_renamed_game_keeps_its_first_type_where_only_a_further_one_is_declare
     registry(world).register_many([Registration("Chess", "sold", sold, format="json", new_type=True)])
     schemas, versions = registry(world).snapshot(), read_versions(world.engine, KEY)[KEY].versions
     assert list(renaming.registrations(schemas, versions, KEY, "Go", "ann")) == []
+
+
+def test_a_rename_lists_the_choices_that_it_leaves_behind(tmp_path: Path) -> None:
+    """A person sees beforehand which pins and refused variations the new name lacks, where there are any."""
+    world = two_types(tmp_path / "env")
+    planned = rename(world.settings, world.engine, "Chess", "Go", "ann")
+    assert not any("not carried over" in line for line in planned.lines)
+    registrar = Registrar(world.engine, world.paths.bronze, world.environment)
+    (sold,) = read_variations(world.engine, KEY, "sold")
+    registrar.choose(Game(KEY, "Chess"), "move", ("pin",))
+    registrar.choose(Game(KEY, "Chess"), "sold", ("refuse", sold.fingerprint, sold.form))
+    planned = rename(world.settings, world.engine, "Chess", "Go", "ann")
+    assert "columns that it gets later: the pin of 'move', 1 refused variation(s) of 'sold'" in planned.lines[1]
+    world.engine.dispose()
 
 
 def test_rows_from_before_a_rule_for_the_exact_name_land_with_it(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ from pipeline.store.games import (
     assign_waiting,
     discover_within,
     find,
-    known_games,
+    known_names,
     known_priorities,
     registered_keys,
 )
@@ -62,6 +62,7 @@ from pipeline.store.onboarding import (
 )
 from pipeline.store.onboarding_rules import OnboardingRule, read_rules
 from pipeline.store.operations import Intent, Operation, lock_operation, steps
+from pipeline.store.output_contracts import lock_contracts
 from pipeline.store.processes.leases import store_time
 from pipeline.store.wanted_readers import WantedReader, read_lasting, want_within
 
@@ -103,7 +104,8 @@ def approve(
 
     Raises:
         Refused: it cannot name a game, is one already, its key is another game's, or there are too many games; a group
-            does not exist; or the actor may not grant access to the readers that are wished for.
+            does not exist; the actor may not grant access to the readers that are wished for; or a new name of a game
+            has a schema of its own, or is proposed with one.
     """
     wishes = wishes.over(read_proposals(engine).get(game_key(name)))
     preview = _plan(settings, engine, name, wishes, actor)
@@ -113,7 +115,8 @@ def approve(
     }  # fmt: skip
     target = f"game:{game_key(name)}"
     intent = Intent(OperationKind.ONBOARD, (target,), actor, reason, parameters, preview)
-    return OperationProposal(intent, _lines(preview))
+    renamed = () if wishes.renames is None else renaming.lines(engine, GameKey(wishes.renames), preview["contracts"])
+    return OperationProposal(intent, [*renamed, *_lines(preview)])
 
 
 def rename(settings: Settings, engine: Engine, game: str, name: str, actor: str, reason: str = "") -> OperationProposal:
@@ -122,10 +125,11 @@ def rename(settings: Settings, engine: Engine, game: str, name: str, actor: str,
     Raises:
         Refused: there is no such game; or as `approve`.
     """
-    old = find(game, known_games(engine))
+    old = find(game, known_names(engine))
     readers = tuple(each.principal for each in read_lasting(engine, old.key))
     priority = next(each for each in PRIORITIES if each == known_priorities(engine).get(old.key, "normal"))
-    group = read_assignments(engine)[old.key].group
+    assignment = read_assignments(engine).get(old.key)  # None: no row of it has come
+    group = None if assignment is None else assignment.group
     return approve(settings, engine, name, Wishes(group, priority, readers, old.key), actor, reason)
 
 
@@ -160,9 +164,9 @@ def _plan(settings: Settings, engine: Engine, name: str, wishes: Wishes, actor: 
         require_current(settings, engine, actor, Role.ACCESS_ADMIN, "approve a game with readers")
     rule, proposal = _rule(engine, candidate.rule), read_proposals(engine).get(candidate.game_key)
     rejected = refusals(engine).get(name)
-    renames = {} if wishes.renames is None else {"renames": wishes.renames}
+    renamed = {} if wishes.renames is None else renaming.facts(engine, wishes.renames, name, proposal)
     return {
-        **renames,
+        **renamed,
         "game": name,
         "rule": candidate.rule,
         "group": wishes.group or (rule.group if rule else None),
@@ -185,9 +189,7 @@ def _lines(preview: Mapping[str, Any]) -> list[str]:
     by = "no rule" if preview["rule"] is None else f"rule {preview['rule']}"
     readers = join_limited(preview["readers"]) if preview["readers"] else "nobody"
     group = preview["group"] or "as placement chooses"
-    renamed = renaming.lines(preview["renames"]) if "renames" in preview else ()
     return [
-        *renamed,
         f"{preview['game']!r}: group {group}, priority {preview['priority']}, by {by}",
         f"schema {preview['schema'] or 'none given'}; readers {readers}",
         "It becomes a game from ingest's next micro-batch on; rows that came before are replayed.",
@@ -223,7 +225,7 @@ def _key(operation: Operation) -> str:
 
 
 def _onboard(context: ControlContext, operation: Operation) -> StepResult:
-    """Make it a game that is placed, and write down its readers: in one transaction, so all of it can be undone."""
+    """Make it a game that is placed, with readers and contracts: in one transaction, so all of it can be undone."""
     name, key, wishes = operation.parameters["game"], _key(operation), _wishes(operation)
     rule = _rule(context.engine, operation.preview["rule"])
     candidate = OnboardingCandidate(
@@ -232,8 +234,13 @@ def _onboard(context: ControlContext, operation: Operation) -> StepResult:
     readers = [_reader(operation, principal, operation.actor) for principal in wishes.readers]
     if rule is not None:
         readers += [_reader(operation, each, rule.changed_by) for each in rule.readers if each not in wishes.readers]
+    old = None if wishes.renames is None else known_names(context.engine)[wishes.renames]
     with context.engine.begin() as connection:
+        if old is not None:
+            lock_contracts(connection)
         lock_operation(connection, operation)
+        if old is not None:
+            renaming.carry_contracts(connection, operation, old, name)
         approve_within(connection, candidate)
         discover_within(connection, key, name, wishes.group, wishes.priority)
         want_within(connection, readers)

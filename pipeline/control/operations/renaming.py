@@ -1,27 +1,71 @@
-"""What a game's new name takes over from the old one: its schemas. Pure; called by the operation `onboard`.
+"""What a game's new name takes over from the old one: schemas and output contracts. Called by the operation `onboard`.
 
 A key belongs to one name for ever, and quarantine, rebuild and verify find rows by it: the new name is a game of its
 own, whose table goes on where the old one ends.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-from pipeline.base.names import GameKey
+from sqlalchemy import Connection, Engine
+
+from pipeline.base.errors import Refused
+from pipeline.base.names import GameKey, game_key, shown
+from pipeline.base.texts import join_limited
 from pipeline.data.contracts.catalogue.versions import Version
+from pipeline.data.contracts.formats.json.merging import merges
+from pipeline.data.contracts.formats.json.undeclared_format import superset_of
 from pipeline.data.contracts.formats.supported import FORMATS
 from pipeline.data.contracts.further_types import game_types
 from pipeline.data.contracts.policies import DEFAULTS
 from pipeline.data.contracts.registrations import Registration
+from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.output_contracts.rules import dumps, loads, naming
+from pipeline.data.variations.registering import newest_supersets
+from pipeline.store.game_proposals import GameProposal
+from pipeline.store.games import known_names, registered_keys
+from pipeline.store.operations import Operation
+from pipeline.store.output_contracts import apply_within, contracts_in, read_contracts
 
 
-def lines(old: str) -> tuple[str, ...]:
-    """Return what becomes of the old name, as lines for people."""
-    return (
-        f"new name of {old}: it gets that game's schemas whose rows land, in a table of its own",
-        f"not carried over: output contracts that name {old}, merged columns, and choices about variations",
-        f"{old} keeps its name and table, and what it still sends lands there; retire it when it sends nothing more",
-    )
+def facts(engine: Engine, old: str, name: str, proposal: GameProposal | None) -> dict[str, Any]:
+    """Return what a renaming is about: the key of the old name, and the output contracts that the new one gets.
+
+    Raises:
+        Refused: the new name has a schema of its own, or is proposed with one; the old one's might not follow it.
+    """
+    if registered_keys(engine).get(game_key(name)):
+        raise Refused(f"{name!r} is already a game by its schema; see `turnout games list`.")
+    if proposal is not None and proposal.message:
+        raise Refused(
+            f"{name!r} is proposed with the schema {shown(proposal.message)}, and a new name gets the schemas of the "
+            f"old one. Propose it again without --schema, or approve it as a game of its own."
+        )
+    before, given = loads(read_contracts(engine).contracts), known_names(engine)[old]
+    then = naming(before, given, name)
+    return {"renames": old, "contracts": [each.name for was, each in zip(before, then, strict=True) if was != each]}
+
+
+def lines(engine: Engine, old: GameKey, contracts: Sequence[str]) -> Iterator[str]:
+    """Yield what becomes of the old name, as lines for people."""
+    yield f"new name of {old}: it gets that game's schemas whose rows land, in a table of its own"
+    if contracts:
+        yield f"output contracts {join_limited(contracts)} are for it, too: add it to their file"
+    if left := list(_left_behind(LocalRegistry(engine).snapshot(), old)):
+        yield f"not carried over, as they are about columns that it gets later: {join_limited(left)}"
+    yield f"{old} keeps its name and table, and what it still sends lands there; retire it when it sends nothing more"
+
+
+def carry_contracts(connection: Connection, asked: Operation, old: str, name: str) -> None:
+    """Let the output contracts of a game be for its new name, in a transaction that holds the lock of contracts.
+
+    They stay so after an undo: nothing lands in the table of a retired game, and a restore finds them.
+    """
+    before = contracts_in(connection).contracts
+    then = dumps(naming(loads(before), old, name))
+    if then != dumps(loads(before)):
+        apply_within(connection, then, asked.actor, asked.reason or f"new name of {old}", asked.operation_id)
 
 
 def registrations(
@@ -48,3 +92,15 @@ def registrations(
                 continues=at.continues,
                 new_type=each.state == "accepted",
             )
+
+
+def _left_behind(schemas: SchemaSet, old: GameKey) -> Iterator[str]:
+    """Yield what people chose about the columns of a game's undeclared types, which its new name lacks."""
+    for name, schema in newest_supersets(schemas, old).items():
+        superset = superset_of(schema)
+        if superset.pinned:
+            yield f"the pin of {shown(name)}"
+        if superset.refused:
+            yield f"{len(superset.refused):,} refused variation(s) of {shown(name)}"
+        if merged := merges(superset):
+            yield f"merged columns of {shown(name)}: {join_limited(sorted(merged))}"

@@ -5,7 +5,7 @@ Made by the reader of contract files, kept in the control store under a number o
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from pipeline.base.names import GameKey, game_key
@@ -83,6 +83,14 @@ def by_game(
         if own:
             found[key] = shared.setdefault(tuple(each.name for each in own), own)
     return found
+
+
+def naming(contracts: Iterable[OutputContract], game: str, name: str) -> tuple[OutputContract, ...]:
+    """Return contracts of which those for a game are for another name, too."""
+    return tuple(
+        replace(each, games=(*each.games, name)) if each.is_for(game) and not each.is_for(name) else each
+        for each in contracts
+    )
 
 
 def dumps(contracts: Iterable[OutputContract]) -> str:

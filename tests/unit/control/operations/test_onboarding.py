@@ -23,6 +23,7 @@ from pipeline.data.contracts.policies import parse_policies
 from pipeline.data.ingest import name_sketch
 from pipeline.data.ingest.onboarding import Onboarding
 from pipeline.data.ingest.pending import pending
+from pipeline.data.output_contracts.rules import ContractRule, OutputContract, dumps, loads
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.health.facts.placing import placing
 from pipeline.settings.source import Source
@@ -34,6 +35,7 @@ from pipeline.store.game_proposals import GameProposal, propose
 from pipeline.store.games import known_priorities, record_seen, registered
 from pipeline.store.onboarding import OnboardingCandidate, onboard, onboarded, write_sketch
 from pipeline.store.operations import Operation, operation, steps, submit
+from pipeline.store.output_contracts import apply, read_contracts
 from pipeline.store.wanted_readers import read_ungranted, read_wanted
 from tests.onboarding_world import give_rules, rule
 from tests.unit.control.operations.move_world import Drivers
@@ -214,8 +216,7 @@ def test_a_renamed_game_is_one_operation(drivers: Drivers, world: ControlContext
     with pytest.raises(Refused, match="already a game"):
         rename(SETTINGS, store, chess, "Chess", "ann")
     planned = rename(SETTINGS, store, "Chess", "New", "ann", "the studio renamed it")
-    assert "not carried over: output contracts" in planned.lines[1]
-    assert f"{chess} keeps its name and table" in planned.lines[2]
+    assert f"{chess} keeps its name and table" in planned.lines[1], "nothing else is to be said"
     renamed = brought_on(drivers, world, submit(store, planned.intent))
     assert renamed.state == "succeeded"
     assert {each.game_key: each.principal for each in read_wanted(store)} == {chess: "dana", NEW: "dana"}
@@ -226,6 +227,82 @@ def test_a_renamed_game_is_one_operation(drivers: Drivers, world: ControlContext
     assert brought_on(drivers, world, undone).state == "succeeded"
     away = {key for key, each in read_assignments(store).items() if each.retired_at is not None}
     assert away == {NEW}
+
+
+def test_a_game_that_has_sent_nothing_is_renamed(drivers: Drivers, world: ControlContext) -> None:
+    """A game that is known by its first schema alone gets a new name, too."""
+    world.registry.register("Soon", *payload_schema("racing", 1))
+    renamed = submit(drivers.store, rename(SETTINGS, drivers.store, "Soon", "New", "ann", "renamed").intent)
+    assert brought_on(drivers, world, renamed).state == "succeeded"
+    assert [game for game, *_ in registered(drivers.store)] == ["New", "Soon"]
+
+
+def contracted(engine: Engine) -> list[tuple[str, ...]]:
+    return [each.games for each in loads(read_contracts(engine).contracts)]
+
+
+def test_a_renamed_game_keeps_its_output_contracts(drivers: Drivers, world: ControlContext) -> None:
+    """The contracts that are for the old name, by it or by a prefix, are for the new one before a row of it lands."""
+    store, rules = drivers.store, (ContractRule("score", "score", "quarantine", min=0),)
+    known = [
+        OutputContract("0", ("Chess",), rules=rules),
+        OutputContract("1", prefixes=("Ch",), rules=rules),
+        OutputContract("2", ("Go",), rules=rules),
+    ]
+    apply(store, dumps(known), 0, "bob", "a promise")
+    world.registry.register("Chess", *payload_schema("racing", 1))
+    planned = rename(SETTINGS, store, "Chess", "New", "ann", "the studio renamed it")
+    assert "output contracts 0, 1 are for it, too" in planned.lines[1]
+    renamed = brought_on(drivers, world, submit(store, planned.intent))
+    assert (renamed.state, contracted(store)) == ("succeeded", [("Chess", "New"), ("New",), ("Go",)])
+    acts = [each for each in audit.entries(store) if each.action == "apply output contracts" and each.operation_id]
+    assert {(each.actor, each.operation_id) for each in acts} == {("ann", renamed.operation_id)}
+    assert [each.rules for each in world.registry.snapshot().contracts[GameKey(NEW)]] == [rules, rules]
+    before = read_contracts(store).number
+    undone = submit(store, proposals.undo(SETTINGS, store, renamed, "ann", "it was not").intent)
+    assert (brought_on(drivers, world, undone).state, read_contracts(store).number) == ("succeeded", before)
+
+
+@pytest.mark.parametrize("lives", range(1, 13))
+def test_a_killed_rename_carries_contracts_over_once(drivers: Drivers, world: ControlContext, lives: int) -> None:
+    """Whatever was the last thing a controller wrote, the new name has each contract and each schema once."""
+    apply(drivers.store, dumps([OutputContract("a", ("Chess",))]), 0, "bob", "a promise")
+    world.registry.register("Chess", *payload_schema("racing", 1))
+    begun = submit(drivers.store, rename(SETTINGS, drivers.store, "Chess", "New", "ann", "renamed").intent)
+    brought_on_by_dying(drivers, world, begun, lives)
+    assert operation(drivers.store, begun.operation_id).state == "succeeded"
+    assert contracted(drivers.store) == [("Chess", "New")]
+    assert [game for game, *_ in registered(drivers.store)] == ["Chess", "New"]
+    assert audit.verify(drivers.store).unended == ()
+
+
+def test_contracts_that_changed_since_the_look_end_a_rename(drivers: Drivers, world: ControlContext) -> None:
+    """A person sees which contracts the new name gets before they ask for it."""
+    world.registry.register("Chess", *payload_schema("racing", 1))
+    planned = rename(SETTINGS, drivers.store, "Chess", "New", "ann", "renamed")
+    apply(drivers.store, dumps([OutputContract("a", ("Chess",))]), 0, "bob", "a promise")
+    ended = brought_on(drivers, world, submit(drivers.store, planned.intent))
+    assert (ended.state, "it has changed since you looked" in str(ended.outcome)) == ("failed", True)
+    assert contracted(drivers.store) == [("Chess",)]
+
+
+def test_a_new_name_with_a_schema_of_its_own_is_refused(drivers: Drivers, world: ControlContext) -> None:
+    """Of two first schemas of one game the second may be refused, so a new name comes without one of its own."""
+    store = drivers.store
+    world.registry.register("Chess", *payload_schema("racing", 1))
+    planned = rename(SETTINGS, store, "Chess", "New", "ann", "renamed")
+    propose(store, GameProposal(NEW, "New", "dora", "soon", format="avro", message="a.B", definition=b"x"))
+    with pytest.raises(Refused, match=r"'New' is proposed with the schema 'a\.B', and a new name gets"):
+        rename(SETTINGS, store, "Chess", "New", "ann", "renamed")
+    ended = brought_on(drivers, world, submit(store, planned.intent))
+    assert (ended.state, "is proposed with the schema" in str(ended.outcome)) == ("failed", True)
+    assert [game for game, *_ in registered(store)] == ["Chess"]
+    propose(store, GameProposal(NEW, "New", "dora", "soon", group="c"))
+    world.registry.register("Own", *payload_schema("racing", 1))
+    with pytest.raises(Refused, match="'Own' is already a game by its schema"):
+        rename(SETTINGS, store, "Chess", "Own", "ann", "renamed")
+    again = submit(store, rename(SETTINGS, store, "Chess", "New", "ann", "renamed").intent)
+    assert brought_on(drivers, world, again).state == "succeeded"
 
 
 def _schema(message: str, field: str, number: int, type_of: int) -> tuple[str, bytes]:
