@@ -18,7 +18,8 @@ from pipeline.store.database.states import PRIORITIES
 def list_games(env_dir: Path, as_json: bool) -> None:
     """List every game: since when, by what right, its group, and the names people may mistake it for.
 
-    The right is `schema`, `name`, `prefix` or `approval`. Names are quoted, with escapes for invisible characters.
+    The right is `schema`, `name`, `prefix` or `approval`. Names are quoted, with escapes for invisible characters. A
+    game of which nothing has arrived says so; with a schema it is listed before ingest has looked at it.
     """
     from pipeline.data.ingest import pending
 
@@ -125,9 +126,10 @@ def approve_game(
 def rename_game(env_dir: Path, old: str, new: str, how: SubmitOptions) -> None:
     """Make NEW (exact), which the studio of OLD (name or key) sends from now on, a game with what OLD has.
 
-    One operation, as `games approve` is: NEW gets OLD's group, priority, the schemas whose rows land, and the
-    readers that OLD got at its onboarding; rows of NEW that came before land. NEW has a table of its own. OLD keeps its
-    table and takes what it still sends: retire it later. Its undo retires NEW. Readers need the role access_admin.
+    One operation, as `games approve` is: NEW gets OLD's group, priority, the schemas whose rows land, its output
+    contracts, and the readers that OLD got at its onboarding; rows of NEW that came before land. NEW has a table of its
+    own. OLD keeps its table and takes what it still sends: retire it later. Its undo retires NEW. Readers need the role
+    access_admin.
     """
     from pipeline.base.names import game_key
     from pipeline.control.operations.onboarding import rename

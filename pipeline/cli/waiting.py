@@ -42,10 +42,10 @@ def wait(env_dir: Path, game: str, through: float, timeout: float | None, as_jso
     (Unix seconds), `cursor_seq`, `next_seq` and `sentence`; unknown values are null.
     """
     from pipeline.api import through as api
-    from pipeline.store.games import find
+    from pipeline.store.games import find, known_names
 
     context = CommandContext(env_dir)
-    found = api.wait(context.environment, find(game, context.names()), through, timeout)
+    found = api.wait(context.environment, find(game, known_names(context.engine)), through, timeout)
     if as_json:
         say_json({**{name: getattr(found, name) for name in api.WaitReport.__slots__}, "sentence": found.sentence})
     else:

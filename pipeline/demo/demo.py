@@ -23,7 +23,7 @@ from pipeline.demo import claim, dashboard, monitoring, newcomer
 from pipeline.demo.broker import Broker
 from pipeline.demo.framings import by_type
 from pipeline.demo.framings.supported import FOREIGN, WRAPPER, RegistryAddress, check_framings
-from pipeline.demo.object_storage import VARIABLES
+from pipeline.demo.object_storage import VARIABLES, export
 from pipeline.demo.registry import Registry
 from pipeline.demo.simulate import PARTITIONS, send
 from pipeline.demo.simulator import Event
@@ -38,6 +38,8 @@ from pipeline.store.games import generations, register_group, retired_games
 from pipeline.store.groups import change, read_groups
 
 GROUPS = ("a", "b")
+SOURCE_VARIABLES = "source.env"
+"""The file of variables for other terminals, in the environment's folder, of a source that the settings do not have."""
 ADMINS = ("ada@demo", "ben@demo")
 """People as whom the demo's user may act, as nobody approves their own request. No account has such a name."""
 
@@ -100,6 +102,7 @@ def once(settings: Settings, paths: Paths, wanted: DemoOptions, events: int, *, 
         _registry(paths, wanted) as (addressed, more),
         Children(paths.logs, environ | more) as children,
     ):
+        _export(paths, more)
         env = ("--env-dir", str(paths.root))
         say(f"simulating {events} events of {wanted.games} games")
         simulate = turnout("simulate", *env, *addressed.arguments(), "--events", str(events))
@@ -142,6 +145,7 @@ def live(settings: Settings, paths: Paths, wanted: DemoOptions, rate: float) -> 
         _registry(paths, wanted) as (addressed, more),
         Children(paths.logs, environ | more | ports.environ | watching.environ) as children,
     ):
+        _export(paths, more)
         if settings.source.kind == "kafka":
             servers = environ.get(_SERVERS, settings.source.bootstrap_servers)
             ensure_topic(servers, settings.source.topic, PARTITIONS)
@@ -267,6 +271,17 @@ def _registry(paths: Paths, wanted: DemoOptions) -> Iterator[tuple[DemoOptions, 
             yield addressed, _source_settings(name, addressed)
     else:
         yield wanted, _source_settings(name, wanted)
+
+
+def _export(paths: Paths, source: Mapping[str, str]) -> None:
+    """Keep the source's variables for other terminals, such as for `games pending`; the settings file lacks them."""
+    file = paths.root / SOURCE_VARIABLES
+    if source:
+        paths.root.mkdir(parents=True, exist_ok=True)
+        export(file, source)
+        say(f"commands in other terminals know the source after `. {file}`")
+    else:
+        file.unlink(missing_ok=True)
 
 
 def _source_settings(framing: str, wanted: DemoOptions) -> dict[str, str]:

@@ -43,8 +43,7 @@ def served(folder: Path) -> Iterator[dict[str, str]]:
             "AWS_SECRET_ACCESS_KEY": secret,
             "TURNOUT_STORAGE__ROOT": f"s3://{BUCKET}/demo",
         }
-        lines = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
-        private_files.write_file(folder / VARIABLES, lines)
+        export(folder / VARIABLES, variables)
         with _set(variables):
             yield variables
 
@@ -65,6 +64,12 @@ def clustered(folder: Path, storage: Mapping[str, str]) -> Iterator[None]:
             workers.enter_context(master.start_worker(name, storage))
         with _set({**master.environ, "TURNOUT_SPARK__MASTER": master.url}):
             yield
+
+
+def export(file: Path, variables: Mapping[str, str]) -> None:
+    """Keep variables in a file that a shell reads by `. FILE`, and that only its user can read."""
+    lines = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
+    private_files.write_file(file, lines)
 
 
 @contextmanager

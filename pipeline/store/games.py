@@ -243,6 +243,12 @@ def known_groups(engine: Engine) -> dict[str, str | None]:
         return {row.game_key: row.group_name for row in rows}
 
 
+def arrived(engine: Engine) -> frozenset[str]:
+    """Return the keys of the games of which rows have come."""
+    with engine.connect() as connection:
+        return frozenset(connection.scalars(select(games.c.game_key).where(games.c.last_seq > 0)))
+
+
 def registered(engine: Engine) -> list[tuple[str, int, int, str]]:
     """Return (game, version, schema id, message) of every registration, by game and version."""
     columns = (registrations.c.game, registrations.c.version, schemas.c.schema_id, schemas.c.message)

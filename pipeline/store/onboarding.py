@@ -128,6 +128,15 @@ def registered_above(engine: Engine, registration: int) -> tuple[int, list[tuple
         return last, [(GameKey(row.game_key), row.game) for row in connection.execute(query.order_by(first))]
 
 
+def first_registered(engine: Engine) -> list[tuple[GameKey, str, float]]:
+    """Return key and name of each name with a schema, and when its first one came (Unix seconds), in that order."""
+    table, first = registrations, func.min(registrations.c.registration_id)
+    query = select(table.c.game_key, table.c.game, func.min(table.c.created_at))
+    with engine.connect() as connection:
+        rows = connection.execute(query.group_by(table.c.game_key, table.c.game).order_by(first))
+        return [(GameKey(key), name, at) for key, name, at in rows]
+
+
 def first_formats(engine: Engine) -> dict[str, str]:
     """Return the format of each name's first registered schema, by exact name."""
     order = registrations.c.registration_id.desc()  # so the first one counts

@@ -20,7 +20,7 @@ from pipeline.lake.delta.through import ThroughPair, ThroughTable, read_pairs
 from pipeline.settings.tree import Paths
 from pipeline.store.through import through_in
 from tests.tables.maintenance_world import DAY, live, maintain, on_disk
-from tests.tables.repair_world import CHESS, GO, arming
+from tests.tables.repair_world import CHESS, FIRST, GO, arming
 from tests.tables.through_world import ThroughWorld, random_step, rest, through_world, trial
 
 
@@ -235,3 +235,14 @@ def test_the_command_says_it_in_one_sentence(run: ThroughWorld) -> None:
     assert (code, found["ok"], found["next_seq"], found["cursor_seq"]) == (1, False, 2, 1)
     assert found["sentence"].endswith("its table is at seq 1 and lacks its rows of seq 2.")
     assert wait("yesterday")[0] == 2
+
+
+def test_a_game_that_has_sent_nothing_is_complete_with_bronze(run: ThroughWorld) -> None:
+    """L8: `turnout wait` knows a game by its first schema: there is nothing that its table could lack."""
+    run.world.registry.register("New", "t.M", FIRST.descriptor_set)
+    run.beat()
+    run.clock.tick(5)
+    run.beat()
+    words = ["wait", "New", "--through", "1970-01-12T13:46:40Z", "--timeout", "0"]
+    done = CliRunner().invoke(cli, [*words, "--env-dir", str(run.world.paths.root)])
+    assert (done.exit_code, "is complete through 1970-01-12 13:46:40 UTC" in done.output) == (0, True), done.output

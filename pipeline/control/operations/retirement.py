@@ -75,6 +75,8 @@ def _propose(
 ) -> OperationProposal:
     assignments = read_assignments(engine)
     facts = plan(kind, names, assignments)
+    if kind == OperationKind.RESTORE and undoes is None and (live := sorted(set(names) - facts.keys())):
+        raise Refused(f"Not retired, so nothing was restored: {join_limited(live)}.")
     return OperationProposal(intent(kind, facts, actor, reason, undoes), render_preview(kind, facts, assignments))
 
 

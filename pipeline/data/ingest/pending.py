@@ -5,7 +5,7 @@ Called by the command line; the ingest driver acts on it at its next micro-batch
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlalchemy import Engine
@@ -17,7 +17,7 @@ from pipeline.data.ingest.formats_before import FormatsBefore
 from pipeline.data.ingest.onboarding import OnboardingRoll, confusable_form, onboarding_candidate
 from pipeline.settings import tree as settings
 from pipeline.store import onboarding as store
-from pipeline.store.games import known_groups, known_priorities
+from pipeline.store.games import arrived, known_groups, known_priorities
 from pipeline.store.onboarding import Onboarded, OnboardingCandidate, RefusedName
 from pipeline.store.onboarding_rules import RuleSet, read_rules
 
@@ -36,6 +36,7 @@ class Game:
     reason: str | None
     priority: str
     rule: str | None  # the onboarding rule that its name matched when it became a game
+    arrived: bool = False  # rows of it have arrived
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +69,20 @@ class Pending:
 
 
 def games(engine: Engine) -> list[Game]:
-    """Return every game in the order of its onboarding."""
-    onboarded = store.onboarded(engine)
+    """Return every game in the order of its onboarding, then those that a schema makes one once ingest looks."""
+    onboarded, refused, rules = store.onboarded(engine), store.refusals(engine), read_rules(engine)
     roll, groups, priorities = OnboardingRoll(onboarded), known_groups(engine), known_priorities(engine)
+    for key, name, at in store.first_registered(engine):
+        candidate = onboarding_candidate(name, rules, (name,))
+        if key not in roll.games and name not in refused and candidate is not None:
+            onboarded.append(Onboarded(0, candidate, at))
+            roll.add(candidate, at)
+    there = arrived(engine)
     return [
-        _game(each, roll, groups.get(each.candidate.game_key), priorities.get(each.candidate.game_key, "normal"))
+        replace(
+            _game(each, roll, groups.get(each.candidate.game_key), priorities.get(each.candidate.game_key, "normal")),
+            arrived=each.candidate.game_key in there,
+        )
         for each in onboarded
     ]
 
@@ -190,7 +200,7 @@ def render_games(known: Sequence[Game]) -> str:
     """Return the games as lines of text; names are quoted, with everything invisible escaped."""
     lines = [
         f"{_day(each.since)}  {each.how:<8}  {each.group or '-':<12}  {each.priority:<6}  {each.game_key:<54}  "
-        f"{_named(each)}"
+        f"{_named(each)}{'' if each.arrived else '  nothing has arrived'}"
         for each in known
     ]
     return "\n".join(map(plain, [*lines, f"{len(known)} game(s)"]))

@@ -35,9 +35,16 @@ def turnout(env: Path, *words: str) -> Result:
 def test_a_game_that_is_there_already_is_named(env: Path) -> None:
     """A move, pause or stop that changes nothing says of each game or group why."""
     assert "chess_1 is in group a already" in turnout(env, "move", "Chess", "--to", "a").output
-    for words, said in ((("resume", "Go"), "is not paused"), (("games", "restore", "Go"), "is not retired")):
-        same = turnout(env, *words)
-        assert (same.exit_code, f"go_1 {said}" in same.output) == (0, True), "what is asked for holds already"
+    same = turnout(env, "resume", "Go")
+    assert (same.exit_code, "go_1 is not paused" in same.output) == (0, True), "what is asked for holds already"
+
+
+def test_a_restore_of_a_live_game_is_refused(env: Path) -> None:
+    """A restore names retired games alone: of a live one it restores nothing, also no other game beside it."""
+    refused = turnout(env, "games", "restore", "Go", "--reason", "it is back")
+    assert refused.exit_code == 1
+    assert str(refused.exception) == "Not retired, so nothing was restored: go_1."
+    assert list_operations(open_store(*load(env, {}))) == []
 
 
 def test_fleet_is_no_command(env: Path) -> None:

@@ -3,6 +3,8 @@
 import io
 import itertools
 import json
+import shlex
+import subprocess
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +20,12 @@ from bench.load import write_settings
 from pipeline.base.errors import Refused, Transient
 from pipeline.cli.main import cli
 from pipeline.cli.simulation import simulate as simulate_command
+from pipeline.control.onboarding.candidates import candidates
 from pipeline.data.contracts.formats.supported import decoder, format_of
 from pipeline.data.contracts.schemas import Schema
 from pipeline.demo import demo
 from pipeline.demo.demo import DemoOptions
+from pipeline.demo.framings import by_type
 from pipeline.demo.framings.by_type import FIELDS
 from pipeline.demo.framings.confluent import ConfluentFraming
 from pipeline.demo.framings.supported import FRAMINGS, RegistryAddress, foreign_framing
@@ -29,7 +33,8 @@ from pipeline.demo.samples.protobuf import message_class
 from pipeline.demo.samples.sample import FAMILIES, VERSIONS
 from pipeline.demo.samples.supported import SAMPLES, payload_schema, sample
 from pipeline.demo.simulator import BAD_KINDS, GOOD, Event, SimulationPlan, Simulator, family, game_names, game_writings
-from pipeline.settings.tree import Paths
+from pipeline.settings.tree import Paths, load
+from pipeline.store.database.engine import open_store
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
 BOTH = ("protobuf", "avro")
@@ -309,6 +314,20 @@ def test_the_demo_gives_its_drivers_profile_and_registry(tmp_path: Path) -> None
         demo._registry(Paths(tmp_path), replace(wanted, framings=("glue",))),
     ):
         pass
+
+
+def test_another_terminal_reads_the_source_of_a_demo(tmp_path: Path) -> None:
+    """`games pending` and `games rules plan` know the format of the demo's documents after a shell read its file."""
+    kept = tmp_path / demo.SOURCE_VARIABLES
+    demo._export(Paths(tmp_path), by_type.settings())
+    told = subprocess.run(["/bin/sh", "-c", f". {shlex.quote(str(kept))} && env -0"], capture_output=True, check=True)
+    environ = dict(each.split("=", 1) for each in told.stdout.decode().split("\0") if each)
+    settings, paths = load(tmp_path, {name: each for name, each in environ.items() if name.startswith("TURNOUT_")})
+    found = candidates(settings, open_store(settings, paths))
+    assert found.framings == ("envelope json, framing type",)
+    assert kept.stat().st_mode & 0o77 == 0
+    demo._export(Paths(tmp_path), {})
+    assert not kept.exists(), "it would say what an earlier demo had"
 
 
 def test_the_demo_passes_every_choice_to_the_simulator(monkeypatch: pytest.MonkeyPatch) -> None:

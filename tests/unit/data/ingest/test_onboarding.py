@@ -23,11 +23,13 @@ from pipeline.control.operations.executor import tick
 from pipeline.data.ingest import pending
 from pipeline.data.ingest.name_sketch import sketched
 from pipeline.data.ingest.onboarding import Onboarding, OnboardingRoll, confusable_form, onboarding_candidate
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import Onboarding as Limits
 from pipeline.settings.tree import Paths, load
 from pipeline.store import onboarding as store
 from pipeline.store.database.states import OnboardedBy
 from pipeline.store.database.tables import registrations, schemas
+from pipeline.store.games import record_seen
 from pipeline.store.onboarding import Onboarded, OnboardingCandidate, RefusedName
 from pipeline.store.onboarding_rules import RuleSet
 from tests.onboarding_world import give_rules, rule, rule_set
@@ -310,6 +312,25 @@ def test_what_waits_is_told_with_its_reason(engine: Engine) -> None:
     assert "LOOKS LIKE" not in pending.render_games(pending.games(engine))
     pending.approve(engine, limits, "chess", "ann", None, NOW)
     assert "'chess'  LOOKS LIKE 'Chess'" in pending.render_games(pending.games(engine))
+
+
+def test_a_game_of_which_nothing_has_arrived_says_so(engine: Engine) -> None:
+    """A name with a schema is listed as a game before ingest has looked, unless it was rejected or its key is taken."""
+    _register(engine, "spam", "later")
+    pending.reject(engine, "spam", "ann", "no such game", NOW)
+    pending.approve(engine, LIMITS, "come", "ann", None, NOW)
+    record_seen(engine, {game_key("come"): "come"}, 3, placing())
+    before = pending.games(engine)
+    assert [(each.game, each.how, each.arrived) for each in before] == [
+        ("come", "approval", True), ("later", "schema", False),
+    ]  # fmt: skip
+    lines = pending.render_games(before).split("\n")
+    assert [line.endswith("nothing has arrived") for line in lines] == [False, True, False]
+    ingest = Onboarding(engine, LIMITS)
+    ingest.admit(NOW)
+    assert [(each.game, each.how, each.arrived) for each in pending.games(engine)] == [
+        ("come", "approval", True), ("later", "schema", False),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["", "x" * 257, "a\0b", "bytes \udcff"])
