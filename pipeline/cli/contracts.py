@@ -42,7 +42,8 @@ def apply_contracts(env_dir: Path, file: Path, expected: str | None, reason: str
     """Replace the output contracts by those in FILE; applied again, it changes nothing.
 
     Groups use them from their next pass on. Rows that landed stay; rows in quarantine land by a replay where a changed
-    contract lets them. A rule that would refuse more than half of a game's newest rows needs --plan.
+    contract lets them. A rule that would refuse more than half of a game's newest rows needs --plan, and so does one
+    with the action stop that any of them breaks.
     """
     from pipeline.control.output_contracts.proposals import apply
 
@@ -55,6 +56,11 @@ def apply_contracts(env_dir: Path, file: Path, expected: str | None, reason: str
         raise Refused(
             f"Rules would refuse more than half of the newest rows of {len(proposal.refuses_most)} game(s), so "
             f"nothing was applied. If that is meant, add --plan {proposal.hash}."
+        )
+    if proposal.stops and expected is None:
+        raise Refused(
+            f"Newest rows of {len(proposal.stops)} game(s) break a rule with the action stop, and the next such row "
+            f"would stop the stream, so nothing was applied. If that is meant, add --plan {proposal.hash}."
         )
     number = proposal.seen.number
     if proposal.changes:
@@ -74,8 +80,8 @@ def show_contracts(env_dir: Path, game: str | None, as_json: bool) -> None:
     """
     from pipeline.control.output_contracts.contract_file import render, tree
     from pipeline.control.output_contracts.newest import count_breaks
-    from pipeline.control.output_contracts.proposals import break_lines
-    from pipeline.data.output_contracts.rules import label, loads
+    from pipeline.control.output_contracts.proposals import actions_of, break_lines
+    from pipeline.data.output_contracts.rules import loads
     from pipeline.store.games import find
     from pipeline.store.output_contracts import read_contracts
 
@@ -87,8 +93,7 @@ def show_contracts(env_dir: Path, game: str | None, as_json: bool) -> None:
         of = find(game, context.names())
         contracts = tuple(each for each in contracts if each.is_for(of.name))
         found = count_breaks(context.paths.table(of.key), of.key, context.registry.snapshot(), contracts)
-        rules = [(label(each, rule), rule.action) for each in contracts for rule in each.rules]
-        lines = list(break_lines({of.name: found}, [name for name, action in rules if action == "quarantine"]))
+        lines = list(break_lines({of.name: found}, actions_of(contracts)))
         lines.append(f"{found.rows:,} newest rows of its table were tried.")
         shown |= {"game": of.name, "rows": found.rows, "broken": dict(found.broken)}
     if as_json:
@@ -113,5 +118,6 @@ def _as_dict(proposal: "ContractsProposal") -> dict[str, Any]:
     return {
         "plan": proposal.hash, "changes": proposal.changes, "lines": proposal.lines,
         "broken": {name: {"rows": each.rows, **each.broken} for name, each in proposal.breaks.items()},
-        "refuses_most": proposal.refuses_most, "contracts": [tree(each) for each in proposal.contracts],
+        "refuses_most": proposal.refuses_most, "stops": proposal.stops,
+        "contracts": [tree(each) for each in proposal.contracts],
     }  # fmt: skip

@@ -28,6 +28,7 @@ class StreamControl:
     evidence: str | None = None  # what failed, with the rows it was about; one line
     failed_at: float | None = None
     retry_at: float = 0.0  # no attempt before
+    stopped_by: str | None = None  # a digest of the rules of an output contract that parked it; it ends as they change
 
 
 _FIELDS = tuple(StreamControl.__dataclass_fields__)
@@ -80,6 +81,15 @@ def submit_retry_within(connection: Connection, key: str, actor: str) -> None:
     fresh = asdict(StreamControl())
     values = {name: fresh[name] for name in _FIELDS if name not in {"desired", "own_query"}}
     _write(connection, key, {**values, "requested_by": actor, "requested_at": time.time()})
+
+
+def resume_stopped(engine: Engine, key: str, stopped_by: str) -> None:
+    """Let a stream run again that these rules of an output contract have stopped; a later decision stays."""
+    fresh = asdict(StreamControl())
+    values = {name: fresh[name] for name in _FIELDS if name not in {"desired", "own_query"}}
+    is_stopped = (stream_control.c.game_key == key) & (stream_control.c.stopped_by == stopped_by)
+    with writing(engine) as connection:
+        connection.execute(update(stream_control).where(is_stopped).values(values))
 
 
 def _write(connection: Connection, key: str, values: Mapping[str, Any]) -> None:

@@ -196,6 +196,10 @@ class World:
             if needs[0][0] - 1 > expected.cursor:
                 self._split(stream, game, needs[0][0] - 1)
             return
+        if stop := report[game.key].get("stop"):  # likewise; a driver parks the stream then
+            if stop[0] - 1 > expected.cursor:
+                self._split(stream, game, stop[0] - 1)
+            return
         new = without_present(rejects, self.paths.quarantine).select(QUARANTINE.names)
         if new.num_rows:
             self.append_quarantine(new)

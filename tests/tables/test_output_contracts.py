@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
-from pipeline.data.output_contracts.rules import ContractRule, OutputContract, dumps
+from pipeline.data.output_contracts.rules import ContractRule
 from pipeline.data.repair.rebuild import rebuild
 from pipeline.data.streams.writing.columns import landing_schema
 from pipeline.data.streams.writing.job import SplitJob
@@ -16,9 +16,9 @@ from pipeline.data.verify.balance import verify
 from pipeline.data.verify.values import Wanted
 from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.opening import open_table
-from pipeline.store import output_contracts
 from pipeline.store.games import generations, record_seen
 from pipeline.store.output_contracts import read_contracts
+from tests.tables.contracts_world import give, refused
 from tests.tables.repair_world import CHESS, GO, World, good, make_world, split_rows
 from tests.tables.replay_laws import run
 from tests.tables.types_world import SOLD, accept, come, event
@@ -27,22 +27,6 @@ from tests.tables.types_world import SOLD, accept, come, event
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return make_world(tmp_path)
-
-
-def give(
-    world: World, *rules: ContractRule, types: tuple[str, ...] = (), games: tuple[str, ...] = (CHESS.name,)
-) -> None:
-    """Put one contract in force, as `turnout contracts apply` does."""
-    contract = OutputContract("promise", games, event_types=types, rules=rules)
-    seen = read_contracts(world.engine).number
-    output_contracts.apply(world.engine, dumps([contract] if rules else []), seen, "ann", "a test")
-
-
-def refused(world: World) -> dict[tuple[int, int], tuple[str, str]]:
-    rows = (
-        open_table(world.paths.quarantine).to_pyarrow_table().to_pylist() if world.paths.quarantine.is_folder() else []
-    )
-    return {(row["seq"], row["pos"]): (row["reason"], row["detail"]) for row in rows}
 
 
 def values(world: World) -> tuple[list[str], int, dict[str, int], dict[str, int]]:

@@ -29,9 +29,6 @@ _RULE_FIELDS: Final = ("name", "column", "action", *_CHECKS)
 _MOST_RULES: Final = 100  # of one contract
 _LONGEST_PATTERN: Final = 1000
 _LONGEST: Final = 1_000_000  # of a text or list
-_STOP: Final = (
-    "action stop is not supported yet; use quarantine, which keeps such rows until the contract changes, or warn"
-)
 
 
 def parse(text: str) -> tuple[OutputContract, ...]:
@@ -181,9 +178,7 @@ class _Reading:
 
     def _action(self, node: yaml.Node | None) -> Action:
         word = self._text(node, "action")
-        if node is not None and word == "stop":
-            self._problems.add(line_of(node), _STOP)
-        elif node is not None and word is not None and word not in ACTIONS:
+        if node is not None and word is not None and word not in ACTIONS:
             self._problems.add(line_of(node), f"action must be one of {', '.join(ACTIONS)}")
         return next((each for each in ACTIONS if each == word), ACTIONS[0])
 

@@ -31,7 +31,8 @@ class Breaks:
 
     rows: int = 0
     broken: Counter[str] = field(default_factory=Counter)  # rows by rule
-    refused: int = 0  # rows that break a rule with the action quarantine
+    refused: int = 0  # rows that break a rule with which they would not land
+    stopping: bool = False  # one of them breaks a rule that stops the stream
     by_type: Counter[str] = field(default_factory=Counter)  # rows that a rule was tried on, by rule
     present: set[str] = field(default_factory=set)  # rules whose column the rows have
     problem: str | None = None  # why they were not read
@@ -73,6 +74,7 @@ def _add(found: Breaks, rows: pa.Table, structs: dict[str, str | None], contract
         of_type = rows.filter(pc.equal(rows.column("_type"), name)).combine_chunks()
         verdict = judge(of_type, own, structs.get(name))
         found.refused += 0 if verdict.refused is None else int(verdict.refused.sum())
+        found.stopping |= bool(verdict.stopping)
         found.broken.update({rule: int(mask.sum()) for rule, mask in verdict.broken.items()})
         for rule, named in ((rule, label(each, rule)) for each in own for rule in each.rules):
             found.by_type[named] += of_type.num_rows

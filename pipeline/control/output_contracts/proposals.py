@@ -19,7 +19,7 @@ from pipeline.control.operations.definition import describe_open
 from pipeline.control.output_contracts import contract_file
 from pipeline.control.output_contracts.newest import Breaks, count_breaks
 from pipeline.data.contracts.schemas import SchemaSet
-from pipeline.data.output_contracts.rules import OutputContract, by_game, dumps, label, loads
+from pipeline.data.output_contracts.rules import LANDS, Action, OutputContract, by_game, dumps, label, loads
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store import output_contracts
 from pipeline.store.database.states import OperationKind
@@ -30,6 +30,9 @@ from pipeline.store.output_contracts import AppliedContracts, read_contracts
 _MERGES: Final = frozenset({OperationKind.MERGE_COLUMNS, OperationKind.PART_COLUMNS})
 _SHOWN: Final = 20
 _MOST_GAMES: Final = 50  # whose rows a plan reads
+_WHERE: Final[Mapping[Action, str]] = {
+    "warn": "would be counted", "quarantine": "would go to quarantine", "stop": "would stop the stream",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +44,7 @@ class ContractsProposal:
     lines: tuple[str, ...]  # for people; raw texts are in them
     breaks: Mapping[str, Breaks]  # by the exact name of a game with a new or changed contract
     refuses_most: tuple[str, ...]  # games more than half of whose newest rows a rule, or all together, would refuse
+    stops: tuple[str, ...]  # games with a newest row that breaks a rule with which the next such row stops the stream
 
     @property
     def changes(self) -> bool:
@@ -69,18 +73,17 @@ def plan(engine: Engine, paths: Paths, schemas: SchemaSet, games: Mapping[str, s
         names[key]: count_breaks(paths.table(key), key, schemas, own)
         for key, own in sorted(touched.items())[:_MOST_GAMES]
     }
-    refusing = {
-        label(each, rule) for each in contracts for rule in each.rules if rule.action == "quarantine"
-    }  # a warning refuses nothing, however many rows break its rule
+    actions = actions_of(contracts)
     most = tuple(
         name
         for name, found in breaks.items()
         if 2 * found.refused > found.rows
-        or any(2 * count > found.by_type[rule] for rule, count in found.broken.items() if rule in refusing)
+        or any(2 * count > found.by_type[rule] for rule, count in found.broken.items() if actions[rule] != LANDS)
     )
-    effects = tuple(_effects(breaks, refusing, len(touched))) if lines else ("Nothing to change: these are in force.",)
+    stops = tuple(name for name, found in breaks.items() if found.stopping)
+    effects = tuple(_effects(breaks, actions, len(touched))) if lines else ("Nothing to change: these are in force.",)
     silent = first_lines(tuple(_silent(changed, games.values(), breaks)), _SHOWN, str)
-    return ContractsProposal(seen, contracts, (*lines, *silent, *effects), breaks, most)
+    return ContractsProposal(seen, contracts, (*lines, *silent, *effects), breaks, most, stops)
 
 
 def apply(settings: Settings, engine: Engine, proposal: ContractsProposal, actor: str, reason: str) -> AppliedContracts:
@@ -107,15 +110,19 @@ def apply(settings: Settings, engine: Engine, proposal: ContractsProposal, actor
     return output_contracts.apply(engine, dumps(proposal.contracts), seen, actor, reason, require_no_merge)
 
 
-def break_lines(breaks: Mapping[str, Breaks], refusing: Iterable[str]) -> Iterator[str]:
-    """Yield a line for each rule that rows of a game break."""
-    quarantines = set(refusing)
+def actions_of(contracts: Iterable[OutputContract]) -> dict[str, Action]:
+    """Return the action of each rule, by its name among all contracts."""
+    return {label(each, rule): rule.action for each in contracts for rule in each.rules}
+
+
+def break_lines(breaks: Mapping[str, Breaks], actions: Mapping[str, Action]) -> Iterator[str]:
+    """Yield a line for each rule that rows of a game break; `actions` has the action of each rule."""
     for name, found in breaks.items():
         if found.problem is not None:
             yield f"{shown(name)}: its table cannot be read: {found.problem}"
         for rule, count in sorted(found.broken.items(), key=lambda each: (-each[1], each[0])):
             rows = found.by_type[rule]
-            where = "would go to quarantine" if rule in quarantines else "would be counted"
+            where = _WHERE[actions[rule]]
             much = ", MORE THAN HALF" if 2 * count > rows else ""
             yield f"{shown(name)}: {count:,} of the newest {rows:,} rows {where} by {rule}{much}"
 
@@ -135,8 +142,8 @@ def _silent(changed: Iterable[OutputContract], games: Collection[str], breaks: M
                     yield f"{label(each, rule)}: the newest rows of {shown(name)} have no column {shown(rule.column)}"
 
 
-def _effects(breaks: Mapping[str, Breaks], refusing: set[str], games: int) -> Iterator[str]:
-    yield from first_lines(tuple(break_lines(breaks, refusing)), _SHOWN, str)
+def _effects(breaks: Mapping[str, Breaks], actions: Mapping[str, Action], games: int) -> Iterator[str]:
+    yield from first_lines(tuple(break_lines(breaks, actions)), _SHOWN, str)
     rows = sum(found.rows for found in breaks.values())
     if games > len(breaks):
         yield f"The contracts are for {games} games; the newest rows of the first {len(breaks)} were tried."

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.data.output_contracts.kinds import KINDS
-from pipeline.data.output_contracts.rules import ELEMENTS, OWN, ContractRule, OutputContract, Value, label
+from pipeline.data.output_contracts.rules import ELEMENTS, LANDS, OWN, ContractRule, OutputContract, Value, label
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 _Rows: TypeAlias = npt.NDArray[np.int64]
@@ -29,6 +29,7 @@ class BrokenRules:
     broken: dict[str, Mask] = field(default_factory=dict)  # by rule, of those that some rows break
     refused: Mask | None = None  # rows for quarantine; None: none
     refusing: list[str] = field(default_factory=list)  # the rules that refuse rows
+    stopping: dict[str, str] = field(default_factory=dict)  # of them, those that stop streams, with their columns
 
     def details(self) -> list[tuple[int, str]]:
         """Return each refused row, and which rules it breaks."""
@@ -57,9 +58,12 @@ def judge(rows: pa.Table, contracts: Sequence[OutputContract], struct: str | Non
             if mask is None:
                 continue
             verdict.broken[name := label(contract, rule)] = mask
-            if rule.action == "quarantine":
-                verdict.refusing.append(name)
-                verdict.refused = mask if verdict.refused is None else verdict.refused | mask
+            if rule.action == LANDS:
+                continue
+            verdict.refusing.append(name)
+            verdict.refused = mask if verdict.refused is None else verdict.refused | mask
+            if rule.action == "stop":
+                verdict.stopping[name] = rule.column
     return verdict
 
 

@@ -3,6 +3,7 @@
 Made by the reader of contract files, kept in the control store under a number of the schema sets, pinned by passes.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -10,11 +11,15 @@ from typing import Any, Final, Literal, TypeAlias
 
 from pipeline.base.names import GameKey, game_key
 
-Action: TypeAlias = Literal["warn", "quarantine"]
+Action: TypeAlias = Literal["warn", "quarantine", "stop"]
 Value: TypeAlias = str | int | float | bool
 
-ACTIONS: Final[tuple[Action, ...]] = ("warn", "quarantine")
-"""What a rule does with a row that breaks it: count it, or refuse it; the first is the default."""
+ACTIONS: Final[tuple[Action, ...]] = ("warn", "quarantine", "stop")
+"""What a rule does with a row that breaks it: count it, refuse it, or stop its stream before it; the first is the
+default."""
+
+LANDS: Final = "warn"
+"""The action with which a row lands although it breaks a rule."""
 
 REASON: Final = "contract"
 """The reason in quarantine."""
@@ -65,6 +70,20 @@ class OutputContract:
 def label(contract: OutputContract, rule: ContractRule) -> str:
     """Return a rule's name among all contracts, as metrics and people see it."""
     return f"{contract.name}/{rule.name}"
+
+
+def stopping(contracts: Iterable[OutputContract]) -> str:
+    """Return a digest of the rules of one game's contracts that stop its stream; empty without any.
+
+    A stream that they have stopped goes on once it changes.
+    """
+    rules = [
+        (each.name, each.event_types, asdict(rule))
+        for each in contracts
+        for rule in each.rules
+        if rule.action == "stop"
+    ]
+    return hashlib.sha256(json.dumps(rules).encode()).hexdigest()[:32] if rules else ""
 
 
 def by_game(

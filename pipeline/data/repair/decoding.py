@@ -12,6 +12,7 @@ from pipeline.base.names import shown
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.contracts.shape_needs import SHAPES
 from pipeline.data.streams.needs import Need
+from pipeline.data.streams.stops import Stop
 from pipeline.data.streams.writing.job import READ, Place, SplitJob
 from pipeline.data.streams.writing.split import split
 from pipeline.lake.delta.data_files import DataFile, discard
@@ -48,6 +49,7 @@ class DecodedRows:
 
     files: list[DataFile]  # in the folder, not yet in the table
     rejects: pa.Table  # quarantine's columns, with the keys that bronze has
+    stop: Stop | None  # the first row, of these too, at which an output contract stops the stream
 
 
 def decode(
@@ -69,9 +71,11 @@ def decode(
     job = SplitJob({game.key: 0}, schemas, tables, deadly=deadly)
     files: list[DataFile] = []
     rejects = [QUARANTINE.empty_table()]
+    stops: list[Stop] = []
     for done in split(iter(rows.select(READ).to_batches()), job):
         report = json.loads(done.column("report")[0].as_py())["games"].get(game.key, _NOTHING)
         files += [DataFile(**file) for file in report["files"]]
+        stops += [Stop(*stop)] if (stop := report.get("stop")) is not None else []
         if report["needs"]:
             discard(tables / game.key, files)
             raise RowsWait(game, Need.of_json(report["needs"][0]))
@@ -80,7 +84,7 @@ def decode(
             evidence = report["error"]["evidence"]
             raise Refused(f"Rows of {shown(game.name)} cannot be written: {evidence}. Fix that first.")
         rejects.append(pa.ipc.open_stream(done.column("rejects")[0].as_py()).read_all())
-    return DecodedRows(files, _with_bronze_keys(pa.concat_tables(rejects), rows))
+    return DecodedRows(files, _with_bronze_keys(pa.concat_tables(rejects), rows), min(stops, default=None))
 
 
 def _with_bronze_keys(rejects: pa.Table, rows: pa.Table) -> pa.Table:

@@ -208,6 +208,11 @@ class _Rebuild:
         gathered.rows += chunk.num_rows
         decoded = decode(chunk, self._game, self._schemas, self._paths.tables, self._deadly)
         gathered.files += decoded.files
+        if decoded.stop is not None:  # no row at or above it may land, and readers must not lose those that have
+            raise Refused(
+                f"{decoded.stop.sentence(self._game.name)}, which stops the stream there, and a rebuild too. Change the "
+                f"contract, then rebuild; the table is unchanged."
+            )
         new = without_present(decoded.rejects, self._paths.quarantine).select(QUARANTINE.names)
         if new.num_rows:
             gathered.rejects.append(write_file(new, self._paths.quarantine, ["seq", "game_key"]))

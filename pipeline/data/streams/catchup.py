@@ -14,6 +14,7 @@ from pathlib import Path
 from listeners.sample import CHUNK, Lane
 from pipeline.base.failpoints import hit
 from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.output_contracts.rules import stopping
 from pipeline.data.pins import ChunkPin, SetInUse, SetPin
 from pipeline.data.streams.definition import StreamSource
 from pipeline.data.streams.demux import POOL_OF_CATCH_UP, DemuxContext, pass_result
@@ -45,6 +46,7 @@ class CatchUp:
         A chunk may reach beyond the frontier, up to bronze's head: a pass skips rows below a cursor.
         """
         with self._gate:
+            self._resume_stopped()
             behind = self._without_held(self._driver.roster.behind(due_of, reach_of))
             if not behind:
                 return False
@@ -82,6 +84,16 @@ class CatchUp:
         """Wait for the chunk that is running; call after the last `step`."""
         with self._gate:
             pass
+
+    def _resume_stopped(self) -> None:
+        """Let streams run again that an output contract stopped, if its rules have changed since."""
+        stopped = self._driver.roster.stopped()
+        if not stopped:
+            return
+        contracts = self._driver.schemas.snapshot(self._driver.schemas.latest()).contracts
+        changed = {key: by for key, by in stopped.items() if stopping(contracts.get(key, ())) != by}
+        with tolerate_store_outage("stopped streams stay stopped"):
+            self._driver.roster.resume(changed)
 
     def _without_held(self, behind: Sequence[Stream]) -> list[Stream]:
         """Leave out the streams whose next row still waits for a schema: they are not read, and nobody waits for them.
@@ -143,6 +155,7 @@ class CatchUp:
         for key, (after, through) in again.items():
             self._read({key: chunk[key]}, after, through, pinned)
         self._leave_waiting(chunk, high, outcome)
+        self._leave_stopped(chunk, high, outcome, schemas)
 
     def _leave_waiting(self, chunk: Mapping[str, Stream], high: int, outcome: Outcome) -> None:
         """Let the streams for whose rows the schema set lacks something wait, behind the rows that landed before.
@@ -151,12 +164,31 @@ class CatchUp:
         """
         for key, waits in outcome.waits.items():
             stream = chunk[key]
+            if stream.decision.parked_at is not None:  # the rows before the need were read again, and stopped it
+                continue
             stream.held_up = True  # also where rows before the need have landed meanwhile
             # Of rows that do not lead up to the need nothing lands either, which is looked into once it is answered.
             leads_up = outcome.reached[key] > stream.cursor or stream.cursor >= waits.after
             stream.waits = waits if leads_up else replace(waits, after=stream.cursor)
         self._pin.clear(dict.fromkeys(outcome.waits, 0), high)
         self._driver.wanted([chunk[key] for key in outcome.waits])
+
+    def _leave_stopped(
+        self, chunk: Mapping[str, Stream], high: int, outcome: Outcome, schemas: SchemaSet
+    ) -> None:
+        """Park the streams that an output contract stops, once the rows before have landed.
+
+        Which seq stops a stream follows from bronze, its cursor and the pinned set (law L5): a chunk that is repeated, or
+        cut elsewhere, stops it there, too.
+        """
+        due = {key: stop for key, stop in outcome.stops.items() if chunk[key].cursor >= outcome.reached[key]}
+        rules = {key: stopping(schemas.contracts.get(chunk[key].game_key, ())) for key in due}
+        failures = {key: stop.failure(chunk[key].game, rules[key]) for key, stop in due.items()}
+        if failures:
+            hit("in_catch_up")
+            with tolerate_store_outage("failures are not recorded"):
+                self._driver.roster.settle(failures, (), len(chunk))
+        self._pin.clear(dict.fromkeys(outcome.stops, 0), high)
 
     def _span_again(self, stream: Stream, low: int, high: int, outcome: Outcome) -> tuple[int, int] | None:
         """Return the seqs (after, through] to read once more for a single stream, None without any."""
@@ -174,7 +206,7 @@ class CatchUp:
         undone = {result.game_key for result in outcome.results if result.committed_at is None}
         failures = dict(outcome.failures)
         for key, stream in chunk.items():
-            if key in failures or key in outcome.waits:
+            if key in failures or key in outcome.waits or key in outcome.stops:
                 continue
             if key in undone:
                 before = stream.position

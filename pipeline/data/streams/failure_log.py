@@ -44,7 +44,9 @@ class FailureLog:
         for key, failure in failures.items():
             if failure.kind != "expected":
                 self._failed(key, failure, now)
-            if key in parked and failure.parks:
+            if key in parked and failure.stopped_by is not None:
+                _log.error("%s: stopped by its output contract; it goes on once those rules change", key)
+            elif key in parked and failure.parks:
                 _log.error("%s: parked until a person has looked at it; then run `turnout repair retry`", key)
             elif key in parked:
                 _log.error("%s: parked, its retries are used up; run `turnout repair retry`", key)

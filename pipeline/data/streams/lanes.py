@@ -38,6 +38,7 @@ class Failure:
     may_quote: bool = False  # the evidence may hold a value of a row, so keep it out of logs
     parks: bool = False  # only a person can remove the cause: no retry, and no other stream's failure excuses it
     is_gone: bool = False  # the table is: it must be opened anew before a row of it is read
+    stopped_by: str | None = None  # the rules of an output contract that stopped it, see `StreamControl`
     waits: bool = False  # for a rebuild that has begun: it is tried again, and never parks its stream
 
 
@@ -81,6 +82,7 @@ def failed(
         failed_at=now,
         retry_at=now + longest * (0.5 + dice / 2),
         parked_at=now if failure.parks or failures >= BUDGET[failure.kind] else None,
+        stopped_by=failure.stopped_by,
     )
 
 

@@ -24,6 +24,7 @@ from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.streams.active_games import ActiveGames
 from pipeline.data.streams.lanes import Failure, failure_of
 from pipeline.data.streams.needs import Need, Waiting, lowest
+from pipeline.data.streams.stops import Stop
 from pipeline.data.streams.stream import Link, Position, Stream, connects, merged, reach
 from pipeline.data.streams.writing.job import SplitJob
 from pipeline.data.streams.writing.rows import Rows
@@ -51,6 +52,7 @@ class GameReport:
     broken: Counter[str] = field(default_factory=Counter)  # rows that break a rule of an output contract, by rule
     failure: Failure | None = None
     needs: list[Need] = field(default_factory=list)  # what the schema set lacks for its rows
+    stop: Stop | None = None  # the first row that stops the stream by an output contract
 
     @property
     def waits(self) -> bool:
@@ -59,9 +61,17 @@ class GameReport:
 
     @property
     def reached(self) -> int:
-        """The last seq up to which its rows connect to the position, before the first with an open need."""
-        first = min((need.seq for need in self.needs), default=None)
-        return reach(self.expected.cursor, [link for link in self.links if first is None or link.seq < first])
+        """The last seq up to which its rows connect to the position, before the first that may not land."""
+        held = [*(need.seq for need in self.needs), *([] if self.stop is None else [self.stop.seq])]
+        return reach(self.expected.cursor, [link for link in self.links if not held or link.seq < min(held)])
+
+    @property
+    def stops(self) -> bool:
+        """Whether its next row, behind those that it reaches, stops the stream."""
+        if self.stop is None or self.failure is not None:
+            return False
+        before = next(link.prev_seq for link in self.links if link.seq == self.stop.seq)
+        return before <= self.reached
 
     @property
     def lacks(self) -> int | None:
@@ -94,6 +104,7 @@ class Outcome:
     phases: dict[str, float]
     waits: dict[str, Waiting] = field(default_factory=dict)  # by game key, for a newer schema set
     lacks: dict[str, int] = field(default_factory=dict)  # of games not applied: the seq that their next row follows
+    stops: dict[str, Stop] = field(default_factory=dict)  # of games whose rows reach up to it
 
 
 class Passes:
@@ -175,8 +186,13 @@ class Passes:
         failures = {key: report.failure for key, report in reports.items() if report.failure}
         reached = {key: report.reached for key, report in left.items()}
         lacks = {key: seq for key, report in left.items() if (seq := report.lacks) is not None}
-        waits = {key: now_waits for key in left if (now_waits := streams[key].waits) and reports[key].waits}
-        return Outcome(seq_to, results, failures, reached, seconds, waits, lacks)
+        stops = {key: report.stop for key, report in left.items() if report.stop is not None and report.stops}
+        waits = {
+            key: now_waits
+            for key, report in left.items()
+            if key not in stops and report.waits and (now_waits := streams[key].waits)
+        }
+        return Outcome(seq_to, results, failures, reached, seconds, waits, lacks, stops)
 
     def _split(
         self, source: Rows, streams: Mapping[str, Stream], schemas: SchemaSet
@@ -211,10 +227,11 @@ class Passes:
         If the files cannot be discarded they stay as orphans, and the game fails.
         """
         report.links = merged(report.links)
-        if report.failure is None and not report.needs and connects(report.expected.cursor, report.links):
+        may_land = report.failure is None and not report.needs and report.stop is None
+        if may_land and connects(report.expected.cursor, report.links):
             return True
         stream.behind = True
-        if report.waits:  # nothing has failed (law L14)
+        if report.waits and not report.stops:  # nothing has failed (law L14)
             stream.held_up = True
             since = time.time() if stream.waits is None else stream.waits.since
             needs = lowest(report.needs)
@@ -304,6 +321,8 @@ def _add(report: GameReport, game: Mapping[str, Any]) -> None:
         report.types[name] = TypeRows(before.landed + landed, before.refused + refused)
     report.shapes.update({int(schema_id): rows for schema_id, rows in game.get("shapes", {}).items()})
     report.broken.update(game.get("broken", {}))
+    if (stop := game.get("stop")) is not None:
+        report.stop = min(Stop(*stop), report.stop or Stop(*stop))
     if game["error"] is not None:
         report.failure = Failure(game["error"]["kind"], game["error"]["evidence"], may_quote=True)
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused, Transient, first_line
+from pipeline.base.names import GameKey
 from pipeline.data.streams import lanes
 from pipeline.data.streams.definition import StreamTarget
 from pipeline.data.streams.failure_log import FailureLog
@@ -27,7 +28,7 @@ from pipeline.lake.delta.remade import require_cursor, warn_of_older
 from pipeline.store.assignments import reported_cursors
 from pipeline.store.games import Assignment, Held, all_assigned, held, holds, let_go
 from pipeline.store.processes.leases import Lease
-from pipeline.store.stream_control import StreamControl, decided, record_failures
+from pipeline.store.stream_control import StreamControl, decided, record_failures, resume_stopped
 
 _log = logging.getLogger("turnout")
 
@@ -181,6 +182,21 @@ class Roster:
         with self._lock:
             for key in changed.keys() & self.streams.keys():
                 self.streams[key].unrecorded = None
+
+    def stopped(self) -> dict[GameKey, str]:
+        """Return the streams that an output contract has stopped, by game key, with the digest of its rules."""
+        with self._lock:
+            decisions = {each.game_key: each.decision for each in self.streams.values() if each.unrecorded is None}
+        return {key: each.stopped_by for key, each in decisions.items() if each.stopped_by is not None}
+
+    def resume(self, stopped: Mapping[GameKey, str]) -> None:
+        """Let streams run again that these rules have stopped."""
+        for key, stopped_by in stopped.items():
+            resume_stopped(self._engine, key, stopped_by)
+            with self._lock:
+                stream = self.streams.get(key)
+                if stream is not None and stream.decision.stopped_by == stopped_by:
+                    stream.decision = lanes.succeeded(stream.decision)
 
     def _unrecorded(self) -> dict[str, Failure]:
         """Return the failures that park a stream and were not stored: the control store was away."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.data.output_contracts.rules import OWN, ContractRule, OutputContract, label
+from pipeline.data.output_contracts.rules import LANDS, OWN, ContractRule, OutputContract, label
 
 _STEP: Final = re.compile(r"([^\[\]]+)((?:\[\])*)")
 
@@ -20,7 +20,7 @@ def refusing(row: pa.Table, struct: str | None, contracts: Iterable[OutputContra
         label(contract, rule)
         for contract in contracts
         for rule in contract.rules
-        if rule.action == "quarantine" and breaks(row, struct, rule)
+        if rule.action != LANDS and breaks(row, struct, rule)
     ]
 
 

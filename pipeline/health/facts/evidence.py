@@ -90,7 +90,7 @@ def _game(
     if decision is not None and decision["failure_class"] not in {None, "expected"}:  # shared ones are not counted
         failure = StreamFailure(
             decision["failure_class"], decision["evidence"] or "no reason was reported", decision["failures"],
-            decision["failed_at"], decision["parked_at"],
+            decision["failed_at"], decision["parked_at"], decision["stopped_by"] is not None,
         )  # fmt: skip
     is_paused = decision is not None and decision["desired"] == "paused"
     return GameSeen(
@@ -144,8 +144,8 @@ def _frontier(driver: Driver | None) -> int | None:
 
 def _decisions(connection: Connection) -> dict[str, Mapping[str, Any]]:
     names = (
-        "game_key", "desired", "parked_at", "failures", "failure_class", "evidence", "failed_at", "requested_by",
-        "requested_at",
+        "game_key", "desired", "parked_at", "failures", "failure_class", "evidence", "failed_at", "stopped_by",
+        "requested_by", "requested_at",
     )  # fmt: skip
     rows = connection.execute(select(*(stream_control.c[name] for name in names))).mappings()
     return {row["game_key"]: dict(row) for row in rows}

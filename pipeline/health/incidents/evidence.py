@@ -24,6 +24,7 @@ class StreamFailure:
     in_a_row: int
     at: float | None
     parked_at: float | None = None
+    by_contract: bool = False  # a row breaks a rule of an output contract that stops the stream
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Judges why games are late, stand still or have rows refused: one of ten causes, or undetermined. Pure.
+"""Judges why games are late, stand still or have rows refused: one of eleven causes, or undetermined. Pure.
 
 Two others are judged apart: `access.py`, and `away.py` of a control store that takes no writes.
 """

@@ -6,7 +6,7 @@ from typing import Final
 
 from pipeline.base.names import plain
 from pipeline.health.incidents.causes import Action, Finding
-from pipeline.health.incidents.evidence import Evidence, GameWindow, GroupWindow
+from pipeline.health.incidents.evidence import Evidence, GameWindow, GroupWindow, StreamFailure
 from pipeline.health.incidents.texts import (
     MAX_NAME,
     cut,
@@ -46,6 +46,7 @@ _FOR_SHAPES: Final = ("waits for shapes ", "waits for new shapes ")  # as driver
 _OTHER: Final = "other_type"
 _MOST_OTHER: Final = 500  # characters: it names both types and what can be done
 _HELD: Final = ("quarantined_schema", _OTHER)
+_CONTRACT: Final = "contract"
 _SCHEMA_REASONS: Final = frozenset({"unknown_schema", *_HELD})
 
 
@@ -81,6 +82,8 @@ def failing(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
     error = failure.text if failure is not None else seen.last_error
     if error is None or not (seen.is_failing or (failure is not None and seen.in_trouble)):
         return None
+    if failure is not None and failure.by_contract:
+        return _stopped(window, group, evidence, failure)
     kind = failure.kind if failure is not None else ("transient" if is_storage(error) else "unknown")
     evidences = [cut(error)]
     if failure is not None and failure.in_a_row:
@@ -113,6 +116,20 @@ def failing(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
             "turnoutstreamdown", is_fact=True,
         )  # fmt: skip
     return None
+
+
+def _stopped(
+    window: GameWindow, group: GroupWindow | None, evidence: Evidence, failure: StreamFailure
+) -> Finding:
+    """Judge a stream that its output contract has stopped."""
+    since = () if failure.parked_at is None else (f"stopped for {duration(evidence.now - failure.parked_at)}",)
+    found = of_game(
+        Cause.CONTRACT, "The output contract of {} stopped its stream", window,
+        (cut(failure.text, _MOST_OTHER), *since, *troubled_neighbours(window, group)),
+        (*neighbours(window, group, evidence), "no row is lost: rows from that seq on wait in bronze"),
+        Action("Open the game", "game", {"game": window.seen.game_key}), "turnoutstreamdown", is_fact=True,
+    )  # fmt: skip
+    return replace(found, advice="Change the rule in its contract, and the stream goes on; a retry stops there again")
 
 
 def _shared_by(group: GroupWindow | None) -> str:
@@ -164,11 +181,16 @@ def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
             Cause.SCHEMA, pattern, window, evidences, (*well, "its stream runs"),
             action, "turnoutrejectratiohigh", is_fact=is_fact,
         )  # fmt: skip
+    look = Action("Look at refused rows", "game", {"game": seen.game_key, "rows": "refused"})
+    if 2 * seen.refused.get(_CONTRACT, 0) >= seen.refused_rows:
+        return of_game(
+            Cause.CONTRACT, "Rows of {} refused by its output contract", window, evidences,
+            (*well, "its stream runs", "no row is damaged"), look, "turnoutrejectratiohigh", is_fact=is_fact,
+        )  # fmt: skip
     return of_game(
         Cause.POISON, "Rows of {} refused as damaged", window, evidences,
         (*well, "no schema was registered shortly before", "its stream runs", "a replay lands no damaged row"),
-        Action("Look at refused rows", "game", {"game": seen.game_key, "rows": "refused"}), "turnoutrejectratiohigh",
-        is_fact=is_fact,
+        look, "turnoutrejectratiohigh", is_fact=is_fact,
     )  # fmt: skip
 
 

@@ -106,6 +106,7 @@ class Cause(StrEnum):
     SCHEMA = "schema"
     REGISTRY = "waits for a registry"
     POISON = "poison data"
+    CONTRACT = "contract"
     CAPACITY = "capacity"
     OPERATOR = "operator"
     ACCESS = "access"

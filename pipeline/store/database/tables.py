@@ -53,6 +53,7 @@ stream_control = store_table(  # what people and failures have decided about a s
     Column("evidence", Text),  # what failed, with the rows it was about
     Column("failed_at", Float),
     Column("retry_at", Float, nullable=False),
+    Column("stopped_by", String(32)),  # the rules of an output contract that parked it; null: none did
     Column("requested_by", Text),  # who last requested a pause, a retry or an own query
     Column("requested_at", Float),
     allowed={

@@ -25,6 +25,8 @@ def keep_promised(
 ) -> tuple[PlacedRows, list[tuple[int, str, str]]]:
     """Return the rows that may land, and each other one with its reason; count the rows that break a rule.
 
+    The first row of each game that stops its stream is reported, too: nothing from its seq on counts then.
+
     Args:
         placed: rows of one event type.
         rows: the number of each, for what is returned.
@@ -49,6 +51,8 @@ def keep_promised(
         places = np.arange(len(games)) if chosen is None else chosen
         for name, mask in verdict.broken.items():
             _count(found, keys.dictionary, games[places[mask]], name)
+        for name, column in verdict.stopping.items():
+            _stop(found, keys.dictionary.take(keys.indices), placed.rows, places[verdict.broken[name]], (name, column))
         for index, detail in verdict.details():
             dropped[places[index]] = True
             refused.append((int(rows[places[index]]), REASON, detail))
@@ -56,6 +60,15 @@ def keep_promised(
         return placed, refused
     kept = pa.array(~dropped)
     return PlacedRows(placed.keys.filter(kept), placed.rows.filter(kept)), refused
+
+
+def _stop(found: Games, keys: pa.Array, rows: pa.Table, breaking: np.ndarray, rule: tuple[str, str]) -> None:
+    """Report the first of these rows of each game, and the rule that it breaks, if none before it is reported."""
+    chosen = pa.array(breaking)
+    columns = (keys.take(chosen), rows.column("_seq").take(chosen), rows.column("_pos").take(chosen))
+    for key, seq, pos in zip(*(each.to_pylist() for each in columns), strict=True):
+        stop = [seq, pos, *rule]
+        found[key]["stop"] = min(stop, found[key].get("stop") or stop)
 
 
 def _count(found: Games, keys: pa.Array, games: np.ndarray, name: str) -> None:

@@ -15,7 +15,7 @@ contracts:
     event_types: [acme.v1.Sold]
     rules:
       - {column: price, type: integer, required: true, min: 0, max: 1e6, action: quarantine}
-      - {name: shop, column: "shop.name", pattern: '[a-z]+', min_length: 2, max_length: 40}
+      - {name: shop, action: stop, column: "shop.name", pattern: '[a-z]+', min_length: 2, max_length: 40}
       - {column: "items[].kind", allowed: [sword, "1", 1, 0.5, true]}
 """
 
@@ -27,7 +27,7 @@ def test_a_file_is_read_and_written_back() -> None:
         "sales", ("Chess", "2048"), ("studio-a/",), ("acme.Sold",),
         (
             ContractRule("price", "price", "quarantine", required=True, type="integer", min=0, max=1e6),
-            ContractRule("shop", "shop.name", pattern="[a-z]+", min_length=2, max_length=40),
+            ContractRule("shop", "shop.name", "stop", pattern="[a-z]+", min_length=2, max_length=40),
             ContractRule("items[].kind", "items[].kind", allowed=("sword", "1", 1, 0.5, True)),
         ),
     )  # fmt: skip
@@ -38,8 +38,7 @@ def test_a_file_is_read_and_written_back() -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("{column: price, min: 0, action: stop}", "stop is not supported yet"),
-        ("{column: price, min: 0, action: drop}", "action must be one of warn, quarantine"),
+        ("{column: price, min: 0, action: drop}", "action must be one of warn, quarantine, stop"),
         ("{column: price}", "checks nothing"),
         ("{min: 0}", "column is missing"),
         ("{column: 'a..b', min: 0}", "no path of a column"),
@@ -73,7 +72,7 @@ contracts:
   rules:
   - {column: x, required: true}
   - {column: x, min: 1}
-  - {name: x, column: y, min: 1, action: stop}
+  - {name: x, column: y, min: 1, action: halt}
 """
     with pytest.raises(Refused) as refused:
         parse(text)

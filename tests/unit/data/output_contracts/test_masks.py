@@ -3,6 +3,7 @@
 import datetime as dt
 import math
 import pickle
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from pipeline.base.names import game_key
 from pipeline.data.output_contracts.kinds import KINDS
 from pipeline.data.output_contracts.masks import broken, judge
-from pipeline.data.output_contracts.rules import ContractRule, OutputContract, by_game, dumps, loads
+from pipeline.data.output_contracts.rules import ContractRule, OutputContract, by_game, dumps, loads, stopping
 from pipeline.data.verify.promises import breaks, refusing
 
 _SALE: Final = pa.struct(
@@ -158,6 +159,25 @@ def test_only_quarantine_refuses() -> None:
     }  # fmt: skip
     first = pa.Table.from_pylist(rows[:1], schema=_COLUMNS)
     assert refusing(first, None, [contract]) == ["chess/low", "chess/mode"]
+
+
+def test_a_stop_refuses_and_names_its_column() -> None:
+    """Law L5: a row that stops its stream never lands by a replay either, and the stop names rule and column."""
+    rules = (ContractRule("low", "points", "stop", min=0), ContractRule("high", "points", "stop", max=10))
+    contract, rows = OutputContract("chess", games=("Chess",), rules=rules), [{"points": -7}, {"points": 5}]
+    verdict = judge(pa.Table.from_pylist(rows, schema=_COLUMNS), [contract], None)
+    assert (verdict.stopping, verdict.details()) == ({"chess/low": "points"}, [(0, "breaks the output contract chess/low")])
+    assert refusing(pa.Table.from_pylist(rows[:1], schema=_COLUMNS), None, [contract]) == ["chess/low"]
+
+
+def test_only_the_rules_that_stop_count_for_a_stopped_stream() -> None:
+    """A stopped stream goes on once such a rule changes, and not for a warning or another game's name."""
+    stop, warn = ContractRule("low", "points", "stop", min=0), ContractRule("high", "points", max=10)
+    first = stopping([OutputContract("c", ("Chess",), rules=(stop,))])
+    assert stopping([OutputContract("c", ("Chess", "Go"), rules=(stop, warn)), OutputContract("d", rules=(warn,))]) == first
+    others = (replace(stop, min=-1), replace(stop, action="quarantine"), warn)
+    assert {stopping([OutputContract("c", rules=(each,))]) for each in others}.isdisjoint({first})
+    assert stopping([OutputContract("c", rules=(warn,))]) == ""
 
 
 def test_games_share_their_contracts() -> None:

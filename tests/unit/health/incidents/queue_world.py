@@ -383,6 +383,21 @@ def poison_stream(fleet: Fleet) -> str | None:
     return each.key
 
 
+def contract_stops(fleet: Fleet) -> str | None:
+    each = _one(fleet)
+    each.blocked = True
+    failure = StreamFailure("poison", "Output contract: row 1 of seq 2", 1, fleet.now, fleet.now, by_contract=True)
+    each.seen = {"failure": failure, "schema": _registered(fleet, fleet.random.uniform(60, 90_000))}
+    return each.key
+
+
+def contract_refuses(fleet: Fleet) -> str | None:
+    each = _one(fleet)
+    rows = max(10, int(each.rate * 300 * fleet.random.uniform(0.03, 2)))
+    each.seen = {"refused": {"contract": rows}, "schema": _registered(fleet, fleet.random.uniform(3_000, 900_000))}
+    return each.key
+
+
 def surge(fleet: Fleet) -> str | None:
     fleet.factor = fleet.random.uniform(4.5, 8)
     return None
@@ -454,6 +469,7 @@ FAULTS: dict[Cause, tuple[Fault, ...]] = {
     Cause.SCHEMA: (schema_kept_out, schema_unknown, schema_breaks_rows, schema_breaks_stream),
     Cause.REGISTRY: (registry_waits,),
     Cause.POISON: (poison_rows, poison_stream),
+    Cause.CONTRACT: (contract_stops, contract_refuses),
     Cause.CAPACITY: (surge, group_full, one_surges),
     Cause.OPERATOR: (person_moves, person_restarts, person_stopped, person_paused),
     Cause.UNDETERMINED: (one_stands_still, one_lags),

@@ -202,6 +202,25 @@ def test_failures_are_storage_or_the_rows() -> None:
         assert finding.action.query == {"repair": "retry", "games": "chess"}
 
 
+def test_a_stream_that_its_contract_stopped_says_how_it_goes_on() -> None:
+    """The rule is the evidence; a retry, which stops there again, is not offered, also soon after a schema change."""
+    said = "Output contract: row 2 of seq 9 of 'Chess' breaks rule sales/price on column 'price'"
+    failure = StreamFailure("poison", said, 1, NOW, NOW - 120, by_contract=True)
+    finding = found(game(status="FAILED", failure=failure, schema=NewestSchema(7, NOW - 60, "ann")))
+    assert (finding.cause, finding.title) == (Cause.CONTRACT, "The output contract of chess stopped its stream")
+    assert finding.evidence[:2] == (said, "stopped for 2 min")
+    assert finding.action is not None
+    assert "repair" not in finding.action.query
+    assert finding.advice is not None
+
+
+def test_rows_that_a_contract_refuses_are_not_damaged() -> None:
+    """Most refused rows break a rule of the contract: the cause is the contract, not the rows' bytes."""
+    finding = found(game(refused={"contract": 400, "malformed_payload": 20}))
+    assert (finding.cause, finding.action and finding.action.query["rows"]) == (Cause.CONTRACT, "refused")
+    assert found(game(refused={"contract": 20, "malformed_payload": 400})).cause == Cause.POISON
+
+
 def test_what_retries_by_itself_offers_no_retry() -> None:
     """A stream that waits for storage promises no act of turnout's: the advice names the disk by host and path."""
     for error, advice in (
