@@ -41,6 +41,10 @@ def rows(result: str, values: str) -> tuple[str, str]:
     return f'turnout_stream_rows_total{{game="g",cluster_group="a",result="{result}"}}', values
 
 
+def violations(rule: str, values: str) -> tuple[str, str]:
+    return f'turnout_stream_contract_violations_total{{game="g",cluster_group="a",rule="{rule}"}}', values
+
+
 def drops(values: str) -> tuple[str, str]:
     return 'turnout_listener_events_dropped_total{cluster_group="a",instance="a:1"}', values
 
@@ -196,6 +200,16 @@ SCENARIOS = [
         "less than 1% refused is silent",
         [info(flat(1, HOUR)), rows("ok", grows(1_000, HOUR)), rows("rejected", grows(9, HOUR))],
         {2_400: []},
+    ),
+    Scenario(
+        "rows that keep breaking a contract for 15 minutes give a ticket, and a pause ends it",
+        [info(flat(1, HOUR)), violations("sales/price", f"{grows(1, 1_200)} {flat(1_200, HOUR)}")],
+        {885: [], **{at: [of_game("TurnoutContractViolated", "ticket")] for at in (960, 1_700)}, 1_890: []},
+    ),
+    Scenario(
+        "rows that break a contract once are silent",
+        [info(flat(1, HOUR)), violations("sales/price", f"{flat(0, 300)} {flat(500, HOUR)}")],
+        {at: [] for at in range(0, 2_400, 60)},
     ),
     Scenario(
         "a hung driver gives the group alert",

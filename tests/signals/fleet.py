@@ -29,6 +29,7 @@ class Health:
     status: str = "RUNNING"  # of the game under test; its neighbour is well
     age: float | None = 1.0
     rejects: int = 0  # of each hundred rows
+    broken: int = 0  # rows of each hundred that break a contract, and land
     heartbeat_ago: float = 0.0
     committed_ago: float = 0.0
     judged_ago: float = 0.0
@@ -137,7 +138,10 @@ class Fleet:
         self._scrapes += 1
         rejects = {"malformed_payload": health.rejects} if health.rejects else {}
         games = (self.game, NEIGHBOUR)
-        results = [GameResult(game, Lane.RUN, 1, 1, 100, rejects, 1, 1, now, 0.1, _COUNTS) for game in games]
+        broken = {"sales/price": health.broken} if health.broken else {}
+        results = [
+            GameResult(game, Lane.RUN, 1, 1, 100, rejects, 1, 1, now, 0.1, _COUNTS, broken=broken) for game in games
+        ]
         self._driver.add_pass(Pass(PassResult(GROUP, "run", CHUNK, now - 1, now, 1, tuple(results)), None))
         shown = ((health.status, health.age), ("RUNNING", 1.0))
         self._driver.set_states([self._state(game, *each, now) for game, each in zip(games, shown, strict=True)])

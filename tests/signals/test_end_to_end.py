@@ -27,6 +27,7 @@ FAULTS: dict[str, Fault] = {
     "TurnoutStreamStalled": lambda fleet: fleet.set(status="STALLED"),
     LATE: lambda fleet: fleet.set(age=90.0),
     "TurnoutRejectRatioHigh": lambda fleet: fleet.set(rejects=5),
+    "TurnoutContractViolated": lambda fleet: fleet.set(broken=5),
     "TurnoutGroupDown": lambda fleet: fleet.set(heartbeat_ago=130.0),
     "TurnoutIngestStalled": lambda fleet: fleet.set(committed_ago=310.0),
     "TurnoutSourceBacklog": lambda fleet: fleet.set_control(source_age_seconds=75.0, source_rows=9),

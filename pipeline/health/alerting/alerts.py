@@ -98,6 +98,19 @@ def _late_streams(objective: str) -> tuple[Alert, ...]:
             "{{ $value | humanizePercentage }} of its rows went to quarantine; more than 1% for 15 minutes.",
             _GAME_PAGE,
         ),
+        Alert(
+            "TurnoutContractViolated",
+            "ticket",
+            owned(_VIOLATIONS),
+            "15m",
+            "Rows of {{ $labels.game }} break its output contract",
+            "For 15 minutes; rows within the last 10 minutes, by rule:"
+            "{{ range query (printf "
+            '"sum by (rule) (increase(turnout_stream_contract_violations_total{game=%q}[10m])) > 0" $labels.game) }}'
+            " {{ .Labels.rule }} {{ .Value | humanize }};"
+            "{{ end }} `turnout contracts show` has the rules.",
+            _GAME_PAGE,
+        ),
     )
 
 
@@ -263,6 +276,9 @@ sum by (game) (rate(turnout_stream_rows_total{result="rejected"}[10m]))
 /
 sum by (game) (rate(turnout_stream_rows_total[10m]))
 > 0.01"""
+
+# A row now and then raises nothing: the wait is longer than the window.
+_VIOLATIONS: Final = "sum by (game) (increase(turnout_stream_contract_violations_total[10m])) > 0"
 
 # Ingest exports the judgement: without it the fleet is unhealthy anyway, so an absent or old judgement counts as that.
 _UNHEALTHY: Final = """\
