@@ -87,6 +87,7 @@ STREAM_BATCH: Final = MetricsTable(  # one row per pass and game
             ("process_seconds", pa.float64()),
             ("upstream_seconds", pa.float64()),
             ("types", pa.list_(TYPE)),  # at most sample.MOST_TYPES, and the others together
+            ("broken", pa.map_(pa.string(), pa.int64())),  # rows that break a rule of an output contract, by rule
         ]
     ),
 )
@@ -286,6 +287,7 @@ def _pass_rows(item: Pass) -> Sequence[Row]:
                 {"event_type": name, "rows": rows.landed, "refused": rows.refused}
                 for name, rows in largest_types(game.types).items()
             ],
+            "broken": list(game.broken.items()),
             **_segments(game),
         }
         for game in result.games

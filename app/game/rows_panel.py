@@ -1,4 +1,4 @@
-"""Draws the last rows of a game, landed or refused: what they held, as far as it decodes and the viewer may see it."""
+"""Draws the last rows of a game, landed or refused, as far as they decode and the viewer may see it; or its contract."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -9,7 +9,7 @@ import streamlit as st
 
 from app import formatting
 from app.components import links
-from app.game import figures
+from app.game import contract_panel, figures
 from app.game.rows import MOST_ROWS, LastRow, LastRows, last_rows
 from app.game.signals import GameSignals
 from app.look import parts
@@ -19,7 +19,7 @@ from pipeline.api.rows import Depth, RowKind
 from pipeline.base.errors import Refused
 from pipeline.base.texts import in_utc, short_moment
 
-_KINDS: Final[tuple[RowKind, ...]] = ("refused", "landed")
+_CHOICES: Final = ("refused", "landed", "contract")
 _CHOICE: Final = "game_rows"  # the widget's key
 _DECODED: Final = 240  # characters of a row's values
 _VALUES: Final = "Decoded as far as it goes"
@@ -30,20 +30,23 @@ _WIDTHS: Final = {"At, UTC": 150, "Seq": 110, "Schema": 70, "Reason": 190, "Prod
 
 
 def draw(environment: Environment, signals: GameSignals) -> None:
-    """Draw the rows that are chosen in the URL: `rows`."""
+    """Draw what is chosen in the URL: `rows`, which may be the contract that they keep."""
     with st.container(border=True, key="card_rows", gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="center"):
             place = st.empty()
-            links.take("rows", _CHOICE, _KINDS, default="refused")
+            links.take("rows", _CHOICE, _CHOICES, default="refused")
             chosen = st.segmented_control(
                 "Rows",
-                _KINDS,
+                _CHOICES,
                 format_func=partial(_label, signals),
                 required=True,
                 key=_CHOICE,
                 label_visibility="collapsed",
             )
             links.keep({"rows": _CHOICE})
+        if chosen == "contract":
+            contract_panel.draw(environment, signals, place)
+            return
         kind: RowKind = "landed" if chosen == "landed" else "refused"
         try:
             found = last_rows(environment, signals.row.game_key, kind, MOST_ROWS, identity.person())
@@ -74,10 +77,10 @@ def draw(environment: Environment, signals: GameSignals) -> None:
         )
 
 
-def _label(signals: GameSignals, kind: RowKind) -> str:
+def _label(signals: GameSignals, choice: str) -> str:
     """Return what a choice is called: refused rows with their number in the range on screen, where that is known."""
-    refused = figures.refused_rows(signals) if kind == "refused" else None
-    return kind.capitalize() if refused is None else f"{kind.capitalize()} {formatting.count(refused)}"
+    refused = figures.refused_rows(signals) if choice == "refused" else None
+    return choice.capitalize() if refused is None else f"{choice.capitalize()} {formatting.count(refused)}"
 
 
 def _about(found: LastRows) -> str:

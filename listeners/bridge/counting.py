@@ -19,7 +19,7 @@ LATE_SECONDS: Final = 900.0
 _SLICE_SECONDS: Final = 60
 _COLUMNS: Final = [
     "run_id", "batch_id", "cluster_group", "game_key", "seq_from", "seq_to", "rows", "reject_reasons", "finished_at",
-    "committed_at", "latency_counts", "error", "caught_up_rows", "types",
+    "committed_at", "latency_counts", "error", "caught_up_rows", "types", "broken",
 ]  # fmt: skip
 
 
@@ -78,4 +78,5 @@ def _result(row: Mapping[str, Any]) -> GameResult:
         row["error"],
         row["caught_up_rows"] or 0,
         types={each["event_type"]: TypeRows(each["rows"], each["refused"]) for each in row["types"] or ()},
+        broken=dict(row["broken"] or ()),
     )

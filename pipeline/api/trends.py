@@ -48,6 +48,7 @@ class Trend:
     points: tuple[Point, ...]  # of the slices in which something was committed
     rows: int
     rejects: Mapping[str, int]  # refused rows by reason code, most first
+    broken: Mapping[str, int]  # rows that break a rule of an output contract, by rule, landed or refused
     failed_passes: int  # passes that committed nothing and said why
     latency_seconds: tuple[float | None, float | None, float | None]  # p50, p95, p99
 
@@ -102,21 +103,25 @@ def trend(passes: pa.Table, since: float, until: float) -> Trend:
             slices.setdefault(min(BINS - 1, max(0, place)), []).append(row)
     kept = [row for members in slices.values() for row in members]
     counts = _summed(kept)
-    reasons: Counter[str] = Counter()
+    reasons, broken = Counter[str](), Counter[str]()
     for row in kept:
         reasons.update(dict(row["reject_reasons"] or ()))
+        broken.update(dict(row["broken"] or ()))
     return Trend(
         since=since,
         until=until,
         points=tuple(_point(since + (place + 1) * width, slices[place]) for place in sorted(slices)),
         rows=sum(row["rows"] for row in kept),
         rejects=dict(reasons.most_common()),
+        broken=dict(broken.most_common()),
         failed_passes=sum(row["error"] is not None for row in rows),
         latency_seconds=(quantile(counts, 0.5), quantile(counts, 0.95), quantile(counts, 0.99)),
     )
 
 
-_COLUMNS: Final = ["committed_at", "rows", "rejects", "reject_reasons", "latency_counts", "commit_seconds", "error"]
+_COLUMNS: Final = [
+    "committed_at", "rows", "rejects", "reject_reasons", "broken", "latency_counts", "commit_seconds", "error",
+]  # fmt: skip
 
 
 def _point(at: float, members: list[dict[str, Any]]) -> Point:

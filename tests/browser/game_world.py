@@ -11,16 +11,20 @@ from typing import Final
 
 from sqlalchemy import insert, update
 
+from listeners.join import Pass
 from listeners.metrics_table import MetricsTables
-from listeners.sample import LATENCY_EDGES_SECONDS, StreamMinute
+from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, PassResult, StreamMinute
+from pipeline.data.output_contracts.rules import ContractRule, OutputContract, dumps
 from pipeline.health.facts.incidents import keep_look
 from pipeline.health.incidents.causes import Action, Finding
 from pipeline.health.incidents.incidents import Incident
 from pipeline.settings.tree import Paths, Settings
+from pipeline.store import output_contracts
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.report_tables import incident_looks
 from pipeline.store.database.states import Cause
+from pipeline.store.output_contracts import read_contracts
 from tests.browser.seed import Seeded, fleet_of_forty, seed
 from tests.tables.repair_world import BROKEN, CHESS, Event, Message, World
 
@@ -69,6 +73,26 @@ def failing_game(
     with world.engine.begin() as connection:  # nobody judges causes while a test takes its time
         connection.execute(update(incident_looks).values(looked_at=now + 3600))
     return world
+
+
+def with_contract(world: World, now: float) -> None:
+    """Give Chess an output contract, of which rows broke two rules within the last hour."""
+    rules = (
+        ContractRule("clock_ms", "clock_ms", type="integer", min=0),
+        ContractRule("move", "move", "quarantine", required=True, pattern="[a-h][1-8]"),
+        ContractRule("rated", "elo_after", "stop", min=100, max=4000),
+    )
+    contract = OutputContract("play", (CHESS.name,), rules=rules, readers=("BI <b>", "daily revenue"))
+    output_contracts.apply(world.engine, dumps([contract]), read_contracts(world.engine).number, "ann", "agreed with BI")
+    writer = MetricsTables(world.paths.metrics, "group-b")
+    counts = (10, *[0] * len(LATENCY_EDGES_SECONDS))
+    for batch, at in enumerate((now - 2_000, now - 1_000)):
+        game = GameResult(
+            str(CHESS.key), Lane.RUN, batch, batch, 10, {"contract": 1}, 1, 900, at, 0.1, counts,
+            broken={"play/move": 1, "play/clock_ms": 3},
+        )  # fmt: skip
+        writer.add(Pass(PassResult("b", "run", batch, at - 1, at, batch, (game,)), None))
+    assert writer.flush()
 
 
 def _incident(now: float) -> Incident:
@@ -135,4 +159,6 @@ def _minutes(world: World, now: float) -> None:
 
 
 if __name__ == "__main__":
-    failing_game(Path(sys.argv[1]), time.time()).engine.dispose()
+    made = failing_game(Path(sys.argv[1]), time.time())
+    with_contract(made, time.time())
+    made.engine.dispose()

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from pipeline.base.names import game_key
-from tests.browser.game_world import failing_game
+from tests.browser.game_world import failing_game, with_contract
 from tests.browser.lists import SOON, enter
 from tests.browser.seed import heartbeats
 from tests.browser.served import opened, served
@@ -18,7 +18,9 @@ from tests.tables.repair_world import CHESS
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("game")
-    failing_game(folder, time.time()).engine.dispose()
+    made = failing_game(folder, time.time())
+    with_contract(made, time.time())
+    made.engine.dispose()
     with heartbeats(folder, ["ingest", "a", "b"]), served(folder) as url:
         yield url
 
@@ -41,6 +43,18 @@ def test_rows_and_range_stand_in_the_url(page: Page) -> None:
     table = page.locator('[data-testid="stDataFrame"]').first
     expect(table.locator("td", has_text="clock_ms=").first).to_be_attached(timeout=SOON)
     expect(page.get_by_role("radio", name="6 h")).to_be_checked(timeout=SOON)
+
+
+def test_a_contract_stands_beside_the_rows(page: Page) -> None:
+    """Its rules, the rows that broke each and its readers stand in a tab that a link can name."""
+    page.goto(f"/game?game={CHESS.key}")
+    page.get_by_role("radio", name="Contract").click(timeout=SOON)
+    page.wait_for_url(lambda url: "rows=contract" in url)
+    page.reload()
+    expect(page.get_by_text("3 rules · rows of the last 1 h · applied by ann")).to_be_visible(timeout=SOON)
+    cells = page.locator('[data-testid="stDataFrame"]').first.locator("td")
+    for text in ("play/clock_ms", "integer · at least 0", "never null · matches [a-h][1-8]", "BI <b>, daily revenue"):
+        expect(cells.filter(has_text=text).first).to_be_attached(timeout=SOON)
 
 
 def test_links_lead_on_in_the_same_tab(page: Page) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from app import formatting
@@ -26,7 +27,7 @@ from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import Cause, OperationState
 from pipeline.store.operations import Operation
-from tests.browser.game_world import failing_game
+from tests.browser.game_world import failing_game, with_contract
 from tests.browser.seed import HOSTILE, Seeded, seed
 from tests.tables.repair_world import CHESS
 from tests.unit.app.app_world import again, drawn_alive, name_roles, texts
@@ -229,7 +230,7 @@ def test_a_failing_game_shows_cause_then_proof_then_actions(failing: str, openin
     assert places == sorted(places)
     assert "SchemaMismatch: field 4 of schema version 2 is not wanted" in said
     (choice,) = (each for each in app.segmented_control if each.key == "game_rows")
-    assert [each.content for each in choice.proto.options] == ["Refused 27\u202f060", "Landed"]
+    assert [each.content for each in choice.proto.options] == ["Refused 27\u202f060", "Landed", "Contract"]
     assert "2 ✓" in said
     assert f"key {failing}" in said
     rows, neighbours = (element.value for element in app.dataframe)
@@ -241,6 +242,23 @@ def test_a_failing_game_shows_cause_then_proof_then_actions(failing: str, openin
     assert len(neighbours) == 20
     landed = opening("game", game=failing, rows="landed").dataframe[0].value
     assert next(iter(landed["Decoded as far as it goes"])) == "match_id=45487493 move=e7 clock_ms=51645"
+
+
+def test_a_contract_is_shown_with_the_rows_that_broke_it(tmp_path: Path, opening: Opening) -> None:
+    """Rules that rows broke come first; a game without a contract has a sentence; foreign texts are inert."""
+    world = failing_game(tmp_path, time.time())
+    app = opening("game", game=str(CHESS.key), rows="contract")
+    assert "No output contract is for this game." in texts(app)
+    with_contract(world, time.time())
+    world.engine.dispose()
+    st.cache_data.clear()
+    rows = opening("game", game=str(CHESS.key), rows="contract").dataframe[0].value.to_dict("records")
+    names = ("Rule", "Action", "Rows that break it", "Promise", "Readers")
+    assert [[each[name] for name in names] for each in rows] == [
+        ["play/clock_ms", ["△ warn"], "6", "integer · at least 0", "BI <b>, daily revenue"],
+        ["play/move", ["◆ quarantine"], "2", "never null · matches [a-h][1-8]", "BI <b>, daily revenue"],
+        ["play/rated", ["■ stop"], "0", "100 to 4000", "BI <b>, daily revenue"],
+    ]
 
 
 def test_rows_that_a_link_asked_for_stand_above_the_charts(failing: str, opening: Opening) -> None:

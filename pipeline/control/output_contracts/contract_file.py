@@ -23,7 +23,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _RULE_NAME: Final = re.compile(r"[\w.\[\]-]{1,80}")
 _PATH: Final = re.compile(r"\w+(\[\])*(\.\w+(\[\])*)*")
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,3})?")
-_FIELDS: Final = ("name", "games", "prefixes", "event_types", "rules")
+_FIELDS: Final = ("name", "games", "prefixes", "event_types", "readers", "rules")
+_LISTS: Final = ("games", "prefixes", "event_types", "readers")
 _CHECKS: Final = ("type", "required", "min", "max", "pattern", "allowed", "min_length", "max_length")
 _RULE_FIELDS: Final = ("name", "column", "action", *_CHECKS)
 _MOST_RULES: Final = 100  # of one contract
@@ -57,7 +58,7 @@ def render(contracts: tuple[OutputContract, ...]) -> str:
 def tree(contract: OutputContract) -> dict[str, Any]:
     """Return a contract as its file says it, without what it leaves at the default."""
     fields: dict[str, Any] = {"name": contract.name}
-    fields |= {name: list(found) for name in ("games", "prefixes", "event_types") if (found := getattr(contract, name))}
+    fields |= {name: list(found) for name in _LISTS if (found := getattr(contract, name))}
     return {**fields, "rules": [rule_tree(each) for each in contract.rules]}
 
 
@@ -104,6 +105,7 @@ class _Reading:
             prefixes=self._game_names(fields.get("prefixes"), "prefix"),
             event_types=tuple(event_type(each) for each in self._texts(fields.get("event_types"), "event_types")),
             rules=tuple(self._rule(each, rule_lines) for each in listed),
+            readers=tuple(self._texts(fields.get("readers"), "readers")),
         )
 
     def _rule(self, node: yaml.Node, lines: dict[str, int]) -> ContractRule:

@@ -57,6 +57,7 @@ class OutputContract:
     prefixes: tuple[str, ...] = ()  # of names
     event_types: tuple[str, ...] = ()  # full names or last segments; none: every type
     rules: tuple[ContractRule, ...] = ()
+    readers: tuple[str, ...] = ()  # who relies on it, in a person's words
 
     def is_for(self, game: str) -> bool:
         """Return whether it is for a game."""
@@ -124,5 +125,5 @@ def loads(text: str) -> tuple[OutputContract, ...]:
 
 def _contract(tree: Mapping[str, Any]) -> OutputContract:
     rules = tuple(ContractRule(**{**rule, "allowed": tuple(rule["allowed"])}) for rule in tree["rules"])
-    lists = {name: tuple(tree[name]) for name in ("games", "prefixes", "event_types")}
+    lists = {name: tuple(tree[name]) for name in ("games", "prefixes", "event_types", "readers")}
     return OutputContract(tree["name"], **lists, rules=rules)

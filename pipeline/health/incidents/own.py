@@ -127,7 +127,7 @@ def _stopped(
         Cause.CONTRACT, "The output contract of {} stopped its stream", window,
         (cut(failure.text, _MOST_OTHER), *since, *troubled_neighbours(window, group)),
         (*neighbours(window, group, evidence), "no row is lost: rows from that seq on wait in bronze"),
-        Action("Open the game", "game", {"game": window.seen.game_key}), "turnoutstreamdown", is_fact=True,
+        Action("Look at its contract", "game", {"game": window.seen.game_key, "rows": "contract"}), "turnoutstreamdown", is_fact=True,
     )  # fmt: skip
     return replace(found, advice="Change the rule in its contract, and the stream goes on; a retry stops there again")
 

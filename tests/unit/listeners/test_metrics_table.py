@@ -82,7 +82,7 @@ def test_a_pass_is_read_back_as_it_was(tmp_path: Path) -> None:
     """Every number of a pass and of its progress survives the table, unknown ones as null."""
     tables = MetricsTables(located(tmp_path), "eu-1")
     progress = Progress("q", "id", "run", 1, "", 9, {"addBatch": 300})
-    tables.add(reported(1, game(), game("go_b", committed_at=None, error="store down"), progress=progress))
+    tables.add(reported(1, game(broken={"sales/price": 2}), game("go_b", committed_at=None, error="store down"), progress=progress))
     tables.add(reported(2))
     assert tables.flush()
     first, second, third = history.passes(located(tmp_path), None, NOW).to_pylist()
@@ -100,7 +100,8 @@ def test_a_pass_is_read_back_as_it_was(tmp_path: Path) -> None:
         first["reject_reasons"],
         first["durations"],
         first["input_rows"],
-    ) == ([("malformed_payload", 1)], [("addBatch", 300)], 9)
+        first["broken"],
+    ) == ([("malformed_payload", 1)], [("addBatch", 300)], 9, [("sales/price", 2)])
     assert (second["game_key"], second["committed_at"], second["error"]) == ("go_b", None, "store down")
     assert (third["batch_id"], third["input_rows"], third["durations"]) == (2, None, None)
     assert tables.waiting == 0

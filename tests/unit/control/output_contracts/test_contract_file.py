@@ -13,6 +13,7 @@ contracts:
     games: [Chess, 2048]
     prefixes: [studio-a/]
     event_types: [acme.v1.Sold]
+    readers: [BI, "daily revenue"]
     rules:
       - {column: price, type: integer, required: true, min: 0, max: 1e6, action: quarantine}
       - {name: shop, action: stop, column: "shop.name", pattern: '[a-z]+', min_length: 2, max_length: 40}
@@ -30,6 +31,7 @@ def test_a_file_is_read_and_written_back() -> None:
             ContractRule("shop", "shop.name", "stop", pattern="[a-z]+", min_length=2, max_length=40),
             ContractRule("items[].kind", "items[].kind", allowed=("sword", "1", 1, 0.5, True)),
         ),
+        ("BI", "daily revenue"),
     )  # fmt: skip
     assert parse(render((contract,))) == (contract,)
     assert parse("version: 1\ncontracts: []") == ()
