@@ -1,5 +1,6 @@
 """The file of output contracts: reads it whole or refuses it with every problem and its line, and writes it."""
 
+import datetime as dt
 import re
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from pipeline.base.yaml_nodes import line_of
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.output_contracts.kinds import KINDS
 from pipeline.data.output_contracts.masks import whole_text
-from pipeline.data.output_contracts.rules import ACTIONS, Action, ContractRule, OutputContract, Value
+from pipeline.data.output_contracts.rules import ACTIONS, Action, Bound, ContractRule, OutputContract, Value
 
 VERSION: Final = 1
 _EMPTY: Final = f"The file of contracts is empty: it needs at least 'version: {VERSION}' and 'contracts: []'."
@@ -23,6 +24,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _RULE_NAME: Final = re.compile(r"[\w.\[\]-]{1,80}")
 _PATH: Final = re.compile(r"\w+(\[\])*(\.\w+(\[\])*)*")
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,3})?")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[-+]\d\d:\d\d)?)?")
 _FIELDS: Final = ("name", "games", "prefixes", "event_types", "readers", "rules")
 _LISTS: Final = ("games", "prefixes", "event_types", "readers")
 _CHECKS: Final = ("type", "required", "min", "max", "pattern", "allowed", "min_length", "max_length")
@@ -131,16 +133,20 @@ class _Reading:
             action=self._action(fields.get("action")),
             required=self._truth(fields.get("required")),
             type=self._kind(fields.get("type")),
-            min=self._number(fields.get("min"), "min"),
-            max=self._number(fields.get("max"), "max"),
-            pattern=self._pattern(fields.get("pattern")),
+            min=self._bound(fields.get("min"), "min"),
+            max=self._bound(fields.get("max"), "max"),
+            pattern=self._pattern(fields.get("pattern"), name),
             allowed=self._allowed(fields.get("allowed")),
             min_length=self._length(fields.get("min_length"), "min_length"),
             max_length=self._length(fields.get("max_length"), "max_length"),
         )
         for low, high in (("min", "max"), ("min_length", "max_length")):
             least, most = getattr(rule, low), getattr(rule, high)
-            if least is not None and most is not None and least > most:
+            if least is None or most is None:
+                continue
+            if isinstance(least, str) != isinstance(most, str):
+                self._problems.add(line_of(fields[high]), f"{low} and {high} must both be numbers, or both times")
+            elif (_moment(least) > _moment(most)) if isinstance(least, str) else least > most:
                 self._problems.add(line_of(fields[high]), f"{high} is less than {low}; no value fits")
         return rule
 
@@ -193,16 +199,24 @@ class _Reading:
             self._problems.add(line_of(node), f"type must be one of {', '.join(KINDS)}")
         return word
 
-    def _number(self, node: yaml.Node | None, what: str) -> int | float | None:
+    def _bound(self, node: yaml.Node | None, what: str) -> Bound | None:
         if node is None:
             return None
+        if isinstance(node, yaml.ScalarNode) and _TIME.fullmatch(node.value):
+            try:
+                _moment(node.value)
+            except (ValueError, OverflowError):
+                self._problems.add(line_of(node), f"{what}: there is no time {shown(node.value)}")
+                return None
+            return str(node.value)
         found = _value(node)
         if isinstance(found, bool | str | None):
-            self._problems.add(line_of(node), f"{what} must be a number in plain digits, such as 0, -1.5 or 2e6")
+            said = "a number in plain digits, such as 0, -1.5 or 2e6, or a time such as 2026-01-31T12:00:00Z"
+            self._problems.add(line_of(node), f"{what} must be {said}")
             return None
         return found
 
-    def _pattern(self, node: yaml.Node | None) -> str | None:
+    def _pattern(self, node: yaml.Node | None, rule: str) -> str | None:
         pattern = self._text(node, "pattern")
         if node is None or pattern is None:
             return None
@@ -210,9 +224,11 @@ class _Reading:
             self._problems.add(line_of(node), f"a pattern has at most {_LONGEST_PATTERN:,} characters")
             return None
         try:
-            pc.match_substring_regex(pa.array([""]), whole_text(pattern))
+            for each in (pattern, whole_text(pattern)):  # the first alone, so that RE2 speaks of what a person wrote
+                pc.match_substring_regex(pa.array([""]), each)
         except pa.ArrowInvalid as error:
-            self._problems.add(line_of(node), f"this is no pattern of RE2: {first_line(error)}")
+            said = first_line(error).removeprefix("Invalid regular expression: ")
+            self._problems.add(line_of(node), f"rule {rule}: {shown(pattern)} is no pattern of RE2, which says: {said}")
         return pattern
 
     def _allowed(self, node: yaml.Node | None) -> tuple[Value, ...]:
@@ -235,6 +251,12 @@ class _Reading:
 
     def _text(self, node: yaml.Node | None, what: str) -> str | None:
         return None if node is None else yaml_nodes.text(node, what, self._problems)
+
+
+def _moment(text: str) -> dt.datetime:
+    """Return the moment of a bound, in UTC."""
+    found = dt.datetime.fromisoformat(text)
+    return found.replace(tzinfo=dt.UTC) if found.tzinfo is None else found.astimezone(dt.UTC)
 
 
 def _value(node: yaml.Node) -> Value | None:

@@ -18,8 +18,11 @@ from pipeline.control.acts import DirectAct
 from pipeline.control.operations.definition import describe_open
 from pipeline.control.output_contracts import contract_file
 from pipeline.control.output_contracts.newest import Breaks, count_breaks
+from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.output_contracts.masks import map_on_the_way
 from pipeline.data.output_contracts.rules import LANDS, Action, OutputContract, by_game, dumps, label, loads
+from pipeline.data.streams.writing.columns import target_schema
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store import output_contracts
 from pipeline.store.database.states import OperationKind
@@ -61,7 +64,7 @@ def plan(engine: Engine, paths: Paths, schemas: SchemaSet, games: Mapping[str, s
     """Plan to replace the contracts by those of a file's text; `games` has the name of each game by its key.
 
     Raises:
-        Refused: naming everything that is wrong with the file.
+        Refused: naming everything that is wrong with the file, or the rules whose paths lead into a map.
     """
     seen, contracts = read_contracts(engine), contract_file.parse(text)
     before = loads(seen.contracts)
@@ -69,6 +72,7 @@ def plan(engine: Engine, paths: Paths, schemas: SchemaSet, games: Mapping[str, s
     changed = [each for each in contracts if each not in before]
     names = {GameKey(key): name for key, name in games.items()}
     touched = {key: own for key, own in by_game(changed, names).items() if key in names}
+    _require_no_maps(schemas, names, touched)
     breaks = {
         names[key]: count_breaks(paths.table(key), key, schemas, own)
         for key, own in sorted(touched.items())[:_MOST_GAMES]
@@ -125,6 +129,23 @@ def break_lines(breaks: Mapping[str, Breaks], actions: Mapping[str, Action]) -> 
             where = _WHERE[actions[rule]]
             much = ", MORE THAN HALF" if 2 * count > rows else ""
             yield f"{shown(name)}: {count:,} of the newest {rows:,} rows {where} by {rule}{much}"
+
+
+def _require_no_maps(
+    schemas: SchemaSet, names: Mapping[GameKey, str], touched: Mapping[GameKey, Sequence[OutputContract]]
+) -> None:
+    found = dict[str, str]()  # one sentence for each rule
+    for key, own in touched.items():
+        columns = target_schema(schemas, key)
+        structs = {event_type(schema.message): at.struct for schema, at in schemas.placed(key)}
+        for each, rule in ((each, rule) for each in own for rule in each.rules):
+            maps = (map_on_the_way(columns, rule, struct) for name, struct in structs.items() if each.covers(name))
+            if (inside := next(filter(None, maps), None)) is not None:
+                said = f"{label(each, rule)}: {shown(inside)} of {shown(names[key])} is a map, and no rule can look into one"
+                found.setdefault(label(each, rule), said)
+    if found:
+        listed = "; ".join(first_lines(tuple(found.values()), _SHOWN, str))
+        raise Refused(f"{listed}. Name the map itself, or take the rule out.")
 
 
 def _silent(changed: Iterable[OutputContract], games: Collection[str], breaks: Mapping[str, Breaks]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 `pipeline/data/verify/promises.py` judges a row at a time, without any code of this module.
 """
 
+import datetime as dt
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.data.output_contracts.kinds import KINDS
-from pipeline.data.output_contracts.rules import ELEMENTS, LANDS, OWN, ContractRule, OutputContract, Value, label
+from pipeline.data.output_contracts.rules import ELEMENTS, LANDS, OWN, Bound, ContractRule, OutputContract, Value, label
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 _Rows: TypeAlias = npt.NDArray[np.int64]
@@ -83,6 +84,32 @@ def broken(rows: pa.Table, rule: ContractRule, struct: str | None) -> Mask | Non
 def has_column(rows: pa.Table, rule: ContractRule, struct: str | None) -> bool:
     """Return whether the rows of one event type, given as `broken` takes them, have the column of a rule."""
     return not pa.types.is_null(_values(rows, rule.column, struct)[0].type)
+
+
+def map_on_the_way(columns: pa.Schema, rule: ContractRule, struct: str | None) -> str | None:
+    """Return the map that a rule's path leads into, which no rule can; None where it leads into none.
+
+    Args:
+        columns: of a game's table.
+        rule: the rule.
+        struct: as `judge` takes it.
+    """
+    names = rule.column.split(".")
+    if struct is not None and names[0] not in OWN:
+        names = [struct, *names]
+    kind: pa.DataType = pa.struct(list(columns))
+    for place, name in enumerate(names):
+        bare = name.rstrip(ELEMENTS)
+        if pa.types.is_map(kind):
+            return ".".join(names[:place])
+        if not pa.types.is_struct(kind) or (at := kind.get_field_index(bare)) < 0:
+            return None
+        kind = kind.field(at).type
+        for _ in range((len(name) - len(bare)) // len(ELEMENTS)):
+            if pa.types.is_map(kind):
+                return ".".join([*names[:place], bare])
+            kind = kind.value_type if pa.types.is_list(kind) else pa.null()
+    return None
 
 
 def _values(rows: pa.Table, path: str, struct: str | None) -> tuple[pa.Array, _Rows | None]:
@@ -161,11 +188,13 @@ def _all(values: pa.Array, *, bad: bool) -> pa.BooleanArray | None:
     return pc.is_null(values) if bad else None
 
 
-def _in_range(values: pa.Array, bound: float, *, below: bool) -> pa.BooleanArray | None:
+def _in_range(values: pa.Array, bound: Bound, *, below: bool) -> pa.BooleanArray | None:
     """Return which values are on the right side of an inclusive bound; exact, and NaN is on none."""
     kind, compare = values.type, pc.greater_equal if below else pc.less_equal
+    if isinstance(bound, str):
+        return _in_time(values, dt.datetime.fromisoformat(bound), below=below)
     if pa.types.is_floating(kind):
-        return compare(values.cast(pa.float64()), pa.scalar(_as_float(bound, up=below), pa.float64()))
+        return compare(values, pa.scalar(_as_float(bound, kind, up=below), kind))
     if pa.types.is_integer(kind):
         return _within(values, math.ceil(bound) if below else math.floor(bound), below=below)
     if pa.types.is_decimal(kind):
@@ -191,15 +220,37 @@ def _within(values: pa.Array, bound: int | Decimal, *, below: bool) -> pa.Boolea
     return (pc.greater_equal if below else pc.less_equal)(values, scalar)
 
 
-def _as_float(bound: float, *, up: bool) -> float:
-    """Return the double next to a bound, on its inner side, where a whole number has none of its own."""
+def _in_time(values: pa.Array, bound: dt.datetime, *, below: bool) -> pa.BooleanArray | None:
+    """Return which days or moments are on the right side of one; a day is its first moment, UTC."""
+    kind, moment = values.type, bound.replace(tzinfo=bound.tzinfo or dt.UTC).astimezone(dt.UTC)
+    if pa.types.is_timestamp(kind):
+        scalar = pa.scalar(moment if kind.tz else moment.replace(tzinfo=None), kind)
+    elif pa.types.is_date(kind):
+        is_later = below and moment.time() != dt.time()
+        if is_later and moment.date() == dt.date.max:
+            return _all(values, bad=True)
+        scalar = pa.scalar(moment.date() + dt.timedelta(days=int(is_later)), kind)
+    else:
+        return _all(values, bad=True)
+    return (pc.greater_equal if below else pc.less_equal)(values, scalar)
+
+
+def _as_float(bound: float, kind: pa.DataType, *, up: bool) -> np.floating:
+    """Return a bound as a float column has it: a fraction as a person wrote it, so that 0.1 is the column's own 0.1.
+
+    Of a whole number that the column lacks, and beyond its largest, it is the next one on the inner side.
+    """
+    of = kind.to_pandas_dtype()
     try:
-        near = float(bound)
+        with np.errstate(over="ignore"):
+            near = of(bound)
     except OverflowError:
-        return math.inf if bound > 0 else -math.inf
-    if up and near < bound:
-        return math.nextafter(near, math.inf)
-    return math.nextafter(near, -math.inf) if not up and near > bound else near
+        near = of(math.inf if bound > 0 else -math.inf)
+    if isinstance(bound, float) and np.isfinite(near):
+        return near
+    if up and float(near) < bound:
+        return np.nextafter(near, of(math.inf))
+    return np.nextafter(near, of(-math.inf)) if not up and float(near) > bound else near
 
 
 def _like(values: pa.Array, pattern: str) -> pa.BooleanArray | None:
@@ -222,20 +273,15 @@ def _among(values: pa.Array, allowed: Sequence[Value]) -> pa.BooleanArray | None
     if pa.types.is_string(kind):
         return _is_in(values, [each for each in allowed if isinstance(each, str)])
     if pa.types.is_floating(kind):
-        near = [float(each) for each in numbers if _is_double(each)]
-        signed = [zero for each in near if each == 0 for zero in (0.0, -0.0)]
-        return _is_in(values.cast(pa.float64()), [*near, *signed])
+        near = [_as_float(each, kind, up=True) for each in numbers]
+        pairs = [(each, of) for each, of in zip(near, numbers, strict=True) if np.isfinite(each)]
+        own = [each for each, of in pairs if isinstance(of, float) or float(each) == of]
+        signed = [zero for each in own if each == 0 for zero in (0.0, -0.0)]
+        return _is_in(values, [*own, *signed])
     if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
         fitting = [_exact(each, kind) for each in numbers]
         return _is_in(values, [each for each in fitting if each is not None])
     return _all(values, bad=True)
-
-
-def _is_double(number: float) -> bool:
-    try:
-        return float(number) == number
-    except OverflowError:
-        return False
 
 
 def _exact(number: float, kind: pa.DataType) -> int | Decimal | None:

@@ -13,6 +13,8 @@ from pipeline.base.names import GameKey, game_key
 
 Action: TypeAlias = Literal["warn", "quarantine", "stop"]
 Value: TypeAlias = str | int | float | bool
+Bound: TypeAlias = int | float | str
+"""A number, or a moment in ISO 8601 for columns of dates and times: without a zone it is UTC, without a time midnight."""
 
 ACTIONS: Final[tuple[Action, ...]] = ("warn", "quarantine", "stop")
 """What a rule does with a row that breaks it: count it, refuse it, or stop its stream before it; the first is the
@@ -40,8 +42,8 @@ class ContractRule:
     action: Action = "warn"
     required: bool = False  # never null
     type: str | None = None  # a name of `types.KINDS`
-    min: int | float | None = None  # both inclusive; NaN is in no range
-    max: int | float | None = None
+    min: Bound | None = None  # both inclusive; NaN is in no range
+    max: Bound | None = None
     pattern: str | None = None  # RE2, of the whole text
     allowed: tuple[Value, ...] = ()
     min_length: int | None = None  # characters of a text, bytes, elements of a list

@@ -1,15 +1,18 @@
 """Judges one row by its game's output contracts in plain Python: with no code of the masks that tasks use."""
 
+import datetime as dt
 import math
 import re
+import struct as packed
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.data.output_contracts.rules import LANDS, OWN, ContractRule, OutputContract, label
+from pipeline.data.output_contracts.rules import LANDS, OWN, Bound, ContractRule, OutputContract, label
 
 _STEP: Final = re.compile(r"([^\[\]]+)((?:\[\])*)")
 
@@ -62,20 +65,58 @@ def _checks(rule: ContractRule) -> list[tuple[Any, Callable[[Any, pa.DataType], 
     """Return each check that a rule may have: what it wants, and whether a value has it."""
     return [
         (rule.type, lambda _, kind: _is_of(kind, rule.type or "")),
-        (rule.min, lambda value, kind: _is_number(kind) and not math.isnan(value) and value >= _exact(rule.min, value)),
-        (rule.max, lambda value, kind: _is_number(kind) and not math.isnan(value) and value <= _exact(rule.max, value)),
+        (rule.min, lambda value, kind: _is_ordered(value, kind, rule.min) and value >= _bound(rule.min, value, kind)),
+        (rule.max, lambda value, kind: _is_ordered(value, kind, rule.max) and value <= _bound(rule.max, value, kind)),
         (rule.pattern, lambda value, kind: pa.types.is_string(kind) and _fits(value, rule.pattern or "")),
-        (rule.allowed or None, lambda value, _: any(_same(value, each) for each in rule.allowed)),
+        (rule.allowed or None, lambda value, kind: any(_same(value, each, kind) for each in rule.allowed)),
         (rule.min_length, lambda value, kind: _has_length(kind) and len(value) >= (rule.min_length or 0)),
         (rule.max_length, lambda value, kind: _has_length(kind) and len(value) <= (rule.max_length or 0)),
     ]
 
 
-def _exact(number: float | None, value: Any) -> Any:
-    """Return a bound so that comparing it with a number is exact; beside a decimal it is what a person wrote."""
-    if number is None:
-        return math.nan
-    return Decimal(str(number) if isinstance(value, Decimal) else number)
+def _is_ordered(value: Any, kind: pa.DataType, bound: Bound | None) -> bool:
+    """Return whether a value can be compared with a bound: numbers with numbers, days and moments with moments."""
+    if isinstance(bound, str):
+        return _is_of(kind, "date") or _is_of(kind, "timestamp")
+    return _is_of(kind, "number") and not math.isnan(value)
+
+
+def _bound(bound: Bound | None, value: Any, kind: pa.DataType) -> Any:
+    """Return a bound so that comparing it is exact; beside a decimal or a short float it is what a person wrote."""
+    if isinstance(bound, str):
+        moment = dt.datetime.fromisoformat(bound)
+        moment = moment.replace(tzinfo=dt.UTC) if moment.tzinfo is None else moment.astimezone(dt.UTC)
+        if isinstance(value, dt.datetime):
+            return moment if value.tzinfo is not None else moment.replace(tzinfo=None)
+        return _Moment(moment)
+    if isinstance(value, Decimal):
+        return Decimal(str(bound))
+    return Decimal(_short(bound or 0, kind))
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """A moment that a day is compared with by its first one."""
+
+    at: dt.datetime
+
+    def __le__(self, day: dt.date) -> bool:
+        return self.at <= dt.datetime.combine(day, dt.time(), dt.UTC)
+
+    def __ge__(self, day: dt.date) -> bool:
+        return self.at >= dt.datetime.combine(day, dt.time(), dt.UTC)
+
+
+def _short(number: float, kind: pa.DataType) -> float:
+    """Return a fraction as a column of short floats holds it; other numbers, and other columns' ones, as they are."""
+    form = {"float": "f", "halffloat": "e"}.get(str(kind))
+    if form is None or not isinstance(number, float):
+        return number
+    try:
+        (held,) = packed.unpack(form, packed.pack(form, number))
+    except OverflowError:
+        return number
+    return float(held)
 
 
 _WORDS: Final[Mapping[str, re.Pattern[str]]] = {
@@ -96,10 +137,6 @@ def _is_of(kind: pa.DataType, word: str) -> bool:
     return _WORDS[word].fullmatch(str(kind)) is not None
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return _is_of(kind, "number")
-
-
 def _has_length(kind: pa.DataType) -> bool:
     return any(_is_of(kind, word) for word in ("string", "binary", "list"))
 
@@ -109,10 +146,10 @@ def _fits(text: str, pattern: str) -> bool:
     return bool(pc.match_substring_regex(pa.scalar(text), rf"\A(?:{pattern})\z").as_py())
 
 
-def _same(value: Any, allowed: Any) -> bool:
+def _same(value: Any, allowed: Any, kind: pa.DataType) -> bool:
     """Return whether a value is an allowed one: of texts, truths and numbers each equals its own kind only."""
     if isinstance(allowed, str | bool) or isinstance(value, str | bool):
         return type(value) is type(allowed) and value == allowed
     if isinstance(value, Decimal):
         return bool(value == Decimal(str(allowed)))
-    return isinstance(value, int | float) and bool(value == allowed)
+    return isinstance(value, int | float) and bool(value == _short(allowed, kind))

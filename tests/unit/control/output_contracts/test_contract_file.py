@@ -16,6 +16,7 @@ contracts:
     readers: [BI, "daily revenue"]
     rules:
       - {column: price, type: integer, required: true, min: 0, max: 1e6, action: quarantine}
+      - {column: sold, min: 2026-01-31, max: "2026-02-28T12:00:00.5+01:00"}
       - {name: shop, action: stop, column: "shop.name", pattern: '[a-z]+', min_length: 2, max_length: 40}
       - {column: "items[].kind", allowed: [sword, "1", 1, 0.5, true]}
 """
@@ -28,6 +29,7 @@ def test_a_file_is_read_and_written_back() -> None:
         "sales", ("Chess", "2048"), ("studio-a/",), ("acme.Sold",),
         (
             ContractRule("price", "price", "quarantine", required=True, type="integer", min=0, max=1e6),
+            ContractRule("sold", "sold", min="2026-01-31", max="2026-02-28T12:00:00.5+01:00"),
             ContractRule("shop", "shop.name", "stop", pattern="[a-z]+", min_length=2, max_length=40),
             ContractRule("items[].kind", "items[].kind", allowed=("sword", "1", 1, 0.5, True)),
         ),
@@ -49,7 +51,11 @@ def test_a_file_is_read_and_written_back() -> None:
         ("{column: price, max: 1e999}", "max must be a number"),
         ("{column: price, min: 2, max: 1}", "max is less than min"),
         ("{column: price, min_length: 0}", "min_length must be a whole number"),
-        ("{column: price, pattern: '(('}", "no pattern of RE2"),
+        ("{name: code, column: price, pattern: '(['}", r"rule code: '\(\[' is no pattern of RE2, which says: missing \]: \[$"),
+        ("{column: price, pattern: '\\Qa'}", r"rule price: .* is no pattern of RE2, which says: missing \)"),
+        ("{column: price, min: 2026-02-30}", "min: there is no time '2026-02-30'"),
+        ("{column: price, min: 2026-02-01, max: 5}", "must both be numbers, or both times"),
+        ("{column: price, min: 2026-02-01, max: '2026-01-31T23:59:59-00:30'}", "max is less than min"),
         ("{column: price, allowed: [no]}", "one of allowed must be"),
         ("{column: price, type: money}", "type must be one of"),
         ("{column: price, required: yes}", "required must be true or false"),

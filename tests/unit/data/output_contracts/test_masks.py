@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline.base.names import game_key
 from pipeline.data.output_contracts.kinds import KINDS
-from pipeline.data.output_contracts.masks import broken, judge
+from pipeline.data.output_contracts.masks import broken, judge, map_on_the_way
 from pipeline.data.output_contracts.rules import ContractRule, OutputContract, by_game, dumps, loads, stopping
 from pipeline.data.verify.promises import breaks, refusing
 
@@ -35,6 +35,8 @@ _COLUMNS: Final = pa.schema(
         ("done", pa.bool_()),
         ("raw", pa.binary()),
         ("day", pa.date32()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("local", pa.timestamp("us")),
         ("sold", _SALE),
         ("items", pa.list_(_SALE)),
         ("grid", pa.list_(pa.list_(pa.int32()))),
@@ -47,6 +49,10 @@ _PATHS: Final = (
 )  # fmt: skip
 _BIG: Final = 2**53 + 1
 _NUMBERS: Final = (0, 1, -1, 0.5, 0.1, 2**31, -(2**31) - 1, _BIG, float(_BIG), 2**63, 10**25, -(10**400), 1e300, -0.0)
+_TIMES: Final = (
+    "2026-01-01", "2026-01-01T12:00:00Z", "2026-01-01T00:00:00+02:00", "2026-01-01T12:00:00.000001", "9999-12-31 23:59",
+)  # fmt: skip
+_NOON: Final = dt.datetime(2026, 1, 1, 12)
 _TEXTS: Final = ("", "a", "ab", "é🎮", "1", "a\nb", "true")
 
 
@@ -63,7 +69,9 @@ def _values(kind: pa.DataType) -> st.SearchStrategy[Any]:
         "string": st.sampled_from(_TEXTS),
         "bool": st.booleans(),
         "binary": st.sampled_from([b"", b"a", b"\xff\x00"]),
-        "date32[day]": st.just(dt.date(2026, 1, 1)),
+        "date32[day]": st.sampled_from([dt.date(2026, 1, 1), dt.date(2025, 12, 31), dt.date(2026, 1, 2)]),
+        "timestamp[us, tz=UTC]": st.sampled_from([_NOON.replace(tzinfo=dt.UTC), dt.datetime(2026, 1, 1, tzinfo=dt.UTC)]),
+        "timestamp[us]": st.sampled_from([_NOON, dt.datetime(2025, 12, 31, 22), _NOON.replace(microsecond=1)]),
         "int64": st.sampled_from([0, 1, -1, 7, _BIG, 2**63 - 1, -(2**63)]),
         "int32": st.sampled_from([0, 1, -1, 2**31 - 1, -(2**31)]),
         "double": st.sampled_from([0.0, -0.0, 0.1, 0.5, float(2**53), 1e300, math.nan, math.inf, -math.inf]),
@@ -83,8 +91,8 @@ _RULES: Final = st.builds(
     action=st.just("quarantine"),
     required=st.booleans(),
     type=st.none() | st.sampled_from([*KINDS]),
-    min=st.none() | st.sampled_from(_NUMBERS),
-    max=st.none() | st.sampled_from(_NUMBERS),
+    min=st.none() | st.sampled_from([*_NUMBERS, *_TIMES]),
+    max=st.none() | st.sampled_from([*_NUMBERS, *_TIMES]),
     pattern=st.none() | st.sampled_from(["", "a", "a|b", "[a-z]+", "(?s).*", "."]),
     allowed=st.lists(st.sampled_from([*_NUMBERS, *_TEXTS, True, False]), max_size=3).map(tuple),
     min_length=st.none() | st.integers(1, 3),
@@ -129,6 +137,13 @@ def test_masks_decide_as_a_plain_judgement(
          [{"money": Decimal(each)} for each in ("0.00", "0.01", "19.99", "20.00")], [True, False, False, True]),
         ({"column": "money", "allowed": (0.1, 0.25)},
          [{"money": Decimal(each)} for each in ("0.10", "0.25", "0.20")], [False, False, True]),
+        ({"column": "half", "min": 0.1, "max": 0.1, "allowed": (0.1,)}, [{"half": 0.1}, {"half": 0.125}], [False, True]),
+        ({"column": "half", "max": 2**24 + 1}, [{"half": 2.0**24}, {"half": 2.0**24 + 2}], [False, True]),
+        ({"column": "at", "min": "2026-01-01T12:00:00Z", "max": "2026-01-01T14:00:00+01:00"},
+         [{"at": _NOON.replace(tzinfo=dt.UTC, hour=hour)} for hour in (11, 12, 13, 14)], [True, False, False, True]),
+        ({"column": "day", "min": "2026-01-01T12:00:00", "max": "2026-01-02"},
+         [{"day": dt.date(2026, 1, day)} for day in (1, 2, 3)], [True, False, True]),
+        ({"column": "points", "min": "2026-01-01"}, [{"points": 5}, {}], [True, False]),
         ({"column": "gone", "min": 1}, [{}], [False]),
         ({"column": "gone", "required": True}, [{}], [True]),
     ],
@@ -178,6 +193,21 @@ def test_only_the_rules_that_stop_count_for_a_stopped_stream() -> None:
     others = (replace(stop, min=-1), replace(stop, action="quarantine"), warn)
     assert {stopping([OutputContract("c", rules=(each,))]) for each in others}.isdisjoint({first})
     assert stopping([OutputContract("c", rules=(warn,))]) == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "struct", "inside"),
+    [
+        ("map.a", None, "map"), ("map[]", None, "map"), ("deep[].tags.a", None, "deep[].tags"), ("map", None, None),
+        ("gone.a", None, None), ("tags.a", "sold", "sold.tags"), ("_event_time.a", "sold", None),
+    ],
+)  # fmt: skip
+def test_a_path_into_a_map_is_found(path: str, struct: str | None, inside: str | None) -> None:
+    """A rule on a path that no table can have would check nothing, so it is found before it is applied."""
+    of = pa.map_(pa.string(), pa.int64())
+    tagged = pa.struct([("tags", of)])
+    columns = pa.schema([("map", of), ("deep", pa.list_(tagged)), ("sold", tagged)])
+    assert map_on_the_way(columns, ContractRule("rule", path, required=True), struct) == inside
 
 
 def test_games_share_their_contracts() -> None:
