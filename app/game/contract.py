@@ -9,6 +9,7 @@ from typing import Final
 from app import formatting
 from app.look.tokens import Tone
 from pipeline.api.contracts import Action, ContractRule, GameContracts, OutputContract, label
+from pipeline.base.texts import join_limited
 
 ACTIONS: Final[Mapping[Action, str]] = {"warn": "△ warn", "quarantine": "◆ quarantine", "stop": "■ stop"}
 TONES: Final[Mapping[str, Tone]] = {ACTIONS["warn"]: "plain", ACTIONS["quarantine"]: "risk", ACTIONS["stop"]: "late"}
@@ -31,7 +32,7 @@ def promise(rule: ContractRule) -> str:
     said += [] if rule.type is None else [rule.type]
     said += _between(rule.min, rule.max, "")
     said += [] if rule.pattern is None else [f"matches {rule.pattern}"]
-    said += [f"one of {formatting.join_limited([str(each) for each in rule.allowed], _SHOWN)}"] if rule.allowed else []
+    said += [f"one of {join_limited([str(each) for each in rule.allowed], _SHOWN)}"] if rule.allowed else []
     said += _between(rule.min_length, rule.max_length, " long")
     return formatting.shown(" · ".join(said), 2 * _LONGEST)
 
@@ -46,7 +47,7 @@ def _between(least: object, most: object, unit: str) -> list[str]:
 
 def _row(contract: OutputContract, rule: ContractRule, broken: Mapping[str, int] | None) -> dict[str, object]:
     name = label(contract, rule)
-    types = formatting.join_limited(contract.event_types, _SHOWN)
+    types = join_limited(contract.event_types, _SHOWN)
     return {
         "Rule": formatting.shown(name, _LONGEST),
         "Column": formatting.shown(rule.column, _LONGEST),
@@ -54,5 +55,5 @@ def _row(contract: OutputContract, rule: ContractRule, broken: Mapping[str, int]
         "Action": [ACTIONS[rule.action]],
         "Rows that break it": formatting.UNKNOWN_VALUE if broken is None else formatting.count(broken.get(name, 0)),
         "Event types": formatting.shown(types, _LONGEST) if types else "all",
-        "Readers": formatting.shown(formatting.join_limited(contract.readers, _SHOWN), _LONGEST),
+        "Readers": formatting.shown(join_limited(contract.readers, _SHOWN), _LONGEST),
     }

@@ -28,7 +28,7 @@ _contracts: Final = cached(contracts.of_game, seconds=10, most=200)
 def draw(environment: Environment, signals: GameSignals, place: DeltaGenerator) -> None:
     """Draw the rules; `place` is that of the card's head."""
     try:
-        found = _contracts(environment, signals.row.game_key)
+        found = _contracts(environment, signals.row.game_key, signals.row.game)
     except Refused as refused:
         place.html(parts.section("Contract"))
         st.html(parts.silence("The contract cannot be read.", formatting.shown(str(refused))))
@@ -56,7 +56,9 @@ def draw(environment: Environment, signals: GameSignals, place: DeltaGenerator) 
             "Promise": st.column_config.TextColumn(width="large"),
             "Action": pills.column("Action", TONES, 120, _ABOUT),
             "Rows that break it": st.column_config.TextColumn(alignment="right", help="Landed or refused."),
-            "Readers": st.column_config.TextColumn(help="Who relies on the contract, as its file says."),
+            "Readers": st.column_config.TextColumn(
+                help="People and products that rely on the contract, as its file says."
+            ),
         },
         alt="Rules of this game's output contract, with action and the rows that broke each lately.",
         key="contract_table",

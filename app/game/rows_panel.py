@@ -1,4 +1,7 @@
-"""Draws the last rows of a game, landed or refused, as far as they decode and the viewer may see it; or its contract."""
+"""Draws the last rows of a game, landed or refused, as far as they decode and the viewer may see it.
+
+A third choice is the contract that they keep, which `contract_panel` draws.
+"""
 
 from collections.abc import Mapping
 from functools import partial

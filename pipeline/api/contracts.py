@@ -9,7 +9,6 @@ from pipeline.api.environment import OpenEnvironment
 from pipeline.base.names import GameKey
 from pipeline.data.output_contracts.rules import Action, ContractRule, OutputContract, by_game, label, loads
 from pipeline.store.database.engine import reading
-from pipeline.store.games import find, known_names
 from pipeline.store.output_contracts import read_contracts
 
 __all__ = ["Action", "ContractRule", "GameContracts", "OutputContract", "label", "of_game"]
@@ -25,12 +24,8 @@ class GameContracts:
 
 
 @reading()
-def of_game(environment: OpenEnvironment, key: str) -> GameContracts:
-    """Read the contracts in force of a game by its key.
-
-    Raises:
-        Refused: no such game is known.
-    """
-    game, applied = find(key, known_names(environment.engine)), read_contracts(environment.engine)
-    own = by_game(loads(applied.contracts), {GameKey(game.key): game.name}).get(game.key, ())
+def of_game(environment: OpenEnvironment, key: str, name: str) -> GameContracts:
+    """Read the contracts in force of a game, by its key and exact name."""
+    applied = read_contracts(environment.engine)
+    own = by_game(loads(applied.contracts), {GameKey(key): name}).get(GameKey(key), ())
     return GameContracts(own, applied.actor, applied.applied_at)

@@ -83,7 +83,8 @@ def with_contract(world: World, now: float) -> None:
         ContractRule("rated", "elo_after", "stop", min=100, max=4000),
     )
     contract = OutputContract("play", (CHESS.name,), rules=rules, readers=("BI <b>", "daily revenue"))
-    output_contracts.apply(world.engine, dumps([contract]), read_contracts(world.engine).number, "ann", "agreed with BI")
+    seen = read_contracts(world.engine).number
+    output_contracts.apply(world.engine, dumps([contract]), seen, "ann", "agreed with BI")
     writer = MetricsTables(world.paths.metrics, "group-b")
     counts = (10, *[0] * len(LATENCY_EDGES_SECONDS))
     for batch, at in enumerate((now - 2_000, now - 1_000)):

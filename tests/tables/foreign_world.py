@@ -116,9 +116,7 @@ def points(world: World, game: Game = CHESS) -> list[int]:
     return [row["points"] for row in world.contents(game)]
 
 
-def catch_up_by(
-    driver: DemuxContext, world: ForeignWorld, passes: Passes, slice_bytes: int = 10_000_000
-) -> CatchUp:
+def catch_up_by(driver: DemuxContext, world: ForeignWorld, passes: Passes, slice_bytes: int = 10_000_000) -> CatchUp:
     """Return catch-up that splits here what tasks would."""
 
     def rows(low: int, high: int, keys: Collection[GameKey]) -> Rows:

@@ -15,14 +15,17 @@ from pipeline.base.texts import first_lines, join_limited
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
 from pipeline.control.onboarding import rules_file
+from pipeline.control.output_contracts.rule_names import outdated
 from pipeline.control.roles import Role, require_current
 from pipeline.data.ingest.formats_before import read_formats
 from pipeline.data.ingest.pending import Waiting, pending
+from pipeline.data.output_contracts.rules import loads
 from pipeline.settings.tree import Settings
 from pipeline.store import onboarding_rules
 from pipeline.store.groups import read_groups
 from pipeline.store.onboarding_rules import OnboardingRule, RuleSet, read_rules
 from pipeline.store.operations import hash_of
+from pipeline.store.output_contracts import read_contracts
 
 _SHOWN: Final = 20
 
@@ -62,6 +65,8 @@ def plan(settings: Settings, engine: Engine, text: str, actor: str) -> RulesProp
     same = {each.name: before[each.name] for each in given if _is_kept(each, before)}
     rules = tuple(same.get(each.name) or replace(each, changed_by=actor) for each in given)
     lines = tuple(_differences(seen.rules, rules))
+    contracts = loads(read_contracts(engine).contracts)
+    lines += tuple(outdated(contracts, RuleSet(rules=rules))) if lines else ()
     coming = tuple(_coming(settings, engine, rules)) if lines else ()
     gains = any(each.readers and each.name not in same for each in rules) or _gain_readers(seen, RuleSet(rules=rules))
     return RulesProposal(seen, rules, (*lines, *_effects(coming, changes=bool(lines))), coming, gains)

@@ -16,7 +16,7 @@ from pipeline.base.yaml_nodes import line_of
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.output_contracts.kinds import KINDS
 from pipeline.data.output_contracts.masks import whole_text
-from pipeline.data.output_contracts.rules import ACTIONS, Action, Bound, ContractRule, OutputContract, Value
+from pipeline.data.output_contracts.rules import ACTIONS, Action, Bound, ContractRule, OutputContract, RuleNames, Value
 
 VERSION: Final = 1
 _EMPTY: Final = f"The file of contracts is empty: it needs at least 'version: {VERSION}' and 'contracts: []'."
@@ -25,7 +25,7 @@ _RULE_NAME: Final = re.compile(r"[\w.\[\]-]{1,80}")
 _PATH: Final = re.compile(r"\w+(\[\])*(\.\w+(\[\])*)*")
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,3})?")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[-+]\d\d:\d\d)?)?")
-_FIELDS: Final = ("name", "games", "prefixes", "event_types", "readers", "rules")
+_FIELDS: Final = ("name", "games", "prefixes", "onboarding_rules", "event_types", "readers", "rules")
 _LISTS: Final = ("games", "prefixes", "event_types", "readers")
 _CHECKS: Final = ("type", "required", "min", "max", "pattern", "allowed", "min_length", "max_length")
 _RULE_FIELDS: Final = ("name", "column", "action", *_CHECKS)
@@ -35,7 +35,7 @@ _LONGEST: Final = 1_000_000  # of a text or list
 
 
 def parse(text: str) -> tuple[OutputContract, ...]:
-    """Return the contracts of a file.
+    """Return the contracts of a file; of onboarding rules they have the names alone.
 
     Raises:
         Refused: naming everything that is wrong, each with its line.
@@ -61,6 +61,8 @@ def tree(contract: OutputContract) -> dict[str, Any]:
     """Return a contract as its file says it, without what it leaves at the default."""
     fields: dict[str, Any] = {"name": contract.name}
     fields |= {name: list(found) for name in _LISTS if (found := getattr(contract, name))}
+    if contract.by_rules:
+        fields["onboarding_rules"] = [each.rule for each in contract.by_rules]
     return {**fields, "rules": [rule_tree(each) for each in contract.rules]}
 
 
@@ -95,8 +97,9 @@ class _Reading:
         fields = yaml_nodes.fields(node, "a contract", _FIELDS, self._problems)
         self._require(node, fields, ("name", "rules"))
         name = self._name(fields.get("name"), _NAME, "a contract", lines)
-        if fields and not fields.keys() & {"games", "prefixes"}:
-            self._problems.add(line_of(node), "games and prefixes are missing; name the games that it is for")
+        if fields and not fields.keys() & {"games", "prefixes", "onboarding_rules"}:
+            said = "games, prefixes and onboarding_rules are missing; name the games that it is for"
+            self._problems.add(line_of(node), said)
         listed = yaml_nodes.items(fields["rules"], "rules", self._problems) if "rules" in fields else []
         if len(listed) > _MOST_RULES:
             self._problems.add(line_of(fields["rules"]), f"a contract has at most {_MOST_RULES} rules; make two")
@@ -108,6 +111,7 @@ class _Reading:
             event_types=tuple(event_type(each) for each in self._texts(fields.get("event_types"), "event_types")),
             rules=tuple(self._rule(each, rule_lines) for each in listed),
             readers=tuple(self._texts(fields.get("readers"), "readers")),
+            by_rules=tuple(map(RuleNames, self._texts(fields.get("onboarding_rules"), "onboarding_rules"))),
         )
 
     def _rule(self, node: yaml.Node, lines: dict[str, int]) -> ContractRule:

@@ -18,6 +18,7 @@ from pipeline.control.acts import DirectAct
 from pipeline.control.operations.definition import describe_open
 from pipeline.control.output_contracts import contract_file
 from pipeline.control.output_contracts.newest import Breaks, count_breaks
+from pipeline.control.output_contracts.rule_names import bound
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.output_contracts.masks import map_on_the_way
@@ -27,6 +28,7 @@ from pipeline.settings.tree import Paths, Settings
 from pipeline.store import output_contracts
 from pipeline.store.database.states import OperationKind
 from pipeline.store.games import known_names
+from pipeline.store.onboarding_rules import read_rules
 from pipeline.store.operations import hash_of, read_open
 from pipeline.store.output_contracts import AppliedContracts, read_contracts
 
@@ -64,9 +66,10 @@ def plan(engine: Engine, paths: Paths, schemas: SchemaSet, games: Mapping[str, s
     """Plan to replace the contracts by those of a file's text; `games` has the name of each game by its key.
 
     Raises:
-        Refused: naming everything that is wrong with the file, or the rules whose paths lead into a map.
+        Refused: naming everything that is wrong with the file, or the rules whose paths lead into a map; or an
+            onboarding rule does not exist, or is by format.
     """
-    seen, contracts = read_contracts(engine), contract_file.parse(text)
+    seen, contracts = read_contracts(engine), bound(contract_file.parse(text), read_rules(engine))
     before = loads(seen.contracts)
     lines = tuple(_differences(before, contracts))
     changed = [each for each in contracts if each not in before]
@@ -138,11 +141,12 @@ def _require_no_maps(
     for key, own in touched.items():
         columns = target_schema(schemas, key)
         structs = {event_type(schema.message): at.struct for schema, at in schemas.placed(key)}
-        for each, rule in ((each, rule) for each in own for rule in each.rules):
-            maps = (map_on_the_way(columns, rule, struct) for name, struct in structs.items() if each.covers(name))
-            if (inside := next(filter(None, maps), None)) is not None:
-                said = f"{label(each, rule)}: {shown(inside)} of {shown(names[key])} is a map, and no rule can look into one"
-                found.setdefault(label(each, rule), said)
+        for contract, rule in ((each, rule) for each in own for rule in each.rules):
+            of_types = [struct for name, struct in structs.items() if contract.covers(name)]
+            maps = filter(None, (map_on_the_way(columns, rule, struct) for struct in of_types))
+            if (inside := next(maps, None)) is not None:
+                name, where = label(contract, rule), f"{shown(inside)} of {shown(names[key])}"
+                found.setdefault(name, f"{name}: {where} is a map, and no rule can look into one")
     if found:
         listed = "; ".join(first_lines(tuple(found.values()), _SHOWN, str))
         raise Refused(f"{listed}. Name the map itself, or take the rule out.")
@@ -188,6 +192,9 @@ def _differences(before: Sequence[OutputContract], then: Sequence[OutputContract
 def _changed(before: OutputContract, then: OutputContract) -> Iterator[str]:
     if _said(before) != _said(then):
         yield f"~ {then.name}: {_said(before)} → {_said(then)}"
+    rules = [[of.rule for of in each.by_rules] for each in (before, then)]
+    if rules[0] == rules[1] and before.by_rules != then.by_rules:
+        yield f"~ {then.name}: its onboarding rules are for other names now"
     was = {rule.name: _fields(contract_file.rule_tree(rule)) for rule in before.rules}
     now = {rule.name: _fields(contract_file.rule_tree(rule)) for rule in then.rules}
     for name, fields in now.items():

@@ -240,7 +240,7 @@ def number_of_profile(engine: Engine, profile: SourceProfile) -> int:
 def _read_contracts(connection: Connection, version: int) -> dict[GameKey, tuple[OutputContract, ...]]:
     """Return the output contracts that count at a version, by game."""
     listed = contracts_of(contracts_in(connection, 0, version).contracts)
-    names = read_names(connection, version) if any(each.prefixes for each in listed) else {}
+    names = read_names(connection, version) if any(each.prefixes or each.by_rules for each in listed) else {}
     return by_game(listed, names)
 
 

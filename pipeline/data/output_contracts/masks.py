@@ -5,7 +5,7 @@
 
 import datetime as dt
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from typing import Final, TypeAlias
@@ -240,7 +240,7 @@ def _as_float(bound: float, kind: pa.DataType, *, up: bool) -> np.floating:
 
     Of a whole number that the column lacks, and beyond its largest, it is the next one on the inner side.
     """
-    of = kind.to_pandas_dtype()
+    of: Callable[[float], np.floating] = kind.to_pandas_dtype()
     try:
         with np.errstate(over="ignore"):
             near = of(bound)
@@ -248,9 +248,9 @@ def _as_float(bound: float, kind: pa.DataType, *, up: bool) -> np.floating:
         near = of(math.inf if bound > 0 else -math.inf)
     if isinstance(bound, float) and np.isfinite(near):
         return near
-    if up and float(near) < bound:
-        return np.nextafter(near, of(math.inf))
-    return np.nextafter(near, of(-math.inf)) if not up and float(near) > bound else near
+    is_outside = float(near) < bound if up else float(near) > bound
+    inner: np.floating = np.nextafter(near, of(math.inf if up else -math.inf)) if is_outside else near
+    return inner
 
 
 def _like(values: pa.Array, pattern: str) -> pa.BooleanArray | None:

@@ -14,7 +14,7 @@ from pipeline.base.names import GameKey, game_key
 Action: TypeAlias = Literal["warn", "quarantine", "stop"]
 Value: TypeAlias = str | int | float | bool
 Bound: TypeAlias = int | float | str
-"""A number, or a moment in ISO 8601 for columns of dates and times: without a zone it is UTC, without a time midnight."""
+"""A number, or a moment in ISO 8601 for columns of dates and times: without a zone UTC, without a time midnight."""
 
 ACTIONS: Final[tuple[Action, ...]] = ("warn", "quarantine", "stop")
 """What a rule does with a row that breaks it: count it, refuse it, or stop its stream before it; the first is the
@@ -51,6 +51,27 @@ class ContractRule:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleNames:
+    """The names of games that an onboarding rule was for when the contracts were applied."""
+
+    rule: str
+    names: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+    other_names: tuple[str, ...] = ()  # of those with its prefixes: exact names of other rules
+    longer: tuple[str, ...] = ()  # likewise, the prefixes of other rules
+
+    def covers(self, game: str) -> bool:
+        """Return whether the rule is for a game: by its exact name, else by the longest prefix of all rules."""
+        if game in self.names or game in self.other_names:
+            return game in self.names
+        own, other = (
+            max((len(each) for each in prefixes if game.startswith(each)), default=-1)
+            for prefixes in (self.prefixes, self.longer)
+        )
+        return own > other
+
+
+@dataclass(frozen=True, slots=True)
 class OutputContract:
     """The rules for the rows of some games, or of some of their event types."""
 
@@ -60,10 +81,12 @@ class OutputContract:
     event_types: tuple[str, ...] = ()  # full names or last segments; none: every type
     rules: tuple[ContractRule, ...] = ()
     readers: tuple[str, ...] = ()  # who relies on it, in a person's words
+    by_rules: tuple[RuleNames, ...] = ()  # onboarding rules, for whose games it is
 
     def is_for(self, game: str) -> bool:
-        """Return whether it is for a game."""
-        return game in self.games or game.startswith(self.prefixes)
+        """Return whether it is for a game: the one place that decides it."""
+        by_rule = any(each.covers(game) for each in self.by_rules)
+        return by_rule or game in self.games or game.startswith(self.prefixes)
 
     def covers(self, event_type: str) -> bool:
         """Return whether it is for rows of an event type."""
@@ -128,4 +151,6 @@ def loads(text: str) -> tuple[OutputContract, ...]:
 def _contract(tree: Mapping[str, Any]) -> OutputContract:
     rules = tuple(ContractRule(**{**rule, "allowed": tuple(rule["allowed"])}) for rule in tree["rules"])
     lists = {name: tuple(tree[name]) for name in ("games", "prefixes", "event_types", "readers")}
-    return OutputContract(tree["name"], **lists, rules=rules)
+    named = ("names", "prefixes", "other_names", "longer")
+    by_rules = tuple(RuleNames(each["rule"], *(tuple(each[name]) for name in named)) for each in tree["by_rules"])
+    return OutputContract(tree["name"], **lists, rules=rules, by_rules=by_rules)

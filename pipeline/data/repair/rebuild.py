@@ -210,8 +210,8 @@ class _Rebuild:
         gathered.files += decoded.files
         if decoded.stop is not None:  # no row at or above it may land, and readers must not lose those that have
             raise Refused(
-                f"{decoded.stop.sentence(self._game.name)}, which stops the stream there, and a rebuild too. Change the "
-                f"contract, then rebuild; the table is unchanged."
+                f"{decoded.stop.sentence(self._game.name)}, which stops the stream there, and a rebuild too. "
+                f"Change the contract, then rebuild; the table is unchanged."
             )
         new = without_present(decoded.rejects, self._paths.quarantine).select(QUARANTINE.names)
         if new.num_rows:

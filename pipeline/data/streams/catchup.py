@@ -173,13 +173,11 @@ class CatchUp:
         self._pin.clear(dict.fromkeys(outcome.waits, 0), high)
         self._driver.wanted([chunk[key] for key in outcome.waits])
 
-    def _leave_stopped(
-        self, chunk: Mapping[str, Stream], high: int, outcome: Outcome, schemas: SchemaSet
-    ) -> None:
+    def _leave_stopped(self, chunk: Mapping[str, Stream], high: int, outcome: Outcome, schemas: SchemaSet) -> None:
         """Park the streams that an output contract stops, once the rows before have landed.
 
-        Which seq stops a stream follows from bronze, its cursor and the pinned set (law L5): a chunk that is repeated, or
-        cut elsewhere, stops it there, too.
+        Which seq stops a stream follows from bronze, its cursor and the pinned set (law L5): a chunk that is repeated,
+        or cut elsewhere, stops it there, too.
         """
         due = {key: stop for key, stop in outcome.stops.items() if chunk[key].cursor >= outcome.reached[key]}
         rules = {key: stopping(schemas.contracts.get(chunk[key].game_key, ())) for key in due}

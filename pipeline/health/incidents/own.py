@@ -118,16 +118,15 @@ def failing(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
     return None
 
 
-def _stopped(
-    window: GameWindow, group: GroupWindow | None, evidence: Evidence, failure: StreamFailure
-) -> Finding:
+def _stopped(window: GameWindow, group: GroupWindow | None, evidence: Evidence, failure: StreamFailure) -> Finding:
     """Judge a stream that its output contract has stopped."""
     since = () if failure.parked_at is None else (f"stopped for {duration(evidence.now - failure.parked_at)}",)
     found = of_game(
         Cause.CONTRACT, "The output contract of {} stopped its stream", window,
         (cut(failure.text, _MOST_OTHER), *since, *troubled_neighbours(window, group)),
         (*neighbours(window, group, evidence), "no row is lost: rows from that seq on wait in bronze"),
-        Action("Look at its contract", "game", {"game": window.seen.game_key, "rows": "contract"}), "turnoutstreamdown", is_fact=True,
+        Action("Look at its contract", "game", {"game": window.seen.game_key, "rows": "contract"}),
+        "turnoutstreamdown", is_fact=True,
     )  # fmt: skip
     return replace(found, advice="Change the rule in its contract, and the stream goes on; a retry stops there again")
 

@@ -82,7 +82,8 @@ def test_a_pass_is_read_back_as_it_was(tmp_path: Path) -> None:
     """Every number of a pass and of its progress survives the table, unknown ones as null."""
     tables = MetricsTables(located(tmp_path), "eu-1")
     progress = Progress("q", "id", "run", 1, "", 9, {"addBatch": 300})
-    tables.add(reported(1, game(broken={"sales/price": 2}), game("go_b", committed_at=None, error="store down"), progress=progress))
+    games = game(broken={"sales/price": 2}), game("go_b", committed_at=None, error="store down")
+    tables.add(reported(1, *games, progress=progress))
     tables.add(reported(2))
     assert tables.flush()
     first, second, third = history.passes(located(tmp_path), None, NOW).to_pylist()

@@ -207,7 +207,7 @@ def test_a_stream_that_its_contract_stopped_says_how_it_goes_on() -> None:
     said = "Output contract: row 2 of seq 9 of 'Chess' breaks rule sales/price on column 'price'"
     failure = StreamFailure("poison", said, 1, NOW, NOW - 120, by_contract=True)
     finding = found(game(status="FAILED", failure=failure, schema=NewestSchema(7, NOW - 60, "ann")))
-    assert (finding.cause, finding.title) == (Cause.CONTRACT, "The output contract of chess stopped its stream")
+    assert (finding.cause, finding.title) == (Cause.CONTRACT, "The output contract of Chess stopped its stream")
     assert finding.evidence[:2] == (said, "stopped for 2 min")
     assert finding.action is not None
     assert "repair" not in finding.action.query
