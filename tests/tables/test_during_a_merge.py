@@ -1,11 +1,13 @@
 """Between a merge's registration and the switch of its rebuild: the old table serves, and every tool knows it."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from pipeline.base.errors import Refused
+from pipeline.control import proposals as operation_proposals
 from pipeline.control.output_contracts import proposals
 from pipeline.data.contracts.formats.json.merging import DOUBLE
 from pipeline.data.contracts.formats.json.superset import ANY
@@ -16,11 +18,12 @@ from pipeline.data.variations.registering import newest_supersets
 from pipeline.lake.delta.columns import OtherColumns
 from pipeline.store.games import known_names
 from pipeline.store.operations import submit
+from tests.tables.around_world import Around, around
 from tests.tables.choices_world import carried_out, is_clean, rebuilt
-from tests.tables.merging_world import chosen, mixed, proposed, values
+from tests.tables.merging_world import chosen, merged, mixed, proposed, values
 from tests.tables.registering_world import arrive, registry, resolve
 from tests.tables.repair_world import CHESS
-from tests.tables.shapes_world import GAME, KEY, table
+from tests.tables.shapes_world import GAME, KEY, quarantine, table
 from tests.tables.value_world import ValueWorld
 
 
@@ -46,6 +49,15 @@ def require_waiting(world: ValueWorld, document: bytes) -> None:
         world.split()
     assert table(world) == before
     assert is_clean(world)
+
+
+def require_one_rebuild(world: ValueWorld) -> None:
+    """Compare the table with that of a rebuild; each row of bronze is there or in quarantine."""
+    before = table(world)
+    assert len(before) + len(quarantine(world)) == world.offset
+    assert is_clean(world)
+    rebuilt(world)
+    assert table(world) == before
 
 
 def test_verify_reads_a_table_by_the_merges_that_it_names(world: ValueWorld) -> None:
@@ -100,6 +112,23 @@ def test_dedupe_keeps_the_copy_that_bronze_gives_before_the_switch(world: ValueW
     assert table(world) == before
 
 
+def test_rows_that_wait_leave_no_files(world: ValueWorld) -> None:
+    """A pass and a replay that found other columns come again within seconds: they delete the files that they wrote."""
+
+    def files() -> set[str]:
+        return {each.name for each in Path(world.paths.table(KEY)).glob("*.parquet")}
+
+    with ThreadPoolExecutor(2) as pool:
+        made = Around(world, pool, 1)
+        before = files()
+        chosen(world, "merge", "x", ANY)
+        arrive(world, [("move", b'{"x":true}')])
+        made.passes()
+        made.replay(1)
+    assert made.waited == 3
+    assert files() == before
+
+
 def test_a_contract_is_not_applied_during_a_merge(world: ValueWorld) -> None:
     """L5: a merge looks at contracts as it begins; a later one could move all rows to quarantine at its switch."""
 
@@ -115,3 +144,23 @@ def test_a_contract_is_not_applied_during_a_merge(world: ValueWorld) -> None:
     apply("Go")
     assert carried_out(world, begun).state == "succeeded"
     apply(GAME)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("stride", [9, 1])
+def test_drivers_go_on_around_a_merge(world: ValueWorld, stride: int) -> None:
+    """Laws L1, L5, L6, L12: whatever lands, arrives or is replayed between two effects, the table is that of a rebuild.
+
+    Two owners of the group pass, one of them with the schemas of its pass before, and no row is accused at any time.
+    """
+    with around(world, stride) as merging:
+        done = merged(world, "x")
+    require_one_rebuild(world)
+    with around(world, stride) as parting:
+        undo = operation_proposals.undo(world.settings, world.engine, done, "ann", "a mistake")
+        assert carried_out(world, submit(world.engine, undo.intent)).state == "succeeded"
+    require_one_rebuild(world)
+    for each in (merging, parting):
+        assert each.waited, "rows came between a registration and its switch"
+        assert each.replayed, "a refused row landed"

@@ -28,6 +28,7 @@ from pipeline.data.repair.places import PLACES, landed, within, without
 from pipeline.data.repair.quarantined import Selection, opened
 from pipeline.data.streams.writing.columns import landing_schema
 from pipeline.lake.delta import generation, remade
+from pipeline.lake.delta.columns import OtherColumns
 from pipeline.lake.delta.data_files import DataFile, discard
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.opening import open_table
@@ -224,11 +225,11 @@ class Replay:
         app = names.repair_app_id(self._environment, game.key)
         description = f"turnout game {game.name}"
         table = table or CursorTable.create(folder, target, app, description=description, guarded=True)
-        table.add_missing_columns(target)
-        hit("in_replay")
         try:
+            table.add_missing_columns(target)
+            hit("in_replay")
             note = {"turnout": "replay of quarantine"}
             table.commit(work.files, repairs, (repairs or 0) + 1, note=note, target=target)
-        except TableConflict:
+        except (TableConflict, OtherColumns):
             discard(folder, work.files)
             raise

@@ -237,11 +237,14 @@ class Passes:
             needs = lowest(report.needs)
             after = next(link.prev_seq for link in report.links if link.seq == needs[0].seq)
             stream.waits = Waiting(since, needs, after)
+        self._discard(stream, report)
+        return False
+
+    def _discard(self, stream: Stream, report: GameReport) -> None:
         try:
             discard(self._folder / stream.game_key, report.files)
         except OSError as error:  # law L6: a table's folder may have become a file
             report.failure = report.failure or failure_of(error)
-        return False
 
     def _write_quarantine(self, refused: Sequence[RefusedRows], ready: KeysView[str], *, repeated: bool) -> None:
         """Write the refused rows of the games that are ready to quarantine; with `repeated` only the missing ones.
@@ -299,6 +302,8 @@ class Passes:
             report.failure = Failure("expected", str(error))
         except Exception as error:  # noqa: BLE001 - law L6: one game's failure must not stop the others
             report.failure = failure_of(error)
+            if report.failure.waits:  # nothing was added, and the rows are read again every few seconds
+                self._discard(stream, report)
         if report.failure is not None:
             stream.behind = True  # catch-up continues from the table's cursor
             return _failed(stream, report, lane)
