@@ -80,9 +80,11 @@ def test_a_contract_stops_its_stream_until_it_changes(world: ForeignWorld, passe
     require_stopped(world)
     assert driver.lane() == Lane.QUARANTINED
     assert str(SECRET) not in str(stopped(world))
+    before = stopped(world)
     give(world, STOP, ContractRule("high", "points", max=100))
     driver.read_all()
     require_stopped(world)
+    assert stopped(world) == before, "a warning lets no stream try again"
     give(world, REFUSE)
     driver.read_all()
     require_all_landed(world)
@@ -178,7 +180,7 @@ def test_bronze_cut_differently_stops_at_the_same_row(
     """Law L5: passes, chunks and slices of any size find the same first row, and land the same rows before its seq."""
     random = Random(seed)
     give(world, STOP, ContractRule("one", "points", "stop", max=90))
-    rows = [random.choices([1, 2, 3, -1, 99] if seq > 2 else [1, 2], k=random.randint(1, 4)) for seq in range(1, 6)]
+    rows = [random.choices([1, -1, 99] if seq > 2 else [1, 2], k=random.randint(2, 4)) for seq in range(1, 6)]
     for arrived in (rows := [*rows, [1, -1]]):
         world.ingest(*(good(number) for number in arrived), good(1, GO))
     places = [(seq, pos, number) for seq, of in enumerate(rows, 1) for pos, number in enumerate(of)]

@@ -18,7 +18,8 @@ def reported() -> dict[str, set[str]]:
     registry = CollectorRegistry()
     exposition = Exposition(registry)
     counts = (1, *[0] * len(LATENCY_EDGES_SECONDS))
-    game = GameResult("g", Lane.RUN, 1, 1, 1, {"unknown_schema": 1}, 1, 10, NOW, 0.1, counts)
+    refused = {"unknown_schema": 1}
+    game = GameResult("g", Lane.RUN, 1, 1, 1, refused, 1, 10, NOW, 0.1, counts, broken={"sales/price": 1})
     exposition.add_pass(Pass(PassResult("a", "run", 0, NOW - 1, NOW, 1, (game,)), None))
     facts = StreamFacts("running", True, None, 0, Lane.RUN, NOW, 5.0, None, 60.0, None)
     exposition.set_states(Watch("a").observe(NOW, {"g": StreamReading(facts, 1, 1, 0.0)}, [game]))
