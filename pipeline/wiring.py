@@ -29,6 +29,7 @@ from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.control.present import goes_on, noted_without_leases
 from pipeline.data.contracts.given_ids import StoreAge
 from pipeline.data.contracts.registries.resolution import Resolution
+from pipeline.data.derived.carrying import DerivedStreams
 from pipeline.data.ingest.backlog import backlog_watched
 from pipeline.data.ingest.query import Ingest, LandedRows
 from pipeline.data.ingest.through.posts import posting
@@ -180,6 +181,12 @@ def _run_group(settings: Settings, paths: Paths, duty: _DriverProcess, spark: Sp
             resolution = _resolution(settings, paths, engine)
             group = Group(spark, settings, paths, engine, name, passed, duty.lease, resolution)
             stack.callback(group.stop)
+            derived = DerivedStreams(
+                settings, paths, engine, name, lambda key: key in group.streams and group.roster.holds(key)
+            )
+            stack.callback(derived.stop)
+            if not once:
+                derived.start()
             watchdog = Watchdog(settings, engine, group, telemetry.states)
             waits, storage_is_down = _waits(engine, paths, spark), partial(_storage_is_down, paths)
             driver = _Driver(settings, duty, telemetry, attachment, watchdog, waits, group.reads_from, storage_is_down)
@@ -187,6 +194,7 @@ def _run_group(settings: Settings, paths: Paths, duty: _DriverProcess, spark: Sp
             code = driver.supervise(start, between_passes, lambda: group.frontier_seq, once=once)
             if once and code == 0:
                 group.finish()
+                derived.finish()
                 duty.require()
                 watchdog.evaluate(active=True)
             return code

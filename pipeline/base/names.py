@@ -83,6 +83,11 @@ def stream_app_id(environment: str, key: GameKey, generation: int) -> str:
     return f"turnout/{environment}/{key}/{generation}"
 
 
+def silver_key(name: str) -> GameKey:
+    """Return the key of a silver table's stream, for its application ids; no game's key has a dot."""
+    return GameKey(f"silver.{name}")
+
+
 def bronze_app_id(environment: str) -> str:
     """Return the Delta transaction id of bronze's last seq: two writers cannot give one seq twice."""
     return f"turnout/{environment}/bronze"

@@ -153,6 +153,13 @@ _COMMANDS: Final = (
         LazyCommand("show", "pipeline.cli.contracts:show_contracts"),
     ),
     group(
+        "derived",
+        "Derived streams: silver tables that follow from games' tables.",
+        LazyCommand("list", "pipeline.cli.derived:list_derived"),
+        LazyCommand("plan", "pipeline.cli.derived:plan_derived"),
+        LazyCommand("apply", "pipeline.cli.derived:apply_derived"),
+    ),
+    group(
         "ingest",
         "Ingest, from the source into bronze.",
         LazyCommand("run", "pipeline.cli.ingest:run_ingest"),

@@ -157,6 +157,9 @@ def dashboard(env_dir: Path, port: int | None) -> None:
     help="One bounded run: simulate, ingest, split, verify, stop. Exit code 0 if every event is in exactly one place.",
 )
 @click.option(
+    "--books", is_flag=True, help="With --once: also make a silver table of the first game, and print silver_rows."
+)
+@click.option(
     "--storage",
     type=click.Choice(["folder", "s3"]),
     default="folder",
@@ -169,7 +172,7 @@ def demo(
     env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int, hostile: bool,
     formats: tuple[str, ...], framings: tuple[str, ...], event_types: int, version_every: int | None,
     appear_after: int | None, registry_url: str | None, glue_endpoint: str | None, source: str | None,
-    events: int | None, rate: float, once: bool, storage: str, cluster: bool, as_json: bool,
+    events: int | None, rate: float, once: bool, books: bool, storage: str, cluster: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Run everything on this machine: simulator, ingest, two groups, dashboard, and Prometheus if it is installed.
 
@@ -200,7 +203,10 @@ def demo(
         glue_endpoint,
         event_types,
         appear_after,
+        books,
     )
+    if books and not once:
+        raise Refused("--books is for a bounded run. Add --once.")
     if cluster and storage != "s3":
         raise Refused("A cluster's executors see no folder of this machine. Add --storage s3.")
     if checkout() is None:  # in a checkout the launcher has done it

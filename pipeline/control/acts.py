@@ -23,6 +23,7 @@ class DirectAct(StrEnum):
     REJECT_GAME = "reject a game", Role.OPERATOR
     CHANGE_RULES = "apply onboarding rules", Role.MOVER, True
     CHANGE_CONTRACTS = "apply output contracts", Role.OPERATOR, True
+    CHANGE_DERIVED = "apply derived streams", Role.OPERATOR, True
     REGISTER_SCHEMA = "register a schema", Role.OPERATOR
     APPROVE_SCHEMA = "approve a schema", Role.OPERATOR
     REJECT_SCHEMA = "reject a schema", Role.OPERATOR, True

@@ -19,14 +19,14 @@ from pipeline.data.verify.balance import Balance
 from pipeline.data.verify.balance import verify as prove
 from pipeline.data.verify.report import as_dict
 from pipeline.data.verify.values import Wanted as Values
-from pipeline.demo import claim, dashboard, monitoring, newcomer
+from pipeline.demo import books, claim, dashboard, monitoring, newcomer
 from pipeline.demo.broker import Broker
 from pipeline.demo.framings import by_type
 from pipeline.demo.framings.supported import FOREIGN, WRAPPER, RegistryAddress, check_framings
 from pipeline.demo.object_storage import VARIABLES, export
 from pipeline.demo.registry import Registry
 from pipeline.demo.simulate import PARTITIONS, send
-from pipeline.demo.simulator import Event
+from pipeline.demo.simulator import Event, game_names
 from pipeline.health.facts.placing import placing_by
 from pipeline.lake.kafka.producer import ensure_topic
 from pipeline.platforms.local.child_processes import Children, turnout
@@ -69,6 +69,7 @@ class DemoOptions:
     glue_endpoint: str | None = None
     event_types: int = 1
     appear_after: int | None = None
+    books: bool = False  # declare a silver table, too
 
     @property
     def is_mixed(self) -> bool:
@@ -114,6 +115,9 @@ def once(settings: Settings, paths: Paths, wanted: DemoOptions, events: int, *, 
         say(f"splitting them in groups {' and '.join(GROUPS)}")
         for name in GROUPS:  # both must be known before either starts, so that the games are shared out
             _know_group(settings, paths, name)
+        if wanted.books:
+            game = game_names(wanted.games, wanted.seed, hostile=wanted.hostile)[0]
+            books.declare(settings, paths, open_store(settings, paths), game)
         if not _run(
             children, stop, {f"group-{name}": turnout("groups", "run", name, *env, "--once") for name in GROUPS}
         ):
@@ -357,6 +361,8 @@ def _add_people(children: Children, stop: threading.Event, env: Sequence[str]) -
 def _print(balance: Balance, paths: Paths, events: int, wanted: DemoOptions, seconds: float, *, as_json: bool) -> int:
     result: dict[str, Any] = {"events": events, "versions": wanted.versions}
     result |= {"formats": list(wanted.formats), "framings": list(wanted.framings), **as_dict(balance)}
+    if wanted.books:
+        result["silver_rows"] = books.silver_rows(paths)
     result["seconds"] = round(seconds, 1)
     for name, value in result.items():
         if not isinstance(value, (list, dict)):

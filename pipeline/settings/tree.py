@@ -18,6 +18,7 @@ from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import is_url, located
 from pipeline.settings.access import Access
 from pipeline.settings.alerts import AlertSettings, alert_problems
+from pipeline.settings.derived import Derived
 from pipeline.settings.parsing import (
     Range,
     hours_of,
@@ -294,8 +295,8 @@ class Roles:
 
     operators: tuple[str, ...] = ()
     """They may pause, resume, retry, replay, dedupe, rebuild and restart, approve and reject names of games, register
-    schemas and approve those of others, apply output contracts, trust registries, switch own queries, accept gaps and
-    adopt sources. An operation's kind also decides who may resume, close and cancel it."""
+    schemas and approve those of others, apply output contracts and derived streams, trust registries, switch own
+    queries, accept gaps and adopt sources. An operation's kind also decides who may resume, close and cancel it."""
 
     movers: tuple[str, ...] = ()
     """They may do what operators may, and also move and retire games, apply onboarding rules, and start, stop, create
@@ -330,6 +331,7 @@ class Settings:
     onboarding: Onboarding = field(default_factory=Onboarding)
     undeclared: Undeclared = field(default_factory=Undeclared)
     demux: Demux = field(default_factory=Demux)
+    derived: Derived = field(default_factory=Derived)
     spark: Spark = field(default_factory=Spark)
     store: Store = field(default_factory=Store)
     placement: PlacementSettings = field(default_factory=PlacementSettings)
@@ -399,6 +401,11 @@ class Paths:
     def table(self, key: str) -> Location:
         """The table of one game."""
         return self.tables / key
+
+    @property
+    def silver(self) -> Location:
+        """The folder of the silver tables."""
+        return self.data / "silver"
 
     @property
     def metrics(self) -> Location:

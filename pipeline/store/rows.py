@@ -47,6 +47,22 @@ class BronzeCommit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class DerivedState:
+    """A derived stream as its driver last described it."""
+
+    name: str
+    group_name: str  # whose driver said so
+    generation: int  # of its table; 0: it has none yet
+    version: int  # of its game's table, up to which it has all rows
+    head: int  # the newest version there
+    rows: int  # in its table
+    level_at: float | None  # when it had all rows of its game's table; None: never, as far as this driver knows
+    error: str | None  # why it stands still; None: it does not
+    failed_at: float | None  # since when
+    reported_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class NamedBacklog:
     """What waits in one of several sources."""
 

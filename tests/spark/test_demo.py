@@ -8,8 +8,11 @@ from typing import Any, Final, NamedTuple
 import pyarrow.compute as pc
 import pytest
 from click.testing import CliRunner
+from deltalake import DeltaTable
 
+from pipeline.base.names import game_key
 from pipeline.cli.main import cli, main
+from pipeline.demo.simulator import game_names
 from pipeline.lake.delta.opening import open_table
 from pipeline.settings.tree import Paths
 from tests.spark.demo_world import last_line, turnout
@@ -43,7 +46,7 @@ def first(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     env = tmp_path_factory.mktemp("demo") / "env with a space"
     amounts = ("--events", str(run.events), "--games", str(run.games), "--versions", "5", "--bad-share", str(BAD))
     options = ("--source", run.source, "--env-dir", str(env), *amounts, "--hostile")
-    done = turnout("demo", "--once", "--json", *options)
+    done = turnout("demo", "--once", "--books", "--json", *options)
     assert done.returncode == 0, done.stderr
     return run, env, last_line(done)
 
@@ -59,6 +62,16 @@ def test_the_bounded_run_loses_doubles_and_misroutes_nothing(first: tuple[Run, P
         *("malformed_wrapper", "invalid_name", "unknown_game", "unknown_schema", "empty_payload", "malformed_payload")
     }
     assert result["seconds"] > 0
+
+
+def test_the_silver_table_has_each_event_of_its_game(first: tuple[Run, Path, dict[str, Any]]) -> None:
+    """The simulator gives each event an id of its own: silver has as many rows as its game's table, and the same."""
+    run, env, result = first
+    (path,) = (env / "tables").glob(f"{game_key(game_names(run.games, 1, hostile=True)[0])}*")
+    rows, silver = (DeltaTable(each).to_pyarrow_table() for each in (path, env / "silver" / "demo_events"))
+    assert result["silver_rows"] == rows.num_rows == silver.num_rows > 0
+    places = [sorted(zip(each["_seq"].to_pylist(), each["_pos"].to_pylist(), strict=True)) for each in (rows, silver)]
+    assert places[0] == places[1]
 
 
 @pytest.mark.long

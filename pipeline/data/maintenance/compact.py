@@ -13,13 +13,13 @@ from pipeline.base.failpoints import effect, hit
 from pipeline.data.maintenance import plan, removals
 from pipeline.data.maintenance.report import TableReport
 from pipeline.data.maintenance.rewrite import TooLarge, columns_of, opened, packed, queried, sorted_by_game
-from pipeline.data.maintenance.stats import columns_with_statistics
 from pipeline.lake.delta import parquet
 from pipeline.lake.delta.data_files import DataFile, discard
 from pipeline.lake.delta.log import settle_commits
 from pipeline.lake.delta.marks import marked
 from pipeline.lake.delta.opening import DeltaTable, open_table
 from pipeline.lake.delta.rewrite import RewriteConflict, TableFile, replace_files, table_files
+from pipeline.lake.delta.stats import columns_with_statistics
 from pipeline.lake.delta.table import QUIET
 from pipeline.lake.storage.location import Location
 from pipeline.settings.tree import Maintenance

@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.base.failpoints import effect
-from pipeline.data.maintenance.stats import stats_of
 from pipeline.lake.delta import parquet
 from pipeline.lake.delta.data_files import DataFile, discard, write_file
 from pipeline.lake.delta.opening import DeltaTable
 from pipeline.lake.delta.parquet import Dataset
 from pipeline.lake.delta.rewrite import TableFile
 from pipeline.lake.delta.scratch import OutOfMemory, scratch
+from pipeline.lake.delta.stats import stats_of
 from pipeline.lake.storage.location import Location
 
 ROW_GROUP_ROWS: Final = 16_384  # a reader of one game reads whole row groups

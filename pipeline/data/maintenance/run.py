@@ -89,6 +89,8 @@ def _jobs(settings: Settings, paths: Paths, now: float, said: Said, *, thorough:
     yield _Job(paths.through, "through", merge, is_skipped=True)
     for folder in paths.tables.folders():
         yield _Job(folder, f"tables/{folder.name}", _small(folder, GAME, settings.maintenance), is_skipped=True)
+    for folder in paths.silver.folders():
+        yield _Job(folder, f"silver/{folder.name}", _small(folder, GAME, settings.maintenance), is_skipped=True)
     for table in TABLES:
         folder = paths.metrics / table.name
         merge = _small(folder, table.order, settings.maintenance)

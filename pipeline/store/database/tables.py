@@ -22,6 +22,7 @@ from pipeline.store.database.states import (
     StepState,
     StreamDesired,
 )
+from pipeline.store.rows import DerivedState
 
 _FLAG: Final = "IN (0, 1)"
 _PID: Final = f"BETWEEN 1 AND {(1 << 31) - 1}"
@@ -375,6 +376,12 @@ profiles = store_table(  # how sources route and pack their records; append-only
 
 # See `pipeline/data/output_contracts/rules.py`; its number is of one sequence with the three tables before.
 output_contracts = applied_sets("output_contracts", "contracts")
+
+derived_streams = applied_sets("derived_streams", "definitions")  # see `pipeline/data/derived/definitions.py`
+
+derived_states = store_table(  # how drivers carry them; no row: none has yet
+    "derived_states", Column("name", String(40), primary_key=True), *columns_of(DerivedState, ("name",))
+)
 
 registry_states = store_table(  # how registries of others answered last; no row: nobody asked yet
     "registry_states",

@@ -53,12 +53,14 @@ OPERATIONS = {  # their role is checked where they are submitted, and again by t
 REQUEST: Final = "0af3"
 RULES: Final = str(Path(__file__).with_name("rules.yaml"))
 CONTRACTS: Final = str(Path(__file__).with_name("contracts.yaml"))
+DERIVED: Final = str(Path(__file__).with_name("derived.yaml"))
 ACTS = {
     "games propose": (("Chess", "--reason", "new"), "propose a game"),
     "games reject": (("Chess",), "reject a game"),
     "games priority": (("Go", "high", "--reason", "new"), "set a priority"),
     "games rules apply": ((RULES, "--reason", "new"), "apply onboarding rules"),
     "contracts apply": ((CONTRACTS, "--reason", "new"), "apply output contracts"),
+    "derived apply": ((DERIVED, "--reason", "new"), "apply derived streams"),
     "groups create": (("b", "--cores", "2"), "create a group"),
     "groups set": (("a", "--priority", "high"), "change a group"),
     "groups remove": (("a", "--reason", "old"), "remove a group"),
@@ -106,7 +108,7 @@ def test_below_the_gate_nobody_begins_an_act_by_themselves() -> None:
         ("pipeline/control/gate.py", "acting"), ("pipeline/store/operations.py", "begin"),
         ("pipeline/store/operations.py", "begin"), ("pipeline/store/groups.py", "begin"),
         ("pipeline/store/games.py", "begin"),
-        ("pipeline/store/output_contracts.py", "begin"),
+        ("pipeline/store/output_contracts.py", "begin"), ("pipeline/store/derived.py", "begin"),
         ("pipeline/store/onboarding_rules.py", "begin"), ("pipeline/store/game_proposals.py", "begin"),
         ("grants/applying/requests.py", "begin"),
         ("grants/applying/drift_store.py", "begin"),
@@ -138,6 +140,9 @@ CONTRACT: Mapping[str, object] = {
         "pattern": None, "allowed": [], "min_length": None, "max_length": None,
     }],
 }  # fmt: skip
+SILVER: Mapping[str, object] = {
+    "name": "go_sold", "game": "Go", "type": None, "within": 3600, "id": "_event_id", "mask": [["email", "hash"]],
+}  # fmt: skip
 PROPOSAL: Mapping[str, object] = {
     "game_key": game_key("Chess"), "game": "Chess", "proposed_by": current_user(), "reason": "new",
     "events_per_second": None, "group": None, "priority": None, "readers": [], "format": None, "message": None,
@@ -152,6 +157,7 @@ ENTRIES: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
     "games priority": ("set a priority", "game:go", {"priority": "high", "before": {"go": "normal"}, "reason": "new"}),
     "games rules apply": ("apply onboarding rules", "rules", {"reason": "new", "rules": [RULE]}),
     "contracts apply": ("apply output contracts", "contracts", {"reason": "new", "contracts": [CONTRACT]}),
+    "derived apply": ("apply derived streams", "derived", {"reason": "new", "derived": [SILVER]}),
     "groups create": ("create group", "group:b", {**EMPTY, "desired": "running", "capacity_cores": 2.0, "reason": ""}),
     "groups set": ("change group", "group:a", {**EMPTY, "priority": "high", "reason": ""}),
     "groups remove": ("remove group", "group:a", {**EMPTY, "reason": "old"}),

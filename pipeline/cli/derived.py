@@ -1,0 +1,94 @@
+"""The commands `turnout derived …`: silver tables that follow from games' tables."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeline.base.errors import Refused
+from pipeline.base.names import plain
+from pipeline.base.terminal import say, say_json, say_lines
+from pipeline.cli.context import CommandContext
+from pipeline.cli.options import required_reason
+
+if TYPE_CHECKING:
+    from pipeline.control.derived.proposals import DerivedProposal
+
+_FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+@click.command("plan")
+@_FILE
+@_JSON
+def plan_derived(env_dir: Path, file: Path, as_json: bool) -> None:
+    """Show what the derived streams in FILE would change, and the columns of their tables; changes nothing.
+
+    The last line is the plan's hash for `turnout derived apply --plan`.
+    """
+    proposal = _planned(CommandContext(env_dir), file)
+    if as_json:
+        say_json(_as_dict(proposal))
+    else:
+        say_lines("\n".join(map(plain, [*proposal.lines, f"plan {proposal.hash}"])))
+
+
+@click.command("apply")
+@_FILE
+@click.option("--plan", "expected", help="Apply only if the plan still has this hash.")
+@required_reason("Reason, kept in the audit log.")
+@_JSON
+def apply_derived(env_dir: Path, file: Path, expected: str | None, reason: str, as_json: bool) -> None:
+    """Replace the derived streams by those in FILE; applied again, it changes nothing.
+
+    The driver of each game's group carries its streams from then on. A changed stream's table begins a new generation;
+    the table of one that is no longer in FILE stays, and gets no more rows.
+    """
+    from pipeline.control.derived.proposals import apply
+
+    context = CommandContext(env_dir)
+    proposal = _planned(context, file)
+    if expected is not None and expected != proposal.hash:
+        raise Refused(f"The plan has changed and is {proposal.hash} now. Review it again.")
+    say_lines("\n".join(map(plain, proposal.lines)), err=as_json)
+    number = proposal.seen.number
+    if proposal.changes:
+        number = apply(context.settings, context.engine, proposal, context.actor, reason).number
+        say(f"{len(proposal.definitions)} derived streams are in force", err=as_json)
+    if as_json:
+        say_json({**_as_dict(proposal), "number": number})
+
+
+@click.command("list")
+@_JSON
+def list_derived(env_dir: Path, as_json: bool) -> None:
+    """List the derived streams in force: where each is, how far behind its game, and why it stands still."""
+    from pipeline.api.derived import listed
+
+    found = listed(CommandContext(env_dir).environment)
+    if as_json:
+        say_json({"derived": [each.as_dict() for each in found]})
+    elif not found:
+        say("No derived stream is in force.")
+    else:
+        say_lines("\n".join(plain(each.line) for each in found))
+
+
+def _planned(context: CommandContext, file: Path) -> "DerivedProposal":
+    from pipeline.control.derived.proposals import plan
+    from pipeline.store.games import known_names
+
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"The derived streams {file} cannot be read: {error}.") from error
+    return plan(context.engine, context.registry.snapshot(), known_names(context.engine).values(), text)
+
+
+def _as_dict(proposal: "DerivedProposal") -> dict[str, Any]:
+    from pipeline.control.derived.definition_file import tree
+
+    return {
+        "plan": proposal.hash, "changes": proposal.changes, "lines": proposal.lines,
+        "derived": [tree(each) for each in proposal.definitions],
+    }  # fmt: skip

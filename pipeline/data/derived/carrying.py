@@ -1,0 +1,181 @@
+"""The derived streams that a group's driver carries: those of the games that it holds, in a thread of their own.
+
+A stream that fails stands still with its reason and is tried again, later each time; its game and the other streams go
+on (law L6).
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sqlalchemy import Engine
+
+from pipeline.base.errors import first_line
+from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.derived.definitions import SilverDefinition, loads
+from pipeline.data.derived.silver import Silver, SilverPosition
+from pipeline.data.streams.outage import tolerate_store_outage
+from pipeline.lake.delta.log import commit_file
+from pipeline.lake.delta.table import TableConflict
+from pipeline.settings.tree import Paths, Settings
+from pipeline.store.derived import read_definitions, write_states
+from pipeline.store.processes.leases import store_time
+from pipeline.store.rows import DerivedState
+
+_log: Final = logging.getLogger("turnout")
+
+_STEPS: Final = 20  # of one stream before the next one has its turn
+_LOOK_SECONDS: Final = (
+    60.0  # between two whole looks at a game's table that has no next version, and between two reports
+)
+_FIRST_SECONDS: Final = 5.0
+_LONGEST_SECONDS: Final = 300.0
+
+
+@dataclass(slots=True)
+class _Carried:
+    """One stream in this process."""
+
+    silver: Silver
+    position: SilverPosition | None = None  # None: not looked at, or its game has no table yet
+    looked_at: float = 0.0  # monotonic seconds, as the next one
+    retry_at: float = 0.0
+    failures: int = 0  # in a row
+    error: str | None = None
+    failed_at: float | None = None  # Unix seconds, as the next one
+    level_at: float | None = None
+    said: DerivedState | None = None  # what the control store has, without the time of the report
+    said_at: float = 0.0  # monotonic seconds
+
+
+class DerivedStreams:
+    """The derived streams of one driver."""
+
+    def __init__(
+        self, settings: Settings, paths: Paths, engine: Engine, group: str, holds: Callable[[str], bool]
+    ) -> None:
+        """Carry the streams of the games that the driver holds, as `holds` says by their keys."""
+        self._settings, self._paths, self._engine = settings, paths, engine
+        self._group, self._holds = group, holds
+        self._registry = LocalRegistry(engine, paths.bronze)
+        self._definitions: tuple[SilverDefinition, ...] = ()
+        self._carried: dict[SilverDefinition, _Carried] = {}
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Carry them until `stop`."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._keep_carrying, name="derived", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Let the running step end, and begin no other."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def finish(self) -> None:
+        """Carry all of them to their games' tables as they are, after a bounded run."""
+        while self.look(whole=True):
+            pass
+
+    def look(self, *, whole: bool = False) -> bool:
+        """Carry each stream on; return whether any has more to read now.
+
+        With `whole` also those are looked at whose game's table has no next version.
+        """
+        with tolerate_store_outage("the known derived streams go on"):
+            self._definitions = loads(read_definitions(self._engine).definitions)
+        own = [each for each in self._definitions if self._holds(each.game_key)]
+        self._carried = {each: self._carried.get(each) or _Carried(self._silver(each)) for each in own}
+        more = [self._carry(each, whole=whole) for each in self._carried.values() if not self._stopping.is_set()]
+        self._report()
+        return any(more)
+
+    def _report(self) -> None:
+        """Record how the streams are carried, of each where that has changed or was recorded a minute ago."""
+        news = []
+        for each in self._carried.values():
+            state = self._state(each)
+            if each.said is None or replace(each.said, level_at=state.level_at) != state or _is_old(each.said_at):
+                news.append((each, state))
+        if not news:
+            return
+        with tolerate_store_outage("how derived streams are carried is not recorded"):
+            now = store_time(self._engine)
+            write_states(self._engine, [replace(state, reported_at=now) for _, state in news])
+            for each, state in news:
+                each.said, each.said_at = state, time.monotonic()
+
+    def _silver(self, definition: SilverDefinition) -> Silver:
+        return Silver(
+            self._paths.table(definition.game_key),
+            self._paths.silver / definition.name,
+            self._settings.environment,
+            definition,
+            self._registry.snapshot,
+            step_rows=self._settings.derived.step_rows,
+            checkpoint_interval=self._settings.demux.checkpoint_interval,
+            holds=lambda: definition in loads(read_definitions(self._engine).definitions),
+        )
+
+    def _keep_carrying(self) -> None:
+        while not self._stopping.wait(self._settings.derived.commit_seconds):
+            try:
+                while not self._stopping.is_set() and self.look():
+                    pass
+            except Exception:  # noqa: BLE001 - the store has another trouble than an outage; the next look may find it gone
+                _log.exception("derived streams were not carried")
+
+    def _carry(self, carried: _Carried, *, whole: bool) -> bool:
+        """Carry a stream on by some commits; return whether it has more to read now."""
+        if time.monotonic() < carried.retry_at or (not whole and self._is_idle(carried)):
+            return False
+        name, is_level = carried.silver.definition.name, False
+        try:
+            for _ in range(_STEPS):
+                carried.position, carried.looked_at = carried.silver.step(), time.monotonic()
+                is_level = carried.position is None or carried.position.is_level
+                if is_level or self._stopping.is_set():
+                    break
+        except TableConflict as conflict:  # another owner was first; what it did is read at the next step
+            _log.info("silver %s: %s", name, conflict)
+            return not self._stopping.wait(_FIRST_SECONDS / 10)
+        except Exception as error:  # noqa: BLE001 - law L6: one stream's failure must not stop the others
+            carried.failures += 1
+            wait = min(_FIRST_SECONDS * 2.0 ** (carried.failures - 1), _LONGEST_SECONDS)
+            carried.retry_at = time.monotonic() + wait
+            carried.failed_at = carried.failed_at or time.time()
+            carried.error = f"{type(error).__name__}: {first_line(error)}"[:500]
+            _log.warning("silver %s stands still, retrying in %.0f s: %s", name, wait, carried.error)
+            return False
+        carried.failures, carried.error, carried.failed_at = 0, None, None
+        if is_level and carried.position is not None:
+            carried.level_at = time.time()
+        return not is_level
+
+    def _is_idle(self, carried: _Carried) -> bool:
+        """Return whether a stream that is level has nothing to read: that costs one look at a name (law L8)."""
+        at = carried.position
+        if at is None or not at.is_level or _is_old(carried.looked_at):
+            return False
+        table = self._paths.table(carried.silver.definition.game_key)
+        if commit_file(table, at.version + 1).exists():
+            return False
+        carried.level_at = time.time()
+        return True
+
+    def _state(self, carried: _Carried) -> DerivedState:
+        at = carried.position or SilverPosition(0, 0, 0, 0)
+        return DerivedState(
+            carried.silver.definition.name, self._group, at.generation, at.version, at.head, at.rows,
+            carried.level_at, carried.error, carried.failed_at, 0.0,
+        )  # fmt: skip
+
+
+def _is_old(since: float) -> bool:
+    return time.monotonic() - since > _LOOK_SECONDS

@@ -1,0 +1,287 @@
+"""Carries one silver table on: what its game's table got since, flat, masked, each event once, in one commit.
+
+The position, a version of the game's table, is the cursor in the silver table's own log (laws L3 and L4). Beside it are
+numbers of what it counts in: the game's table by its id, with the definition, and that version's commit. Where one of
+them is another one, or versions are gone or remove rows, the table begins a new generation from the game's table as it
+is now, in one commit (law L12). Everything that decides about a row is in files that the expected cursor names.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.base.errors import Refused, Transient
+from pipeline.base.names import silver_key, stream_app_id
+from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.derived.definitions import SilverDefinition
+from pipeline.data.derived.flat import FlatType, flat_type, laid_out
+from pipeline.data.derived.kept import TIME, Id, KeptRows
+from pipeline.data.derived.source_log import AddedRows, ReadOn, StartOver, commit_number, number_of, read_on
+from pipeline.lake.delta import generation, parquet
+from pipeline.lake.delta.commits import overwrite
+from pipeline.lake.delta.data_files import DataFile, discard, write_file
+from pipeline.lake.delta.errors import CommitFailedError, TableNotFoundError
+from pipeline.lake.delta.files import require_no_deletion_vectors
+from pipeline.lake.delta.opening import DeltaTable, open_table
+from pipeline.lake.delta.rewrite import TableFile, table_files
+from pipeline.lake.delta.scratch import DatabaseError, scratch
+from pipeline.lake.delta.stats import stats_of
+from pipeline.lake.delta.table import CursorTable, TableConflict
+from pipeline.lake.storage.location import Location
+
+_MEMORY: Final = "256MB"  # of the sort of a step's rows; the rest is spilled
+_READ_ROWS: Final = 16_384
+_MICROS: Final = 1_000_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_VERSION: Final = "_version"  # the version that added a row; own columns alone begin with "_"
+_ROWS_IN_ORDER: Final = "SELECT * FROM rows ORDER BY _version, _seq, _pos"
+
+
+@dataclass(frozen=True, slots=True)
+class SilverPosition:
+    """Where a silver table is."""
+
+    generation: int
+    version: int  # of its game's table
+    head: int  # the newest version there
+    rows: int  # in the silver table
+
+    @property
+    def is_level(self) -> bool:
+        """Whether it has read all of its game's table."""
+        return self.version >= self.head
+
+
+@dataclass(slots=True)
+class _Held:
+    """A silver table as a step finds it."""
+
+    table: DeltaTable
+    generation: int
+    cursor: int | None
+    files: Sequence[TableFile]
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows or 0 for each in self.files)
+
+
+@dataclass(slots=True)
+class _Written:
+    """Files that a step has written, not yet part of the table."""
+
+    files: list[DataFile] = field(default_factory=list)
+    unknown: set[str] = field(default_factory=set)  # event types that the schema set lacks
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.files)
+
+
+class Silver:
+    """One silver table in this process."""
+
+    def __init__(
+        self,
+        source: Location,
+        target: Location,
+        environment: str,
+        definition: SilverDefinition,
+        schemas: Callable[[], SchemaSet],
+        *,
+        step_rows: int,
+        checkpoint_interval: int = 10,
+        holds: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Carry a silver table on from its game's table.
+
+        Args:
+            source: the game's table.
+            target: the silver table.
+            environment: the first part of the application ids.
+            definition: what the silver table is.
+            schemas: returns the newest schema set.
+            step_rows: most rows held in memory.
+            checkpoint_interval: commits between two checkpoints.
+            holds: whether the definition is still in force; asked before a new generation becomes visible (law L15).
+        """
+        self._source, self._target, self._environment = source, target, environment
+        self.definition, self._schemas, self._step_rows = definition, schemas, step_rows
+        self._interval, self._holds = checkpoint_interval, holds
+        self._key = silver_key(definition.name)
+
+    def step(self) -> SilverPosition | None:
+        """Carry the table on by one commit at most; return where it is then, None where the game has no table yet.
+
+        Raises:
+            TableConflict: another owner carried it on meanwhile; nothing was added.
+            Refused: a person has to change the definition or the game's table.
+            Transient: a row's event type is not known here yet, or the game's table loses files while it is read.
+        """
+        try:
+            source = open_table(self._source)
+        except TableNotFoundError:
+            return None
+        if source.protocol().min_reader_version > 1:
+            require_no_deletion_vectors(source, f"the table of {self.definition.game}")
+            raise Refused(
+                f"The table of {self.definition.game} has features that only some readers know: silver "
+                f"{self.definition.name} cannot read its files. A rebuild of the game makes a table without them."
+            )
+        # After the table was opened: so the set has the event type of each of its rows.
+        of = flat_type(pa.schema(source.schema().to_arrow()), self._schemas(), self.definition)
+        held = self._open(of)
+        counts_in = number_of(str(source.metadata().id), self.definition.digest)
+        try:
+            read = self._read_on(source, held, counts_in)
+        except StartOver:
+            return self._start_over(source, held, of, counts_in)
+        if read is None:
+            return SilverPosition(held.generation, held.cursor or 0, source.version(), held.rows)
+        app = self._app(held.generation)
+        with self._writing(read.added, held.files, of) as written:
+            table = CursorTable.open(self._target, app, self._interval)
+            if table is None:
+                raise TableConflict(f"{self._target.name} is gone")
+            table.add_missing_columns(of.schema)
+            also = {f"{app}/source": counts_in, f"{app}/commit": read.commit}
+            table.commit(written.files, held.cursor, read.version, self._note(source, read.version), also)
+        return SilverPosition(held.generation, read.version, source.version(), held.rows + written.rows)
+
+    def _open(self, of: FlatType) -> _Held:
+        try:
+            table = open_table(self._target)
+        except TableNotFoundError:
+            CursorTable.create(self._target, of.schema, self._app(1), description=f"silver {self.definition.name}")
+            table = open_table(self._target)
+        number = generation.newest(table.transaction_version, self._environment, self._key)
+        return _Held(table, number, table.transaction_version(self._app(number)), table_files(table))
+
+    def _app(self, number: int) -> str:
+        return stream_app_id(self._environment, self._key, number)
+
+    def _note(self, source: DeltaTable, version: int) -> dict[str, str]:
+        return {"turnout.source": f"{source.metadata().id}@{version}"}
+
+    def _read_on(self, source: DeltaTable, held: _Held, counts_in: int) -> ReadOn | None:
+        app = self._app(held.generation)
+        if held.cursor is None:
+            raise StartOver("it has no generation yet")
+        if held.table.transaction_version(f"{app}/source") != counts_in:
+            raise StartOver("it was made from another table, or by another definition")
+        commit = held.table.transaction_version(f"{app}/commit") or 0
+        read = read_on(self._source, held.cursor, commit, source.version(), self._step_rows)
+        if read is not None and not self._all_there(read.added):
+            raise StartOver("files of the versions were deleted")
+        return read
+
+    def _all_there(self, added: Sequence[AddedRows]) -> bool:
+        return all((self._source / path).exists() for each in added for path in each.paths)
+
+    def _start_over(self, source: DeltaTable, held: _Held, of: FlatType, counts_in: int) -> SilverPosition:
+        """Begin a new generation with the rows that the game's table has now, in one commit."""
+        head = source.version()
+        # In one version, as which of them added a row is no longer known.
+        paths = tuple(each.path for each in table_files(source))
+        number = held.generation if held.cursor is None else held.generation + 1
+        app = self._app(number)
+        moved = {app: head, f"{app}/source": counts_in, f"{app}/commit": commit_number(self._source, head)}
+        if held.cursor is not None:
+            moved[self._app(held.generation)] = generation.RETIRED
+        with self._writing([AddedRows(head, paths, 0)], (), of) as written:
+            if not self._holds():
+                raise TableConflict(f"{self._target.name}: its definition has changed meanwhile")
+            note = f"silver: generation {number} from {source.metadata().id}@{head}"
+            try:
+                overwrite(self._target, held.table, written.files, of.schema, moved, note)
+            except CommitFailedError as error:
+                if open_table(self._target).version() == held.table.version():
+                    raise  # no other writer was first: storage is the cause
+                raise TableConflict(f"{self._target.name}: another writer was first") from error
+        return SilverPosition(number, head, head, written.rows)
+
+    @contextmanager
+    def _writing(self, added: Sequence[AddedRows], kept: Sequence[TableFile], of: FlatType) -> Iterator[_Written]:
+        """Write what silver gets of some versions; where the block does not commit it, the files are deleted."""
+        written = _Written()
+        try:
+            try:
+                for rows in self._in_order(added, of, written.unknown):
+                    self._write(rows, kept, of, written)
+            except (OSError, DatabaseError, pa.ArrowException) as error:
+                if self._all_there(added):
+                    raise
+                raise Transient(f"files of {self._source.name} were deleted while silver read them") from error
+            if written.unknown:
+                raise Transient(f"rows of {', '.join(sorted(written.unknown))} came, which is no known event type yet")
+            yield written
+        except (TableConflict, Refused, Transient, CommitFailedError):
+            discard(self._target, written.files)
+            raise
+
+    def _in_order(self, added: Sequence[AddedRows], of: FlatType, unknown: set[str]) -> Iterator[pa.Table]:
+        """Yield flat rows by version, seq and pos, as many at once as a step holds."""
+        if not added:
+            return
+        columns = pa.schema([(_VERSION, pa.int64()), *of.schema])
+        with scratch("silver", _MEMORY, threads=1) as database:
+            database.execute("SET TimeZone = 'UTC'")
+            batches = self._flat_batches(added, of, columns, unknown)
+            database.register("rows", pa.RecordBatchReader.from_batches(columns, batches))
+            answer = database.sql(_ROWS_IN_ORDER).to_arrow_reader(self._step_rows)
+            for batch in answer:
+                rows = pa.Table.from_batches([batch]).select(of.schema.names).cast(of.schema)
+                for start in range(0, rows.num_rows, self._step_rows):
+                    yield rows.slice(start, self._step_rows)
+
+    def _flat_batches(
+        self, added: Sequence[AddedRows], of: FlatType, columns: pa.Schema, unknown: set[str]
+    ) -> Iterator[pa.RecordBatch]:
+        known = {*of.names, *of.others}
+        for each in added:
+            if not each.paths:
+                continue
+            files = parquet.dataset([str(self._source / path) for path in each.paths], of.read)
+            scanner = files.scanner(batch_size=_READ_ROWS, batch_readahead=1, fragment_readahead=1)
+            for batch in scanner.to_batches():
+                types = batch.column("_type")
+                unknown |= {name for name in types.unique().to_pylist() if name is not None} - known
+                rows = batch.filter(pc.is_in(types, pa.array(of.names, types.type)))
+                if rows.num_rows:
+                    versions = pa.array([each.version] * rows.num_rows, pa.int64())
+                    yield pa.RecordBatch.from_arrays([versions, *laid_out(rows, of.columns)], schema=columns)
+
+    def _write(self, rows: pa.Table, kept: Sequence[TableFile], of: FlatType, written: _Written) -> None:
+        """Write the rows of a chunk that are no second ones, as one file."""
+        if of.id is not None and self.definition.within is not None:
+            within = self.definition.within * _MICROS
+            ids: list[Id | None] = rows.column(of.id).to_pylist()
+            times: list[int | None] = rows.column(TIME).cast(pa.int64()).to_pylist()
+            memory = KeptRows(within)
+            files = [*_near(kept, times, within), *(each.path for each in written.files)]
+            memory.read([str(self._target / each) for each in files], of.schema.field(of.id), ids, times)
+            rows = rows.filter(pa.array(memory.keep(zip(ids, times, strict=True)), pa.bool_()))
+        if rows.num_rows:
+            file = write_file(rows, self._target, compression="zstd")
+            written.files.append(replace(file, stats=stats_of(rows, ["_seq", TIME])))
+
+
+def _near(files: Sequence[TableFile], times: Sequence[int | None], within: int) -> Iterator[str]:
+    """Yield the files that may hold rows whose source times lie near some others, by their statistics."""
+    known = [each for each in times if each is not None]
+    if not known:
+        return
+    first, last = min(known) - within, max(known) + within
+    for each in files:
+        low, high = each.low.get(TIME), each.high.get(TIME)
+        if low is None or high is None or (_micros(low) <= last and _micros(high) >= first):
+            yield each.path
+
+
+def _micros(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1)

@@ -1,0 +1,81 @@
+"""Derived streams in the control store: their definitions as people applied them, and how drivers carry them.
+
+The tables themselves know where they are; a row here saves readers the look.
+"""
+
+import json
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from sqlalchemy import Connection, Engine, delete, insert, select
+
+from pipeline.base.errors import Refused
+from pipeline.store import audit
+from pipeline.store.database.engine import reading, writing
+from pipeline.store.database.tables import derived_states, derived_streams
+from pipeline.store.processes.leases import store_now
+from pipeline.store.rows import DerivedState
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedStreams:
+    """The definitions of one application."""
+
+    number: int = 0  # 0: none was ever applied
+    definitions: str = "[]"  # JSON
+
+
+NONE: Final = AppliedStreams()
+"""What is in force before the first application."""
+
+
+def read_definitions(engine: Engine) -> AppliedStreams:
+    """Return the definitions in force."""
+    with reading(), engine.connect() as connection:
+        return _newest(connection)
+
+
+def apply(engine: Engine, definitions: str, seen: int, actor: str, reason: str) -> AppliedStreams:
+    """Write definitions as the newest ones, with their audit entry, if the newest are still those that were seen.
+
+    Raises:
+        Refused: another person has applied some meanwhile.
+    """
+    listed = json.loads(definitions)
+    act = audit.Act(actor, "apply derived streams", ("derived",), None, {"derived": listed, "reason": reason})
+    with writing(engine) as connection:
+        audit.lock_log(connection)
+        number = _newest(connection).number
+        if number != seen:
+            raise Refused("Other derived streams were applied after you looked. Plan again.")
+        audit.begin(connection, act)
+        values = {"definitions": definitions, "actor": actor, "reason": reason, "applied_at": store_now()}
+        connection.execute(insert(derived_streams).values(number=number + 1, **values))
+        named = [each["name"] for each in listed]
+        connection.execute(delete(derived_states).where(derived_states.c.name.not_in(named)))
+        audit.end(connection, act, "succeeded")
+        return _newest(connection)
+
+
+def read_states(engine: Engine) -> dict[str, DerivedState]:
+    """Return how each derived stream is carried, by its name; those that no driver has carried yet are left out."""
+    with reading(), engine.connect() as connection:
+        rows = connection.execute(select(*(derived_states.c[name] for name in DerivedState.__slots__)))
+        return {row.name: DerivedState(*row) for row in rows}
+
+
+def write_states(engine: Engine, states: Collection[DerivedState]) -> None:
+    """Replace what is known of some derived streams."""
+    with writing(engine) as connection:
+        named = [each.name for each in states]
+        connection.execute(delete(derived_states).where(derived_states.c.name.in_(named)))
+        for each in states:
+            connection.execute(insert(derived_states).values(asdict(each)))
+
+
+def _newest(connection: Connection) -> AppliedStreams:
+    table = derived_streams
+    query = select(table.c.number, table.c.definitions).order_by(table.c.number.desc()).limit(1)
+    row = connection.execute(query).first()
+    return NONE if row is None else AppliedStreams(*row)
