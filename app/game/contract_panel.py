@@ -44,7 +44,7 @@ def draw(environment: Environment, signals: GameSignals, place: DeltaGenerator) 
     if trend is None:
         said.append(formatting.shown(f"rows not known: {signals.whys.get('trend', '')}", 200))
     else:
-        said.append(f"rows of the last {formatting.age(trend.until - trend.since)}{until_text(signals, 'trend')}")
+        said.append(f"rows since {short_moment(trend.since, signals.now)}{until_text(signals, 'trend')}")
     said.append(f"applied by {formatting.shown(found.actor, 40)} {short_moment(found.applied_at, signals.now)}")
     place.html(parts.section("Contract", " · ".join(said)))
     st.dataframe(

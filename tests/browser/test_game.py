@@ -51,7 +51,7 @@ def test_a_contract_stands_beside_the_rows(page: Page) -> None:
     page.get_by_role("radio", name="Contract").click(timeout=SOON)
     page.wait_for_url(lambda url: "rows=contract" in url)
     page.reload()
-    expect(page.get_by_text("3 rules · rows of the last 1 h · applied by ann")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("3 rules · rows since")).to_be_visible(timeout=SOON)
     cells = page.locator('[data-testid="stDataFrame"]').first.locator("td")
     for text in ("play/clock_ms", "integer · at least 0", "never null · matches [a-h][1-8]", "BI <b>, daily revenue"):
         expect(cells.filter(has_text=text).first).to_be_attached(timeout=SOON)
