@@ -242,22 +242,23 @@ def contracted(engine: Engine) -> list[tuple[str, ...]]:
 
 
 def test_a_renamed_game_keeps_its_output_contracts(drivers: Drivers, world: ControlContext) -> None:
-    """The contracts that are for the old name, by it or by a prefix, are for the new one before a row of it lands."""
+    """The contracts for the old name, by it or by a prefix, are for the new one, once, before a row of it lands."""
     store, rules = drivers.store, (ContractRule("score", "score", "quarantine", min=0),)
     known = [
         OutputContract("0", ("Chess",), rules=rules),
         OutputContract("1", prefixes=("Ch",), rules=rules),
         OutputContract("2", ("Go",), rules=rules),
+        OutputContract("3", ("Chess",), ("N",), rules=rules),
     ]
     apply(store, dumps(known), 0, "bob", "a promise")
     world.registry.register("Chess", *payload_schema("racing", 1))
     planned = rename(SETTINGS, store, "Chess", "New", "ann", "the studio renamed it")
     assert "output contracts 0, 1 are for it, too" in planned.lines[1]
     renamed = brought_on(drivers, world, submit(store, planned.intent))
-    assert (renamed.state, contracted(store)) == ("succeeded", [("Chess", "New"), ("New",), ("Go",)])
+    assert (renamed.state, contracted(store)) == ("succeeded", [("Chess", "New"), ("New",), ("Go",), ("Chess",)])
     acts = [each for each in audit.entries(store) if each.action == "apply output contracts" and each.operation_id]
     assert {(each.actor, each.operation_id) for each in acts} == {("ann", renamed.operation_id)}
-    assert [each.rules for each in world.registry.snapshot().contracts[GameKey(NEW)]] == [rules, rules]
+    assert [each.rules for each in world.registry.snapshot().contracts[GameKey(NEW)]] == [rules] * 3
     before = read_contracts(store).number
     undone = submit(store, proposals.undo(SETTINGS, store, renamed, "ann", "it was not").intent)
     assert (brought_on(drivers, world, undone).state, read_contracts(store).number) == ("succeeded", before)
