@@ -184,6 +184,22 @@ def test_a_person_plans_applies_and_reads_contracts(world: World, tmp_path: Path
     assert world.rows() == [(1, 0), (1, 1), (1, 2), (2, 1)]
 
 
+def test_a_stop_that_a_newest_row_breaks_needs_the_hash(world: World, tmp_path: Path) -> None:
+    """One such row among many shows that the next one would stop the stream: a plan says it, and `apply` asks."""
+    world.ingest(*[good(number) for number in range(1, 11)])
+    world.split()
+    file = tmp_path / "contracts.yaml"
+    file.write_text(FILE.replace("MAX", "9").replace("quarantine", "stop"))
+    said = command(world, "plan", str(file))
+    assert "'Chess': 1 of the newest 10 rows would stop the stream by promise/points" in said
+    assert "would stop the stream" in command(world, "apply", str(file), "--reason", "r", code=2)
+    assert read_contracts(world.engine).number == 0
+    command(world, "apply", str(file), "--reason", "meant so", "--plan", said.split()[-1])
+    world.ingest(good(3), good(10))
+    world.split()
+    assert world.rows()[-1] == (1, 9)
+
+
 def test_rules_that_together_refuse_most_rows_need_the_hash(world: World, tmp_path: Path) -> None:
     """Each rule refuses less than half of the newest rows, both together more: nothing is applied without `--plan`."""
     world.ingest(*[good(number) for number in range(10)])
