@@ -204,6 +204,21 @@ def test_the_later_merge_of_a_key_is_undone_first(world: ValueWorld) -> None:
         undo(first)
 
 
+def test_a_merge_that_joined_a_later_column_is_undone(world: ValueWorld) -> None:
+    """A driver may open a column between the begin of a merge and its registration: the undo parts that one, too."""
+    begun = submit(world.engine, proposed(world, "x").intent)
+    with killed_at("before_commit_registration"), pytest.raises(Killed):
+        carried_out(world, begun)
+    arrive(world, [("move", b'{"x":true}')])
+    drive(world)
+    before = values(world)
+    done = carried_out(world, begun)
+    assert (done.state, values(world)[-1]) == ("succeeded", {"x": "true"}), done.outcome
+    undo = proposals.undo(world.settings, world.engine, done, "ann", "a mistake")
+    assert carried_out(world, submit(world.engine, undo.intent)).state == "succeeded"
+    assert values(world) == before
+
+
 POINTS: Final = [
     "after_publish_id", "after_publish_placed", "after_store_commit", "in_rebuild_switch", "after_switch_generation",
 ]  # fmt: skip

@@ -50,6 +50,7 @@ from pipeline.store.operations import Operation, list_operations, operation
 from pipeline.store.processes.leases import store_time
 
 _WORK_SECONDS: Final = 6 * 3600.0  # a game's whole bronze may be read
+_LOOKED: Final = 1_000  # of the newest operations, for a later merge of the same columns
 _ROUNDS: Final = 5  # of a rebuild: each may find a row whose shape is to be registered first
 _LINES: Final = (
     "Then the table is rebuilt: one commit replaces its files and columns, and until then the old ones serve.",
@@ -109,8 +110,7 @@ def propose_merge(
 def _merging(
     engine: Engine, game: Game, found: _Found, to: str, actor: str, reason: str, undoes: str | None
 ) -> OperationProposal:
-    joins = [each.name for each in found.columns.slots]
-    more = {"type": found.type, "column": found.columns.path, "to": to, "joins": joins}
+    more = {"type": found.type, "column": found.columns.path, "to": to}
     fact, lines = _look(OperationKind.MERGE_COLUMNS, engine, game, more)
     intent = intent_of("game", OperationKind.MERGE_COLUMNS, {game.key: fact}, actor, reason, undoes)
     return OperationProposal(replace(intent, parameters={**intent.parameters, **more}), [*lines, *_LINES])
@@ -243,33 +243,29 @@ def _propose(
             )
         return _merging(engine, game, found, done["to"], actor, reason, undoes)
     merged = _slot_of(engine, game, found, undone)
-    joins = [each.name for each in merged.joined]
-    more = {
-        "type": found.type, "column": found.columns.path, "to": done["to"], "joins": joins, "since": merged.since,
-    }  # fmt: skip
+    more = {"type": found.type, "column": found.columns.path, "to": done["to"], "since": merged.since}
     fact, lines = _look(kind, engine, game, more)
     intent = intent_of("game", kind, {game.key: fact}, actor, reason, undoes)
     return OperationProposal(replace(intent, parameters={**intent.parameters, **more}), [*lines, *_LINES])
 
 
 def _slot_of(engine: Engine, game: Game, found: _Found, done: Operation) -> Slot:
-    """Return the slot that a merge made.
+    """Return the slot that a merge made; it may have joined a column that a driver opened since its preview.
 
     Raises:
         Refused: its columns are parted, or were merged again since: parting them would undo that merge, too.
     """
     column = f"{shown(done.parameters['column'])} of {shown(game.name)}"
     merged = next((each for each in found.columns.slots if each.joined), None)
-    if merged is None:
+    every = sorted(list_operations(engine, limit=_LOOKED), key=lambda each: each.requested_at, reverse=True)
+    undone = {each.undoes for each in every if each.undoes is not None and has_effect(engine, each)}
+    same = {"games": [game.key], "type": found.type, "column": found.columns.path}
+    merges = (each for each in every if each.kind == done.kind and same.items() <= each.parameters.items())
+    newest = next((each for each in merges if each.operation_id not in undone and has_effect(engine, each)), done)
+    if merged is None or (done.operation_id in undone and newest is done):
         raise Refused(f"{column} is not merged.")
-    made = {"games": [game.key], "type": found.type, "joins": [each.name for each in merged.joined]}
-    every = sorted(list_operations(engine), key=lambda each: each.requested_at, reverse=True)
-    merges = (each for each in every if each.kind == done.kind and made.items() <= each.parameters.items())
-    newest = next((each for each in merges if has_effect(engine, each)), None)
-    if newest is not None and newest.operation_id != done.operation_id:
+    if newest.operation_id != done.operation_id:
         raise Refused(f"{column} was merged again by {describe_open(newest)}: undo that first.")
-    if made["joins"] != done.parameters["joins"]:
-        raise Refused(f"{column} was merged again by a later operation, which cannot be undone any more.")
     return merged
 
 
