@@ -26,6 +26,7 @@ from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.log import infos
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.rewrite import replace_files, table_files
+from pipeline.lake.delta.stats import columns_with_statistics
 from pipeline.lake.delta.table import CursorTable, TableConflict
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
@@ -78,6 +79,7 @@ class SilverWorld:
     step_rows: int = 3
     seq: int = 0
     rows: list[dict[str, Any]] = field(default_factory=list)  # those that the game's table has
+    places: dict[int, Iterator[int]] = field(default_factory=dict)  # by seq, the next row's pos
     generation: int = 1
     columns: pa.Schema = COLUMNS
 
@@ -98,7 +100,7 @@ class SilverWorld:
         self.seq += seq is None
         table = CursorTable.create(self.table, self.columns, self._app, checkpoint_interval=4)
         table.add_missing_columns(self.columns)
-        pos = count(sum(each["_seq"] == (seq or self.seq) for each in self.rows))
+        pos = self.places.setdefault(seq or self.seq, count())
         whole = [self._made(each, seq or self.seq, next(pos)) for each in rows]
         made = [{name: value for name, value in each.items() if name in self.columns.names} for each in whole]
         files = [write_file(pa.Table.from_pylist(made, self.columns), self.table, ["_seq"])] if made else []
@@ -107,10 +109,12 @@ class SilverWorld:
 
     def compact(self) -> None:
         """Merge all files of the game's table, as maintenance does: no row changes."""
-        opened = open_table(self.table)
-        old = table_files(opened)
-        if len(old) > 1:
-            replace_files(self.table, old, packed(self.table, columns_of(opened), old, GAME, set()), "OPTIMIZE")
+        merge(self.table)
+
+    def compact_silver(self) -> None:
+        """Merge all files of the silver table likewise."""
+        if self.silver.is_folder():
+            merge(self.silver)
 
     def remove(self, at: int) -> None:
         """Take a row away, as a dedupe does."""
@@ -204,6 +208,15 @@ class SilverWorld:
             **own, "item": f"item {number}\u2028", "email": None if pos % 2 else f"{number}@x", "price": price,
             "tags": tags, "secret": b"\xff" + bytes([number % 256]),
         }  # fmt: skip
+
+
+def merge(table: Location) -> None:
+    """Merge all files of a table, as maintenance does."""
+    opened = open_table(table)
+    old = table_files(opened)
+    if len(old) > 1:
+        new = packed(table, columns_of(opened), old, GAME, columns_with_statistics(opened))
+        replace_files(table, old, new, "OPTIMIZE")
 
 
 def killed(work: Callable[[], object], at: int) -> bool:

@@ -46,7 +46,7 @@ CHANGES = st.one_of(
     st.tuples(st.just("commit"), ROWS),
     st.tuples(st.just("replay"), ROWS),
     st.tuples(st.just("remove"), st.integers(0, 20)),
-    st.tuples(st.sampled_from(["compact", "rebuild", "step", "carry"]), st.none()),
+    st.tuples(st.sampled_from(["compact", "compact_silver", "rebuild", "step", "carry"]), st.none()),
     st.tuples(st.just("kill"), st.integers(1, 24)),
 )
 
