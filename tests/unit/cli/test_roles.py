@@ -135,7 +135,7 @@ RULE: Mapping[str, object] = {
     "readers": [], "max_new_per_hour": 10, "changed_by": current_user(), "event_types": [], "formats": [],
 }  # fmt: skip
 CONTRACT: Mapping[str, object] = {
-    "name": "scores", "games": ["Go"], "prefixes": [], "event_types": [], "rules": [{
+    "name": "scores", "games": ["Go"], "prefixes": [], "by_rules": [], "event_types": [], "readers": [], "rules": [{
         "name": "points", "column": "points", "action": "warn", "required": False, "type": None, "min": 0, "max": None,
         "pattern": None, "allowed": [], "min_length": None, "max_length": None,
     }],
