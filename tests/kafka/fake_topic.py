@@ -114,7 +114,7 @@ class FakeTopic:
         """Take records anywhere, also into open transactions; most partitions are quiet for long."""
         number = self._random.choice([0, 0, 0, *range(len(self.logs))])
         first = len(self.logs[number])
-        if self._random.random() < (0.5 if self.has_open(number) else 0.2):
+        if any(self.logs) and self._random.random() < (0.5 if self.has_open(number) else 0.2):
             self.begin_transaction(number, count)
         else:
             self.send(number, count)

@@ -93,6 +93,21 @@ def test_a_game_that_is_behind_holds_back_itself_alone(run: ThroughWorld) -> Non
     assert run.waits(GO, before + 10)
 
 
+def test_a_clock_that_goes_back_takes_no_more_than_it_must(run: ThroughWorld) -> None:
+    """L8: of a quiet game one time is kept; a clock set back lowers it to what the clock can have shown, no further."""
+    run.split(CHESS)
+    begun = run.clock.wall
+    for _ in range(4):
+        run.beat()
+        run.clock.tick(5)
+    assert run.waits(CHESS, begun + 10)
+    run.clock.wall -= 14  # the least that it showed since the last heartbeat is one second after the first
+    run.beat()
+    run.require_true()
+    assert run.waits(CHESS, begun + 1)
+    assert not run.waits(CHESS, begun + 1.1)
+
+
 def test_a_killed_ingest_loses_nothing_but_the_newest_time(
     run: ThroughWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

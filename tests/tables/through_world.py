@@ -108,7 +108,8 @@ class LandingTable:
 
     @property
     def passed(self) -> Marks:
-        return {0: self._passed}
+        waiting = (version for version in sorted(self._rows) if version >= self._passed)
+        return {0: next(waiting, self._end)}  # a commit without a row counts as passed
 
     @property
     def seen(self) -> Marks:
@@ -187,7 +188,9 @@ class ThroughWorld:
             floor = wall
         if floor is not None:
             self.looks = [look for look in self.looks if look[0] <= floor]
-            self.pairs = [pair for pair in self.pairs if pair[1] <= floor]
+            if self.beaten_at is None:
+                self.pairs = [pair for pair in self.pairs if pair[1] <= floor]
+            self.pairs = [(seq, min(at, floor)) for seq, at in self.pairs]
         self.beaten_at = wall, monotonic
         seen = dict(self.source.seen)
         if any(seen.get(number, 0) < end for number, end in passed.items()):  # it saw less than ingest has read

@@ -6,6 +6,7 @@ No micro-batch waits for it, and losing it loses only the newest time. Pages rea
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlalchemy import Engine
@@ -128,20 +129,25 @@ class ThroughRecorder:
             return
         _log.warning("the control store's clock went back: times after %.3f do not count any more", floor)
         self._watch.withdraw(floor)
-        self._pairs = self._withdraw(pairs, lambda pair: pair.at > floor, CLOCK, at)
+        # A clock that this process saw all the time showed no less than the floor: what holds later holds for that.
+        cap = None if self._clock is None else floor
+        self._pairs = self._withdraw(pairs, lambda pair: pair.at > floor, CLOCK, at, cap)
 
     def _withdraw(
-        self, pairs: tuple[ThroughPair, ...], is_void: Callable[[ThroughPair], bool], incident: str, at: float
-    ) -> tuple[ThroughPair, ...]:
-        """Write the pairs without void ones, noticed at a time, and return them."""
+        self, pairs: tuple[ThroughPair, ...], is_void: Callable[[ThroughPair], bool], incident: str, at: float,
+        cap: float | None = None,
+    ) -> tuple[ThroughPair, ...]:  # fmt: skip
+        """Write the pairs without void ones, noticed at a time; return them. Up to `cap` the first void pair holds."""
         for _ in range(_ATTEMPTS):
             kept = tuple(pair for pair in pairs if not is_void(pair))
             if kept == pairs:
                 return pairs
+            if cap is not None:
+                kept = joined(kept, replace(next(filter(is_void, pairs)), at=cap))
             if self._table.write(kept, incident):
-                _log.warning("%d pairs of `through` are withdrawn: %s", len(pairs) - len(kept), incident)
+                _log.warning("%d pairs of `through` are withdrawn: %s", sum(map(is_void, pairs)), incident)
                 newest, left = (max((pair.at for pair in some), default=None) for some in (pairs, kept))
-                new = Withdrawal(incident, at, len(pairs) - len(kept), newest or at, left)
+                new = Withdrawal(incident, at, sum(map(is_void, pairs)), newest or at, left)
                 self._withdrawals = (*self._withdrawals, new)[-_WITHDRAWALS_KEPT:]
                 return kept
             pairs = self._table.read()
