@@ -21,7 +21,8 @@ from pipeline.health.kinds.groups import GROUPS
 from pipeline.health.kinds.ingest import INGEST
 from pipeline.health.kinds.maintenance import MAINTENANCE
 from pipeline.health.verdicts.processes import ProcessKind
-from pipeline.settings.tree import Maintenance, Settings
+from pipeline.settings.maintenance import Maintenance
+from pipeline.settings.tree import Settings
 from pipeline.store.backends import backend_kind
 from pipeline.store.database.states import Cause
 from pipeline.store.groups import read_groups

@@ -21,7 +21,7 @@ from pipeline.data.repair.replay import replay_all
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulate import register_samples
 from pipeline.demo.simulator import SimulationPlan, Simulator, family, game_names
-from pipeline.settings.tree import Maintenance
+from pipeline.settings.maintenance import Maintenance
 from pipeline.store.games import Game
 from pipeline.store.stream_control import submit_control, submit_retry
 from tests.faults.faults import Faults

@@ -25,7 +25,8 @@ from pipeline.demo.broker import Broker
 from pipeline.health.facts.fleet import read_fleet
 from pipeline.lake.delta.bronze import BRONZE, FRAMED
 from pipeline.lake.delta.data_files import DataFile, write_file
-from pipeline.settings.tree import Maintenance, Settings
+from pipeline.settings.maintenance import Maintenance
+from pipeline.settings.tree import Settings
 from pipeline.store.games import Game
 from tests.kafka.topic_world import Record, TopicWorld, topic_world
 

@@ -36,7 +36,8 @@ from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.table import CursorTable
-from pipeline.settings.tree import Demux, Maintenance, Paths, Settings, Store
+from pipeline.settings.maintenance import Maintenance
+from pipeline.settings.tree import Demux, Paths, Settings, Store
 from pipeline.store import assignments, games, stream_control
 from pipeline.store.database.tables import leases as leases_table
 from pipeline.store.games import Game

@@ -18,7 +18,8 @@ from pipeline.control.supervision.supervisor import Supervisor
 from pipeline.health.facts.liveness import read_drivers
 from pipeline.health.facts.placing import placing
 from pipeline.platforms.local.child_processes import turnout
-from pipeline.settings.tree import Maintenance, load
+from pipeline.settings.maintenance import Maintenance
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers
 from pipeline.store.groups import Group, create

@@ -15,7 +15,8 @@ import pytest
 
 from pipeline.lake.delta.checkpoint import pointed_to
 from pipeline.lake.storage.places import located
-from pipeline.settings.tree import Maintenance, Settings
+from pipeline.settings.maintenance import Maintenance
+from pipeline.settings.tree import Settings
 from tests.tables.log_growth_world import Game, Peak, bytes_of_a_checkpoint, bytes_of_a_log, simulated
 
 ROUND: Final = Maintenance().interval_minutes * 60

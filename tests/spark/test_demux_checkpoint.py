@@ -14,7 +14,8 @@ from sqlalchemy import update
 from pipeline.data.maintenance.run import one_round
 from pipeline.data.verify.balance import Counts
 from pipeline.lake.delta.rewrite import table_files
-from pipeline.settings.tree import Maintenance, Paths, load
+from pipeline.settings.maintenance import Maintenance
+from pipeline.settings.tree import Paths, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import games
 from tests.spark.conftest import World

@@ -13,7 +13,7 @@ from pipeline.lake.delta.checkpoint import checkpoint_file, newest_checkpoint, w
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
-from pipeline.settings.tree import Maintenance
+from pipeline.settings.maintenance import Maintenance
 from tests.tables.maintenance_world import APP, ROWS, game_rows
 
 SMALL = Maintenance(log_megabytes=1)

@@ -12,7 +12,8 @@ from pyspark.errors import StreamingQueryException
 from pipeline.base import failpoints
 from pipeline.data.maintenance import run
 from pipeline.lake.delta.rewrite import table_files
-from pipeline.settings.tree import Maintenance, Paths, Settings
+from pipeline.settings.maintenance import Maintenance
+from pipeline.settings.tree import Paths, Settings
 from tests.tables.maintenance_world import CHESS, DAY, LATER, contents, full_world, live, on_disk
 
 WANTED = Maintenance(small_files=3, bronze_commits=2, bronze_age_minutes=0.0)
@@ -117,7 +118,8 @@ _ROUND = """
 import sys, time
 from pathlib import Path
 from pipeline.data.maintenance import run
-from pipeline.settings.tree import Maintenance, Paths, Settings
+from pipeline.settings.maintenance import Maintenance
+from pipeline.settings.tree import Paths, Settings
 wanted = Maintenance(small_files=3, bronze_commits=4, bronze_age_minutes=0.0)
 done = run.one_round(Settings("test", maintenance=wanted), Paths(Path(sys.argv[1])), float(sys.argv[2]), thorough=True)
 sys.exit(0 if done.ok else 1)

@@ -36,7 +36,8 @@ from pipeline.lake.delta.data_files import DataFile, write_file
 from pipeline.lake.delta.log import commits_after, is_plain
 from pipeline.lake.delta.table import CursorTable, TableConflict
 from pipeline.lake.storage.places import located
-from pipeline.settings.tree import Demux, Maintenance
+from pipeline.settings.maintenance import Maintenance
+from pipeline.settings.tree import Demux
 from pipeline.store.games import Assignment, Game, known_games
 from tests.spark.late_world import LATE, register_late
 

@@ -13,7 +13,8 @@ from pipeline.data.maintenance import run as maintenance
 from pipeline.data.repair.quarantined import Selection
 from pipeline.data.repair.rebuild import rebuild
 from pipeline.data.repair.replay import replay_all
-from pipeline.settings.tree import Maintenance, Settings
+from pipeline.settings.maintenance import Maintenance
+from pipeline.settings.tree import Settings
 from tests.storage.buckets import FAULTS, Fault, bucket, proxied_apart
 from tests.tables.repair_world import CHESS, GO, SECOND, World, broken, early, good, make_world
 

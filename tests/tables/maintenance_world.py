@@ -18,7 +18,8 @@ from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.rewrite import TableFile, table_files
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
-from pipeline.settings.tree import Maintenance, Paths, Settings
+from pipeline.settings.maintenance import Maintenance
+from pipeline.settings.tree import Paths, Settings
 
 DAY = 86_400.0
 LATER = 8 * DAY

@@ -40,7 +40,8 @@ from pipeline.data.verify.balance import verify
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.places import located
-from pipeline.settings.tree import Maintenance, Paths, Settings, load
+from pipeline.settings.maintenance import Maintenance
+from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import known_games
 from protos.turnout.v1.wrapper_pb2 import Wrapper

@@ -38,7 +38,8 @@ from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.folder import Folder
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
-from pipeline.settings.tree import Maintenance, Settings
+from pipeline.settings.maintenance import Maintenance
+from pipeline.settings.tree import Settings
 from pipeline.store.database.tables import stream_control
 from pipeline.store.games import register_group
 from pipeline.store.processes.drivers import start_driver, write_streams

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.settings.tree import Maintenance, Settings
+from pipeline.settings.maintenance import Maintenance
+from pipeline.settings.tree import Settings
 from tests.tables.log_growth_world import Peak, bytes_of_a_checkpoint, bytes_of_a_log, simulated
 
 ROUND = 900.0

@@ -15,7 +15,8 @@ from pipeline.data.maintenance.report import TableReport
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
-from pipeline.settings.tree import Maintenance, Paths, Settings
+from pipeline.settings.maintenance import Maintenance
+from pipeline.settings.tree import Paths, Settings
 from tests.tables.maintenance_world import ROWS, content, game_rows
 
 SETTINGS = Settings(environment="test", maintenance=Maintenance(small_files=10_000))

@@ -18,7 +18,8 @@ from pipeline.data.maintenance.unchanged import Unchanged
 from pipeline.health.facts.liveness import read_drivers
 from pipeline.health.verdicts.upkeep import describe_round
 from pipeline.lake.delta.data_files import write_file
-from pipeline.settings.tree import Maintenance, Paths, Settings
+from pipeline.settings.maintenance import Maintenance
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import drivers
 from pipeline.store.processes.leases import Lease, Process

@@ -14,7 +14,8 @@ from pipeline.lake.delta.checkpoint import write_checkpoint
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.rewrite import table_files
 from pipeline.lake.storage.places import located
-from pipeline.settings.tree import Maintenance, Paths, Settings
+from pipeline.settings.maintenance import Maintenance
+from pipeline.settings.tree import Paths, Settings
 from tests.tables.maintenance_world import (
     APP,
     CHESS,

@@ -22,7 +22,7 @@ from pipeline.lake.delta.rewrite import RewriteConflict, TableFile, replace_file
 from pipeline.lake.delta.stats import columns_with_statistics
 from pipeline.lake.delta.table import QUIET
 from pipeline.lake.storage.location import Location
-from pipeline.settings.tree import Maintenance
+from pipeline.settings.maintenance import Maintenance
 
 _MEGABYTE: Final = 1_000_000
 _FRESH_BYTES: Final = 1_000_000  # files below this are merged with their neighbours whatever the sizes

@@ -27,7 +27,7 @@ from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.rewrite import table_files
 from pipeline.lake.delta.table import QUIET
 from pipeline.lake.storage.location import Location
-from pipeline.settings.tree import Maintenance
+from pipeline.settings.maintenance import Maintenance
 
 # The hot path writes its own far more often; this is for tables that it does not write.
 _CHECKPOINT_COMMITS: Final = 100

@@ -29,7 +29,8 @@ from pipeline.lake.delta.log import exists, is_plain
 from pipeline.lake.delta.opening import DeltaTable, open_table, rows_of
 from pipeline.lake.delta.rewrite import table_files
 from pipeline.lake.storage.location import Location
-from pipeline.settings.tree import Maintenance, Paths, Settings
+from pipeline.settings.maintenance import Maintenance
+from pipeline.settings.tree import Paths, Settings
 from pipeline.store.games import Game
 
 _QUIET_READER_SECONDS: Final = 3600.0  # a reader that holds bronze back for longer is reported

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from pipeline.health.verdicts.liveness import Liveness
+from pipeline.settings.maintenance import Maintenance
 from pipeline.settings.parsing import hours_of
-from pipeline.settings.tree import Maintenance
 from pipeline.store.backends import backend_kind
 from pipeline.store.rows import RoundFacts
 

@@ -15,7 +15,8 @@ from pipeline.health.verdicts.judgement import Judgement, judge_fleet
 from pipeline.health.verdicts.liveness import HeldLease
 from pipeline.health.verdicts.processes import FleetFacts
 from pipeline.health.verdicts.upkeep import UpkeepFacts, in_hours, limit_seconds
-from pipeline.settings.tree import Maintenance, load
+from pipeline.settings.maintenance import Maintenance
+from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.report_tables import maintenance_rounds
 from pipeline.store.database.tables import ingest_generations
