@@ -1,4 +1,4 @@
-"""The derived streams in force: where each is, how far behind its game's table, and why it stands still."""
+"""The derived streams in force: where each is, through which time it is complete, and why it stands still."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -6,8 +6,10 @@ from typing import Any, Final
 
 from pipeline.api.environment import OpenEnvironment
 from pipeline.base.names import shown
-from pipeline.base.texts import age
-from pipeline.data.derived.definitions import loads
+from pipeline.base.texts import age, in_utc
+from pipeline.data.derived.definitions import SilverDefinition, loads
+from pipeline.data.derived.silver_through import silver_through
+from pipeline.lake.delta.errors import DeltaError
 from pipeline.store.database.engine import reading
 from pipeline.store.derived import read_definitions, read_states
 from pipeline.store.processes.leases import store_time
@@ -25,6 +27,7 @@ class DerivedReport:
     type: str | None
     table: str
     state: DerivedState | None  # None: no driver has carried it yet
+    through_time: float | None  # Unix seconds by the store's clock; None: unknown
     now: float  # Unix seconds by the store's clock
 
     @property
@@ -44,7 +47,7 @@ class DerivedReport:
         state = {} if self.state is None else {name: at for name, at in asdict(self.state).items() if name != "name"}
         return {
             "name": self.name, "kind": "silver", "game": self.game, "type": self.type, "table": self.table,
-            "behind": self.behind, "lag_seconds": self.lag_seconds, **state,
+            "behind": self.behind, "lag_seconds": self.lag_seconds, "through_time": self.through_time, **state,
         }  # fmt: skip
 
     @property
@@ -67,6 +70,8 @@ class DerivedReport:
             yield "waits for the first row of its game"
         else:
             yield "level" if not self.behind else f"{self.behind:,} commits behind, {age(self.lag_seconds)}"
+        known = "no known time" if self.through_time is None else f"{in_utc(self.through_time)} UTC"
+        yield f"complete through {known}"
         yield f"carried by group {state.group_name}"
         if self.now - state.reported_at > _SILENT_SECONDS:
             yield f"NO REPORT for {age(self.now - state.reported_at)}"
@@ -79,7 +84,15 @@ def listed(environment: OpenEnvironment) -> list[DerivedReport]:
     now = store_time(environment.engine)
     return [
         DerivedReport(
-            each.name, each.game, each.type, str(environment.paths.silver / each.name), states.get(each.name), now
+            each.name, each.game, each.type, str(environment.paths.silver / each.name), states.get(each.name),
+            _through_time(environment, each, now), now,
         )
         for each in definitions
-    ]
+    ]  # fmt: skip
+
+
+def _through_time(environment: OpenEnvironment, definition: SilverDefinition, now: float) -> float | None:
+    try:
+        return silver_through(environment.paths, environment.settings.environment, definition, now).at
+    except (DeltaError, OSError):  # a damaged table has no known time, and hides no other stream
+        return None

@@ -62,7 +62,7 @@ def apply_derived(env_dir: Path, file: Path, expected: str | None, reason: str, 
 @click.command("list")
 @_JSON
 def list_derived(env_dir: Path, as_json: bool) -> None:
-    """List the derived streams in force: where each is, how far behind its game, and why it stands still."""
+    """List the derived streams in force: where each is, through which time it is complete, and why it stands still."""
     from pipeline.api.derived import listed
 
     found = listed(CommandContext(env_dir).environment)

@@ -205,9 +205,9 @@ class ThroughWorld:
         self.looks.append((wall, seen))
         return True
 
-    def expected(self, game: Game) -> float | None:
-        """Return what the oracle says of a game."""
-        cursor = self.cursor(game)
+    def expected(self, game: Game, at: int | None = None) -> float | None:
+        """Return what the oracle says of a game, or of what has this cursor of it."""
+        cursor = self.cursor(game) if at is None else at
         seqs = {self.seq_of.get(each.place, 0) for each in self.records if each.game == game}
         times = [at for seq, at in self.pairs if not any(cursor < each <= seq for each in seqs)]
         return max((at for at in times if at <= self.clock.wall), default=None)

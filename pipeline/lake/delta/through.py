@@ -54,6 +54,15 @@ def read_pairs(folder: Location) -> tuple[ThroughPair, ...]:
     return tuple(sorted(pairs, key=lambda pair: (pair.at, pair.seq)))
 
 
+def closing_seq(pairs: Iterable[ThroughPair], moment: float) -> int | None:
+    """Return the closing seq of what ends at a moment: a row with a higher one is late. None: not known yet.
+
+    The first pair that has the moment gives it: up to its seq bronze has all that the source had taken by then.
+    """
+    reached = [pair for pair in pairs if pair.at >= moment]
+    return min(reached, key=lambda pair: pair.at).seq if reached else None
+
+
 def joined(pairs: Sequence[ThroughPair], new: ThroughPair) -> tuple[ThroughPair, ...]:
     """Return the pairs with a new one, without those that it makes needless: of a seq the newest time says it all."""
     kept = tuple(pair for pair in pairs if pair.seq < new.seq)

@@ -33,14 +33,11 @@ class GameThrough:
     bronze_at: float | None  # the same of bronze
     cursor: int | None  # of the game's table; None where it has none yet
     next_seq: int | None  # the first seq with a row above the cursor; None: the table has all of bronze
+    pairs: tuple[ThroughPair, ...] = ()  # those that count, the oldest first
 
 
 def through_time(paths: Paths, environment: str, key: GameKey, known_generation: int, now: float) -> GameThrough:
     """Return how far a game's table is complete.
-
-    A pair counts where bronze's rows of the game up to its seq are below the cursor. A pair above bronze's end, among
-    the seqs that bronze lost, or later than `now` does not count: a restore, or a clock that went back, made it void.
-    So did `RESTORE TABLE` those above the rows that it left.
 
     Args:
         paths: of the environment.
@@ -50,20 +47,32 @@ def through_time(paths: Paths, environment: str, key: GameKey, known_generation:
         now: by the control store's clock, Unix seconds.
     """
     pairs = read_pairs(paths.through)  # first: bronze and the table have no less than at that moment
+    return through_of(paths, environment, key, pairs, _cursor(paths, environment, key, known_generation), now)
+
+
+def through_of(
+    paths: Paths, environment: str, key: GameKey, pairs: Sequence[ThroughPair], cursor: int | None, now: float
+) -> GameThrough:
+    """Return how far what has a cursor of a game is complete, by pairs that were read before that cursor.
+
+    A pair counts where bronze's rows of the game up to its seq are below the cursor. A pair above bronze's end, among
+    the seqs that bronze lost, or later than `now` does not count: a restore, or a clock that went back, made it void.
+    So did `RESTORE TABLE` those above the rows that it left.
+    """
     try:
         bronze = open_table(paths.bronze)
     except TableNotFoundError:
         return GameThrough(None, None, None, None)
     head = _head(bronze, paths, environment, pairs)
     losses = lost_of(bronze, environment)
-    cursor = _cursor(paths, environment, key, known_generation)
     following = first_above(bronze, paths, environment, key, cursor or 0)
-    valid = [
+    valid = tuple(
         pair for pair in pairs
         if pair.seq <= head and pair.at <= now and not any(pair.seq in lost for lost in losses)
-    ]  # fmt: skip
+    )  # fmt: skip
     reached = [pair.at for pair in valid if following is None or pair.seq < following]
-    return GameThrough(max(reached, default=None), max((pair.at for pair in valid), default=None), cursor, following)
+    known = max((pair.at for pair in valid), default=None)
+    return GameThrough(max(reached, default=None), known, cursor, following, valid)
 
 
 def _head(bronze: DeltaTable, paths: Paths, environment: str, pairs: Sequence[ThroughPair]) -> float:
