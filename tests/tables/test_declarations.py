@@ -1,5 +1,6 @@
 """Event types that were declared as their documents came, on real tables: no value moves, and it can be undone."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,17 +15,32 @@ from pipeline.control import proposals
 from pipeline.control.controller import KINDS
 from pipeline.control.operations.declarations import declaration_of, propose_declaration
 from pipeline.control.operations.definition import OperationProposal
+from pipeline.control.operations.event_types import propose_types
 from pipeline.control.operations.executor import tick
+from pipeline.data.contracts.further_types import game_types
 from pipeline.data.contracts.registries.notes import Need
 from pipeline.data.contracts.registry import Registration
 from pipeline.data.repair import asking
+from pipeline.data.streams import lanes
+from pipeline.data.streams.lookup import Lookup
+from pipeline.lake.delta.columns import OtherColumns
 from pipeline.settings.tree import Schemas
 from pipeline.store.database.states import OperationKind
 from pipeline.store.operations import Operation, operation, submit
 from pipeline.store.schema_needs import OpenNeed
 from tests.tables.choices_world import CHESS, carried_out, context, is_clean, rebuild_is_the_same, rebuilt, refused
 from tests.tables.merging_world import merged
-from tests.tables.registering_world import arrive, drive, killed_at, registry, resolve, supersets, world_of
+from tests.tables.registering_world import (
+    arrive,
+    content,
+    drive,
+    killed_at,
+    registry,
+    resolve,
+    shapes,
+    supersets,
+    world_of,
+)
 from tests.tables.shapes_world import GAME, KEY, by_tasks, gather, one_by_one, table, without_nulls
 from tests.tables.value_world import ValueWorld
 
@@ -233,6 +249,75 @@ def test_a_further_type_with_side_columns_is_declared(world: ValueWorld) -> None
     assert drive(world) == 0
     assert table(world)[: len(before)] == before
     assert [row["sold"]["price"] for row in table(world)[-2:]] == [2, 3]
+    assert is_clean(world)
+
+
+@pytest.mark.parametrize("declares", [True, False])
+def test_a_store_from_before_a_merge_gets_it_again(world: ValueWorld, *, declares: bool) -> None:
+    """L1, L6: rows wait while a restored store lacks the merge that their table has, and land once it is known again.
+
+    Also where the type was still declared then. No document has anything new, so only the table tells of the merge.
+    """
+    arrive(world, [("move", b'{"x":"text"}')])
+    drive(world)
+    done = declared(world) if declares else None
+    back_up(world)
+    if done is not None:
+        undone(world, done)
+    merged(world, "x")
+    before = content(world)
+    restore(world)
+    world.streams.clear()
+    arrive(world, [("move", b'{"x":9}')])
+    with pytest.raises(OtherColumns) as waits:
+        world.split()
+    stream = world.stream(CHESS)
+    stream.other_columns = lanes.failure_of(waits.value).other_columns
+    driver = shapes(world)
+    Lookup(world.engine, None, driver).want([stream])
+    for _ in range(4):
+        driver.step()
+    assert content(world) == before
+    assert drive(world) == 0
+    assert [row["x"] for row in table(world)] == ["1", None, "text", "9"]
+    assert is_clean(world)
+
+
+def back_up(world: ValueWorld) -> None:
+    world.engine.dispose()
+    shutil.copyfile(world.paths.control_db, world.paths.root / "copy.db")
+
+
+def restore(world: ValueWorld) -> None:
+    world.engine.dispose()
+    for file in world.paths.root.glob("control.db*"):
+        file.unlink()
+    shutil.copyfile(world.paths.root / "copy.db", world.paths.control_db)
+
+
+def test_a_withdrawn_declaration_stays_so_as_its_type_is_accepted_again(world: ValueWorld) -> None:
+    """L5: withdrawing and accepting a type brings no schema back by which its next documents would be refused."""
+    arrive(world, [("sold", b'{"price":1}')])
+    gather(world, "sold")
+    drive(world)
+    proposal = propose_declaration(OperationKind.DECLARE_TYPE, registry(world), world.engine, GAME, "sold", "ann", "so")
+    done = carried_out(world, submit(world.engine, proposal.intent))
+    arrive(world, [("sold", b'{"price":2.0}')])
+    drive(world)
+    undone(world, done)
+    for kind, state in ((OperationKind.WITHDRAW_TYPE, "withdrawn"), (OperationKind.ACCEPT_TYPE, "accepted")):
+        decided = propose_types(kind, world.engine, world.paths.bronze, GAME, ["sold"], "ann", "of the studio")
+        assert carried_out(world, submit(world.engine, decided.intent)).state == "succeeded"
+        types = [(each.name, each.state) for each in game_types(registry(world).snapshot(), KEY)]
+        assert types == [("move", "first"), ("sold", state)]
+        assert is_clean(world)
+    arrive(world, [("sold", b'{"price":3,"new":1}')])
+    drive(world)
+    assert refused(world) == []
+    assert [row["sold"]["price"] for row in table(world)[2:]] == [1, 2, 3]
+    assert is_clean(world)
+    again = propose_declaration(OperationKind.DECLARE_TYPE, registry(world), world.engine, GAME, "sold", "ann", "so")
+    assert carried_out(world, submit(world.engine, again.intent)).state == "succeeded"
     assert is_clean(world)
 
 

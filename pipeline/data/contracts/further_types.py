@@ -37,13 +37,16 @@ def game_types(schemas: SchemaSet, key: GameKey) -> list[GameType]:
 
 
 def types_of(placed: Collection[tuple[Schema, FieldPlacement]]) -> list[GameType]:
-    """Return the event types of a game's schemas, which are in the order of their registration."""
+    """Return the event types of a game's schemas, which are in the order of their registration.
+
+    A schema that is declared no more has the state of its type.
+    """
     withdrawn = {event_type(schema.message): at.struct for schema, at in placed if at.withdrawn}
     parts: dict[tuple[TypeState, str], list[tuple[Schema, FieldPlacement]]] = {}
     for schema, at in placed:
         own, struct = event_type(schema.message), at.struct
         state: TypeState = "accepted" if struct is not None else "first"
-        if at.other_type:
+        if at.other_type or (at.undeclared and own in withdrawn):
             struct = at.struct or withdrawn.get(own)  # versions that came after the withdrawal wait with the others
             state = "withdrawn" if struct is not None else "waits"
         parts.setdefault((state, own if state == "waits" else struct or ""), []).append((schema, at))
@@ -66,7 +69,7 @@ def accepting(
     """
     waiting = [each for each in game_types(schemas, key) if each.state in {"waits", "withdrawn"}]
     found = [_named(waiting, name, game, "waits") for name in dict.fromkeys(types)]
-    firsts = {event_type(schema.message): schema for each in found for schema, _ in reversed(each.schemas)}
+    firsts = {event_type(schema.message): schema for each in found for schema in reversed(_counting(each))}
     named = [firsts[name] for each in found for name in each.names]
     return [replace(_registration(game, schema, actor), new_type=True, policies=policies) for schema in named]
 
@@ -79,8 +82,13 @@ def withdrawing(schemas: SchemaSet, key: GameKey, game: str, types: Iterable[str
     """
     accepted = [each for each in game_types(schemas, key) if each.state == "accepted"]
     found = [_named(accepted, name, game, "was accepted") for name in dict.fromkeys(types)]
-    schemas_of = [schema for each in found for schema, _ in each.schemas]
+    schemas_of = [schema for each in found for schema in _counting(each)]
     return [replace(_registration(game, schema, actor), withdraws=True) for schema in schemas_of]
+
+
+def _counting(found: GameType) -> list[Schema]:
+    """Return the schemas of a type that are accepted and withdrawn with it: not those that are declared no more."""
+    return [schema for schema, at in found.schemas if not at.undeclared]
 
 
 def nesting(schemas: SchemaSet, key: GameKey, game: str, actor: str) -> tuple[str, list[Registration]]:

@@ -221,7 +221,8 @@ class RegistrationBatch:
         None before its first schema. A name that one of its schemas had before, as an alias says, is one of them,
         whichever came first.
         """
-        own = {each: at for each, at in self._held.get(key, {}).items() if not at.other_type}
+        held = self._held.get(key, {}).items()  # beside a schema that is declared no more stands its superset
+        own = {each: at for each, at in held if not at.other_type and not at.undeclared}
         structs = sorted({at.struct for at in own.values()}, key=lambda each: each or "")
         return {
             each: self._names(key, {number: at for number, at in own.items() if at.struct == each}) for each in structs

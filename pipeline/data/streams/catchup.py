@@ -171,7 +171,8 @@ class CatchUp:
             leads_up = outcome.reached[key] > stream.cursor or stream.cursor >= waits.after
             stream.waits = waits if leads_up else replace(waits, after=stream.cursor)
         self._pin.clear(dict.fromkeys(outcome.waits, 0), high)
-        self._driver.wanted([chunk[key] for key in outcome.waits])
+        other_columns = {key for key, failure in outcome.failures.items() if failure.waits}
+        self._driver.wanted([chunk[key] for key in {*outcome.waits, *other_columns}])
 
     def _leave_stopped(self, chunk: Mapping[str, Stream], high: int, outcome: Outcome, schemas: SchemaSet) -> None:
         """Park the streams that an output contract stops, once the rows before have landed.

@@ -39,7 +39,14 @@ class Failure:
     parks: bool = False  # only a person can remove the cause: no retry, and no other stream's failure excuses it
     is_gone: bool = False  # the table is: it must be opened anew before a row of it is read
     stopped_by: str | None = None  # the rules of an output contract that stopped it, see `StreamControl`
-    waits: bool = False  # for a rebuild that has begun: it is tried again, and never parks its stream
+    # Event types whose merged columns differ: it waits for a rebuild that has begun, or for schemas that the control
+    # store has lost. It is tried again, and never parks its stream.
+    other_columns: frozenset[str] = frozenset()
+
+    @property
+    def waits(self) -> bool:
+        """Whether its cause ends by itself, so that it is no failure of the stream."""
+        return bool(self.other_columns)
 
 
 def lane(decision: StreamControl, *, behind: bool) -> Lane:
@@ -116,5 +123,5 @@ def failure_of(error: Exception) -> Failure:
     is_gone = isinstance(error, TableGone)
     parks = is_gone or isinstance(error, ForeignChange | OtherMeaning)
     if isinstance(error, OtherColumns):
-        return Failure("transient", evidence, waits=True)
+        return Failure("transient", evidence, other_columns=error.types)
     return Failure(classify(error), evidence, parks=parks, is_gone=is_gone)

@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from pipeline.base.texts import in_utc
 from pipeline.data.contracts.registries.notes import Need
 from pipeline.data.contracts.registries.resolution import Resolution
-from pipeline.data.contracts.shape_needs import SHAPES
+from pipeline.data.contracts.shape_needs import SHAPES, writer_of
 from pipeline.data.streams.outage import tolerate_store_outage
 from pipeline.data.streams.stream import Stream
 from pipeline.data.variations.resolution import ShapeResolution
@@ -42,15 +42,21 @@ class Lookup:
         return [each for each in (self._resolution, self._shapes) if each is not None]
 
     def want(self, streams: Collection[Stream]) -> None:
-        """Ask for what these streams wait for; never waits itself."""
+        """Ask for what these streams wait for; never waits itself.
+
+        For a stream whose table has other columns merged than its rows, that is a look at what is kept beside bronze:
+        the control store may be an older copy.
+        """
+        needs = [
+            Need(stream.game_key, stream.game, need.registry, need.writer, need.seq, need.pos)
+            for stream in streams
+            if (waits := stream.waits) is not None
+            for need in waits.needs
+            if need.registry is not None
+        ]
+        lost = ((each, name) for each in streams for name in each.other_columns)
         self.note(
-            [
-                Need(stream.game_key, stream.game, need.registry, need.writer, need.seq, need.pos)
-                for stream in streams
-                if (waits := stream.waits) is not None
-                for need in waits.needs
-                if need.registry is not None
-            ]
+            [*needs, *(Need(of.game_key, of.game, SHAPES, writer_of(name, 0), of.cursor, 0) for of, name in lost)]
         )
 
     def note(self, needs: Collection[Need]) -> None:

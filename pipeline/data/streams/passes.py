@@ -302,6 +302,7 @@ class Passes:
             report.failure = Failure("expected", str(error))
         except Exception as error:  # noqa: BLE001 - law L6: one game's failure must not stop the others
             report.failure = failure_of(error)
+            stream.other_columns = report.failure.other_columns
             if report.failure.waits:  # nothing was added, and the rows are read again every few seconds
                 self._discard(stream, report)
         if report.failure is not None:

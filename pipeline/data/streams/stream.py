@@ -59,6 +59,7 @@ class Stream:
     behind: bool = False
     unreadable: bool = False  # its table could not be opened: its cursor is unknown, and its rows may not be read
     waits: Waiting | None = None  # for a schema set that has what its next rows need; it has not failed
+    other_columns: frozenset[str] = frozenset()  # event types that its table and its rows have merged columns of apart
     decision: StreamControl = field(default_factory=StreamControl)  # decisions of operators and after failures
     # Rows with an earlier source time waited until this driver took the stream on, or for an outage of it to end.
     read_since: float = -math.inf
@@ -149,7 +150,7 @@ class Stream:
             self._read_cursor()
             raise
         self.cursor = self.complete_through = cursor
-        self.waits = None
+        self.waits, self.other_columns = None, frozenset()
 
     def has_lost(self, through: int | None) -> bool:
         """Return whether the rows behind the cursor up to this seq are lost: they were in a table that was removed."""

@@ -25,11 +25,12 @@ from pipeline.data.contracts.formats.json.stored_supersets import version_of
 from pipeline.data.contracts.formats.json.superset import Superset
 from pipeline.data.contracts.formats.json.undeclared_format import superset_of
 from pipeline.data.contracts.given_ids import GivenId, GivenIds, NewIds, with_ids
+from pipeline.data.contracts.kept_registrations import NOTHING
 from pipeline.data.contracts.layout import layout
 from pipeline.data.contracts.origins import Origin, Place
 from pipeline.data.contracts.policies import DEFAULTS
 from pipeline.data.contracts.registration_batch import RegistrationBatch
-from pipeline.data.contracts.registrations import unattended
+from pipeline.data.contracts.registrations import Registration, unattended
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
 from pipeline.data.contracts.shape_needs import SHAPES, of_writer
@@ -108,7 +109,7 @@ class Registrar:
             self._given.refresh()
             schemas_now = self._registry.snapshot()
             try:
-                if self._restored(game, schemas_now):
+                if self._undeclared(game, schemas_now) or self._restored(game, schemas_now):
                     later = 0.0  # after other games had their turn
                     continue
                 wanted = self._wanted(game, needs, schemas_now)
@@ -133,7 +134,7 @@ class Registrar:
             self._given.refresh()
             known = self._registry.snapshot()
             try:
-                if self._restored(game, known):
+                if self._undeclared(game, known) or self._restored(game, known):
                     continue
                 newest = newest_supersets(known, game.key).get(event_type(name))
                 if newest is None:
@@ -149,6 +150,23 @@ class Registrar:
                 continue
             return newest_supersets(self._registry.snapshot(), game.key)[event_type(name)].schema_id
         raise Transient(f"others registered shapes of {game.key} during all {_ATTEMPTS} attempts")
+
+    def _undeclared(self, game: Game, known: SchemaSet) -> bool:
+        """Withdraw a declared schema again whose withdrawal is kept beside bronze only; return whether there was one.
+
+        While it counts, its type's superset does not grow, and later ones may have other columns.
+        """
+        kept, newest = self._given.kept.by_game.get(game.key, NOTHING), newest_supersets(known, game.key)
+        for schema, at in known.placed(game.key):
+            if schema.format != FORMAT or at.quarantined is not None or event_type(schema.message) not in newest:
+                continue
+            own = kept.get(known.fingerprints[schema.schema_id])
+            if own is not None and not own.lands and not own.placement.other_type:
+                again = Registration(game.name, schema.message, schema.definition, format=FORMAT, undeclares=True)
+                self._registry.register_many([again])
+                _log.info("%s: withdrew the declared schema %d again", game.key, schema.schema_id)
+                return True
+        return False
 
     def _restored(self, game: Game, known: SchemaSet) -> bool:
         """Compute one superset again that is kept beside bronze and that the store lacks; return whether there was one.

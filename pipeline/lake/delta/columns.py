@@ -1,5 +1,7 @@
 """The columns of a Delta table: as Arrow has them, as its log spells them, and by kind."""
 
+import json
+from collections.abc import Collection
 from typing import Final
 
 import pyarrow as pa
@@ -17,7 +19,15 @@ _MARKED: Final = "_schema_id"  # the column whose metadata names the merges: eve
 
 
 class OtherColumns(Transient):
-    """Rows were decoded for other columns than the table has: only a rebuild makes them fit."""
+    """Rows were decoded for other columns than the table has.
+
+    Either a rebuild has not ended, or the schema set is older than the table.
+    """
+
+    def __init__(self, text: str, types: Collection[str] = ()) -> None:
+        """Say it to a person; `types` are the event types whose columns are merged in one of both only."""
+        super().__init__(text)
+        self.types = frozenset(types)
 
 
 def with_merges(columns: pa.Schema, merges: str) -> pa.Schema:
@@ -67,7 +77,9 @@ def require_same_merges(name: str, have: str, want: pa.Schema) -> None:
         OtherColumns: other columns were merged.
     """
     if merges_of(want) != have:
+        mine, theirs = (json.loads(each or "{}") for each in (have, merges_of(want)))
         raise OtherColumns(
             f"{name}: columns of its new rows were merged, or parted, and its own were not: they wait until the "
-            f"rebuild of `turnout schemas merge` has ended and its driver knows the newest schemas"
+            f"rebuild of `turnout schemas merge` has ended and its driver knows the newest schemas",
+            {each for each in {*mine, *theirs} if mine.get(each) != theirs.get(each)},
         )
