@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 from sqlalchemy import Engine
 
 from grants.catalog import Catalog, CatalogUnavailable, Change
 from grants.catalogs.warehouse import drop_view
 from grants.model import ALL_PRIVILEGES, SELECT, Securable, folded
-from pipeline.base.errors import Refused, Transient
+from pipeline.base.errors import Refused, Transient, first_line
 from pipeline.base.names import GameKey
 from pipeline.base.texts import join_limited
 from pipeline.control.operations.definition import (
@@ -27,6 +28,11 @@ from pipeline.control.operations.definition import (
     of_one_game,
 )
 from pipeline.control.roles import Role
+from pipeline.lake.delta.columns import merges_of
+from pipeline.lake.delta.errors import DeltaError
+from pipeline.lake.delta.log import exists
+from pipeline.lake.delta.opening import open_table
+from pipeline.lake.storage.location import Location
 from pipeline.settings.access import Access
 from pipeline.store.database.states import OperationKind
 from pipeline.store.games import find, known_names
@@ -51,9 +57,9 @@ def reconcile(context: ControlContext, catalog: Catalog, key: str) -> str:
     """
     (kept,) = read_kept(context.engine, [key]) or (KeptViews(key, wanted=False),)
     access = context.settings.access
-    wanted = {each.name: each for each in _views(context.registry, access, key)} if kept.wanted else {}
     made, granted = dict(kept.made), 0
     try:
+        wanted = _wanted(context, key, made) if kept.wanted else {}
         for name in sorted(made.keys() - wanted.keys()):
             catalog.execute(drop_view(_place(access, name)))
             del made[name]
@@ -71,6 +77,30 @@ def reconcile(context: ControlContext, catalog: Catalog, key: str) -> str:
     if not wanted:
         return "It has no views in the catalog any more."
     return f"{len(wanted)} views are there, {granted} grants on them changed."
+
+
+def _wanted(context: ControlContext, key: str, made: Mapping[str, str]) -> "dict[str, TypeView]":
+    """Return the views of a game by name, of the columns that its table has; it is read where views would change.
+
+    Between a merge of columns and the switch of its rebuild the schemas have others.
+    """
+    access, registry = context.settings.access, context.registry
+    wanted = {each.name: each for each in _views(registry, access, key)}
+    if all(made.get(name) == _hash(view) for name, view in wanted.items()):
+        return wanted
+    return {each.name: each for each in _views(registry, access, key, _merges(context.paths.table(GameKey(key))))}
+
+
+def _merges(table: Location) -> str | None:
+    """Return which columns of a table were merged, None without a table.
+
+    Raises:
+        Refused: it cannot be read.
+    """
+    try:
+        return merges_of(pa.schema(open_table(table).schema().to_arrow())) if exists(table) else None
+    except (DeltaError, OSError) as error:
+        raise Refused(f"Its table cannot be read ({first_line(error)}). Run `turnout verify`.") from error
 
 
 def reconcile_all(context: ControlContext, catalog: Catalog) -> list[str]:
@@ -108,12 +138,12 @@ def _readers(catalog: Catalog, securable: Securable) -> Mapping[str, str]:
     return {folded(who): who for who, privileges in held.items() if who and privileges & {SELECT, ALL_PRIVILEGES}}
 
 
-def _views(registry: "LocalRegistry", access: Access, key: str) -> "Sequence[TypeView]":
+def _views(registry: "LocalRegistry", access: Access, key: str, merges: str | None = None) -> "Sequence[TypeView]":
     from pipeline.data.contracts.further_types import game_types  # formats' libraries come with it
     from pipeline.data.contracts.type_views import views
 
     table = (access.catalog_name, access.schema_name, key)
-    return views(key, game_types(registry.snapshot(), GameKey(key)), table, "")
+    return views(key, game_types(registry.snapshot(), GameKey(key), merges), table, "")
 
 
 def _place(access: Access, name: str) -> Securable:

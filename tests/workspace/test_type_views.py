@@ -20,6 +20,7 @@ from pipeline.base.errors import Refused
 from pipeline.control import proposals
 from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.executor import tick
+from pipeline.data.contracts.formats.json.superset import ANY
 from pipeline.health.facts.placing import placing
 from pipeline.settings.access import Access
 from pipeline.store import audit
@@ -28,7 +29,9 @@ from pipeline.store.database.tables import games
 from pipeline.store.games import record_seen
 from pipeline.store.kept_views import read_kept
 from pipeline.store.operations import Operation, operation, submit
+from tests.tables.choices_world import rebuilt
 from tests.tables.killed_world import Fate, brought_on, fated
+from tests.tables.merging_world import chosen, mixed
 from tests.tables.repair_world import CHESS, World, make_world
 from tests.tables.types_world import SOLD, SOLD_LATER, accept, come
 from tests.workspace.running import StandIn
@@ -96,14 +99,18 @@ def house(workspace: StandIn, people: None, tmp_path: Path) -> Iterator[House]:
     world = make_world(tmp_path)
     come(world, SOLD)
     record_seen(world.engine, {CHESS.key: CHESS.name}, 1, placing())
+    yield house_of(workspace, world, tmp_path)
+    world.engine.dispose()
+
+
+def house_of(workspace: StandIn, world: World, tmp_path: Path) -> House:
     schema = f"s{abs(hash(str(tmp_path))) % 10**9}"
     access = Access(catalog="databricks", catalog_name="views", schema_name=schema, warehouse=WAREHOUSE)
     rest = Rest(workspace.url, workspace.admin_token)
     made = House(workspace, world, access, Databricks(rest, sql=Warehouse(rest, WAREHOUSE)))
     made.catalog.register(made.place(CHESS.key), f"s3://lake/{access.schema_name}/chess", [("_seq", "long")])
     made.catalog.change(Change(made.place(CHESS.key), "analysts", add=("SELECT",)))
-    yield made
-    world.engine.dispose()
+    return made
 
 
 def test_views_are_made_granted_with_the_game_and_undone(house: House) -> None:
@@ -133,6 +140,23 @@ def test_views_follow_types_and_access(house: House) -> None:
     (after,) = read_kept(house.world.engine)
     assert {name for name, mark in after.made.items() if before.made[name] != mark} == {SALES}
     assert (house.readers(SALES), house.readers(FLAT)) == (set(), set()), "nobody reads a view who may not the table"
+
+
+def test_views_follow_a_merge_once_its_table_does(workspace: StandIn, people: None, tmp_path: Path) -> None:
+    """A round keeps the view until the switch of a merge's rebuild, as only then the table has all values in one."""
+    world = mixed(tmp_path / "env")
+    house = house_of(workspace, world, tmp_path)
+    house.carried_out(house.proposal(OperationKind.KEEP_VIEWS).intent)
+    (before,) = read_kept(world.engine)
+    chosen(world, "merge", "x", ANY)
+    assert type_views.reconcile_all(house.context, house.catalog) == []
+    assert read_kept(world.engine) == [before]
+    rebuilt(world)
+    assert type_views.reconcile_all(house.context, house.catalog) == []
+    (after,) = read_kept(world.engine)
+    assert after.made.keys() == before.made.keys() == {f"{CHESS.key}__move"}
+    assert after.made != before.made
+    world.engine.dispose()
 
 
 def test_a_retired_game_has_no_views(house: House) -> None:

@@ -11,6 +11,7 @@ from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.policies import DEFAULTS, Policies
 from pipeline.data.contracts.registrations import Registration
 from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
+from pipeline.data.contracts.shape import beyond
 from pipeline.data.contracts.structs import free_name, taken_names
 
 TypeState = Literal["first", "accepted", "waits", "withdrawn"]
@@ -31,9 +32,15 @@ class GameType:
         return tuple(dict.fromkeys(event_type(schema.message) for schema, _ in self.schemas))
 
 
-def game_types(schemas: SchemaSet, key: GameKey) -> list[GameType]:
-    """Return the event types of a game: the first one, those with a struct column, then those that wait."""
-    return types_of(schemas.placed(key))
+def game_types(schemas: SchemaSet, key: GameKey, merges: str | None = None) -> list[GameType]:
+    """Return the event types of a game: the first one, those with a struct column, then those that wait.
+
+    `merges` are those that its table names: schemas are left out by which no row has landed yet, as a rebuild has to
+    move its columns first. None: all schemas count.
+    """
+    placed = schemas.placed(key)
+    later = set[int]() if merges is None else beyond((schema for schema, _ in placed), merges)
+    return types_of([each for each in placed if each[0].schema_id not in later])
 
 
 def types_of(placed: Collection[tuple[Schema, FieldPlacement]]) -> list[GameType]:

@@ -10,6 +10,7 @@ from pipeline.data.contracts.columns import members, merge
 from pipeline.data.contracts.declared_types import without_older
 from pipeline.data.contracts.formats.json.merging import merges
 from pipeline.data.contracts.formats.json.names import UNDECLARED
+from pipeline.data.contracts.formats.json.stored_supersets import version_of
 from pipeline.data.contracts.formats.json.undeclared_format import superset_of
 from pipeline.data.contracts.formats.supported import columns
 from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema
@@ -64,6 +65,28 @@ def merges_in(placed: Iterable[tuple[Schema, FieldPlacement]]) -> str:
     newest = dict(sorted(supersets, key=lambda each: each[1].version))
     kept = {message: found for message, superset in newest.items() if (found := merges(superset))}
     return json.dumps(kept, sort_keys=True) if kept else ""
+
+
+def beyond(schemas: Iterable[Schema], named: str) -> set[int]:
+    """Return the ids of a game's supersets by which no row has landed yet: they come after a merge, or its undo.
+
+    Until its rebuild a table names the merges before it. The newest superset with those says how its rows lie; where
+    none has them, that is the newest one.
+    """
+    in_table = json.loads(named or "{}")
+    by_type: dict[str, list[Schema]] = {}
+    for each in schemas:
+        if each.format == UNDECLARED:
+            by_type.setdefault(each.message, []).append(each)
+    found = set[int]()
+    for name, chain in by_type.items():
+        later = set[int]()
+        for each in sorted(chain, key=lambda one: version_of(one.definition), reverse=True):
+            if merges(superset_of(each)) == in_table.get(name, {}):
+                found |= later
+                break
+            later.add(each.schema_id)
+    return found
 
 
 def _renamed(fields: Iterable[pa.Field], names: Mapping[str, str], prefix: str) -> list[pa.Field]:

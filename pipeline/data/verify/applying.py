@@ -1,7 +1,6 @@
 """Finds the schema that reads a row in another way than tasks do: one row at a time, by the oracles."""
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final
@@ -10,7 +9,6 @@ from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.json.choices import without_choices
 from pipeline.data.contracts.formats.json.coverage import first_version
 from pipeline.data.contracts.formats.json.growth import as_of
-from pipeline.data.contracts.formats.json.merging import merges
 from pipeline.data.contracts.formats.json.names import UNDECLARED
 from pipeline.data.contracts.formats.json.stored_supersets import version_of
 from pipeline.data.contracts.formats.json.superset import Superset
@@ -61,28 +59,6 @@ def applied(held: Contents, schemas: Mapping[int, KnownSchema], *, landed: bool 
         if schema_id not in waiting and not decoder(known, landed=landed).decode([held.payload])[1]:
             return schema_id
     return next(iter([*waiting[-1:], *reversed(own)]), None)
-
-
-def beyond(schemas: Iterable[Schema], named: str) -> set[int]:
-    """Return the ids of a game's supersets by which no row has landed yet: they come after a merge, or its undo.
-
-    Until its rebuild a table names the merges before it. The newest superset with those says how its rows lie; where
-    none has them, that is the newest one.
-    """
-    in_table = json.loads(named or "{}")
-    by_type: dict[str, list[Schema]] = {}
-    for each in schemas:
-        if each.format == UNDECLARED:
-            by_type.setdefault(each.message, []).append(each)
-    found = set[int]()
-    for name, chain in by_type.items():
-        later = set[int]()
-        for each in sorted(chain, key=lambda one: version_of(one.definition), reverse=True):
-            if merges(superset_of(each)) == in_table.get(name, {}):
-                found |= later
-                break
-            later.add(each.schema_id)
-    return found
 
 
 def has_landed_by(held: Contents, schema_id: int, schemas: Mapping[int, KnownSchema]) -> bool:

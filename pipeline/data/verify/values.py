@@ -24,9 +24,10 @@ from pipeline.base.names import GameKey
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.game_types import joined_types
 from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
+from pipeline.data.contracts.shape import beyond
 from pipeline.data.output_contracts.rules import OutputContract
 from pipeline.data.verify import meanings, readings
-from pipeline.data.verify.applying import KnownSchema, beyond
+from pipeline.data.verify.applying import KnownSchema
 from pipeline.data.verify.opening import Sources
 from pipeline.data.verify.value_tasks import (
     Mismatch,
