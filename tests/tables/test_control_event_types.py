@@ -26,6 +26,7 @@ from pipeline.data.contracts.further_types import flattening, game_types
 from pipeline.data.contracts.policies import parse_policies
 from pipeline.data.contracts.schemas import Schema
 from pipeline.data.contracts.type_views import views
+from pipeline.data.output_contracts.rules import ContractRule
 from pipeline.data.verify.balance import verify
 from pipeline.data.verify.values import Wanted
 from pipeline.health.facts.placing import placing
@@ -35,6 +36,7 @@ from pipeline.store.database.tables import games
 from pipeline.store.games import generations, register_group
 from pipeline.store.operations import Operation, operation, submit
 from pipeline.store.processes.drivers import write_streams
+from tests.tables.contracts_world import give
 from tests.tables.registering_world import two_types
 from tests.tables.repair_world import CHESS, Event, World, good, make_world
 from tests.tables.types_world import SOLD, accept, come, event, withdraw
@@ -113,6 +115,35 @@ def test_the_first_type_is_nested_by_a_rebuild_and_flattened_again(world: World)
     assert undone.state == "succeeded", undone.outcome
     assert columns() == ["points", "sold"]
     require_right()
+
+
+def test_landed_rows_that_stop_a_rebuild_end_the_operation_first(world: World) -> None:
+    """L12: where the rebuild would be refused by a contract that is younger than the rows, nothing is registered.
+
+    A nested type is not flattened either. Other contracts, and rules that the rows keep, are in nobody's way.
+    """
+
+    def require_refused(begun: Operation) -> None:
+        before = game_types(world.registry.snapshot(), CHESS.key)
+        done = carried_out(world, begun)
+        assert done.state == "failed"
+        assert "row 0 of seq 1 of 'Chess' breaks rule promise/low on column 'points', which stops" in str(done.outcome)
+        assert game_types(world.registry.snapshot(), CHESS.key) == before
+
+    def nests() -> Operation:
+        return submit(world.engine, propose_nesting(world.engine, CHESS.key, "ann", "tidy").intent)
+
+    accepted(world)
+    give(world, ContractRule("low", "points", "stop", min=2))
+    require_refused(nests())
+    give(world, ContractRule("low", "points", "stop", min=1), ContractRule("all", "price", "stop", required=True))
+    nested = carried_out(world, nests())
+    assert nested.state == "failed", "the first type has no price"
+    give(world, ContractRule("low", "points", "stop", min=1), ContractRule("high", "points", max=0))
+    nested = carried_out(world, nests())
+    assert nested.state == "succeeded", nested.outcome
+    give(world, ContractRule("low", "points", "stop", min=2))
+    require_refused(submit(world.engine, proposals.undo(world.settings, world.engine, nested, "ann", "no").intent))
 
 
 def test_a_first_type_in_json_cannot_be_nested(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pipeline.data.contracts.formats.json.superset import ANY
 from pipeline.data.contracts.formats.json.undeclared_format import superset_of
 from pipeline.data.contracts.further_types import game_types
 from pipeline.data.contracts.type_views import views
-from pipeline.data.output_contracts.rules import ContractRule, OutputContract, dumps
+from pipeline.data.output_contracts.rules import Action, ContractRule
 from pipeline.data.repair.decoding import RowsWait
 from pipeline.data.repair.rebuild import rebuild
 from pipeline.data.streams import lanes
@@ -26,10 +26,10 @@ from pipeline.data.streams.writing.columns import landing_schema
 from pipeline.data.variations.registering import Registrar, newest_supersets
 from pipeline.lake.delta.columns import OtherColumns
 from pipeline.lake.delta.table import CursorTable
-from pipeline.store import output_contracts
 from pipeline.store.operations import Operation, submit
 from pipeline.store.stream_control import StreamControl
 from tests.tables.choices_world import carried_out
+from tests.tables.contracts_world import give
 from tests.tables.merging_world import merged, mixed, proposed, require_laws, values
 from tests.tables.registering_world import (
     Killed,
@@ -274,15 +274,28 @@ def test_a_merge_that_a_contract_would_refuse_is_not_begun(
     world: ValueWorld, checks: dict[str, Any], why: str | None
 ) -> None:
     """L5: a rebuild judges all rows, so a rule for numbers would move each row of the table to quarantine."""
-    rule = ContractRule("rule", action="quarantine", **checks)
-    contract = OutputContract("promise", games=(GAME,), event_types=("move",), rules=(rule,))
-    seen = output_contracts.read_contracts(world.engine).number
-    output_contracts.apply(world.engine, dumps([contract]), seen, "ann", "r")
-    if why is None:
-        assert proposed(world, "x").lines
-    else:
-        with pytest.raises(Refused, match=why):
-            proposed(world, "x")
+    actions: tuple[Action, ...] = ("quarantine", "stop")
+    for action in actions:
+        give(world, ContractRule("rule", action=action, **checks), types=("move",))
+        if why is None:
+            assert proposed(world, "x").lines
+        else:
+            with pytest.raises(Refused, match=why):
+                proposed(world, "x")
+
+
+def test_landed_rows_that_stop_a_rebuild_end_a_merge_first(world: ValueWorld) -> None:
+    """L12: where the rebuild would be refused by a contract that is younger than the rows, nothing is registered."""
+    before = content(world)
+    give(world, ContractRule("low", "y", "stop", min=2), types=("move",))
+    done = carried_out(world, submit(world.engine, proposed(world, "x").intent))
+    assert done.state == "failed"
+    assert "row 0 of seq 1 of 'Chess' breaks rule promise/low on column 'y', which stops" in str(done.outcome)
+    assert content(world) == before
+    arrive(world, [("move", b'{"x":9,"y":3}')])
+    assert drive(world) == 0
+    give(world, ContractRule("low", "y", "stop", min=1), types=("move",))
+    merged(world, "x")
 
 
 def test_the_command_shows_the_plan_first(world: ValueWorld) -> None:

@@ -36,7 +36,7 @@ from pipeline.data.contracts.formats.json.undeclared_format import superset_of
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.output_contracts.masks import broken
-from pipeline.data.output_contracts.rules import ELEMENTS, ContractRule, Value, label
+from pipeline.data.output_contracts.rules import ELEMENTS, LANDS, ContractRule, Value, label
 from pipeline.data.repair.decoding import RowsWait
 from pipeline.data.repair.rebuild import rebuild
 from pipeline.data.repair.report import render_rebuilt
@@ -152,13 +152,13 @@ def _require_kept_promises(
     for contract in LocalRegistry(engine).snapshot().contracts.get(game.key, ()):
         for rule in contract.rules if contract.covers(found.type) else ():
             column = rule.column.replace(ELEMENTS, "")
-            if rule.action != "quarantine" or column not in was | then:
+            if rule.action == LANDS or column not in was | then:
                 continue
             if _breaks_each(rule, then.get(column)) and not _breaks_each(rule, was.get(column)):
                 now = f"as {then[column]}" if column in then else "without that column"
                 raise Refused(
                     f"The output contract {label(contract, rule)} is for {shown(column)} as it is: {now} the rebuild "
-                    f"would move rows to quarantine by it. Change it first: `turnout contracts apply`."
+                    f"would refuse rows by it. Change it first: `turnout contracts apply`."
                 )
 
 

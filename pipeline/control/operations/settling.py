@@ -18,14 +18,18 @@ from pipeline.control.operations.definition import (
     StepResult,
     of_one_game,
 )
+from pipeline.control.operations.tries import looked
 from pipeline.control.roles import Role
+from pipeline.data.repair.landed_stops import require_no_stop
 from pipeline.health.facts.liveness import read_group_liveness
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.states import OperationKind
+from pipeline.store.games import find, known_names
 from pipeline.store.operations import Operation, steps
 from pipeline.store.schema_versions import newest_registrations
 
 _SETTLE_PASSES: Final = 2.0  # triggers until a pass with the earlier schema set has ended
+_LOOK_SECONDS: Final = 3600.0  # a game's whole table may be read
 _NOT_READ: Final = frozenset({Lane.PAUSED, Lane.QUARANTINED})
 
 
@@ -34,8 +38,13 @@ def registering(
     done: Callable[[Operation], str], propose: Propose, unchanged: str, inverse: OperationKind, *more: StepDefinition,
     level: Level = 1,
 ) -> OperationDefinition:  # fmt: skip
-    """Return the definition of a kind that registers something and settles; `more` steps come after that."""
+    """Return the definition of a kind that registers something and settles; `more` steps come after that.
+
+    Where one of them is a rebuild, which landed rows would stop, the operation ends before it registers anything.
+    """
+    rebuilds = any(each.name == "rebuild" for each in more)
     given = (
+        *((StepDefinition("look", _look, _LOOK_SECONDS),) if rebuilds else ()),
         StepDefinition("register", register, 30.0),
         StepDefinition("settle", _settle, 300.0, verifies=not more, looks=True),
     )
@@ -43,6 +52,18 @@ def registering(
         kind, Role.OPERATOR, of_one_game(level), (*given, *more), facts, done, inverse, propose=propose,
         unchanged=unchanged,
     )  # fmt: skip
+
+
+def _look(context: ControlContext, asked: Operation) -> StepResult:
+    """Look for landed rows that break a rule which stops their stream."""
+
+    def look() -> str:
+        schemas, known = context.registry.snapshot(), known_names(context.engine)
+        for game in (find(key, known) for key in asked.parameters["games"]):
+            require_no_stop(context.paths.table(game.key), schemas, game)
+        return "No landed row stops the rebuild."
+
+    return looked(context, asked, look, "Landed rows are compared with rules that stop the stream.", keep=False)
 
 
 def _settle(context: ControlContext, asked: Operation) -> StepResult:

@@ -23,6 +23,7 @@ from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.repair import damaged_log, stale_quarantine, switch
 from pipeline.data.repair.bronze_rows import BronzeRows
 from pipeline.data.repair.decoding import RowsWait, decode
+from pipeline.data.repair.landed_stops import refusal
 from pipeline.data.repair.refusals import unreadable
 from pipeline.data.streams.writing.columns import landing_schema, target_schema
 from pipeline.lake.delta import accepted_gaps, generation, remade
@@ -209,10 +210,7 @@ class _Rebuild:
         decoded = decode(chunk, self._game, self._schemas, self._paths.tables, self._deadly)
         gathered.files += decoded.files
         if decoded.stop is not None:  # no row at or above it may land, and readers must not lose those that have
-            raise Refused(
-                f"{decoded.stop.sentence(self._game.name)}, which stops the stream there, and a rebuild too. "
-                f"Change the contract, then rebuild; the table is unchanged."
-            )
+            raise refusal(decoded.stop, self._game)
         new = without_present(decoded.rejects, self._paths.quarantine).select(QUARANTINE.names)
         if new.num_rows:
             gathered.rejects.append(write_file(new, self._paths.quarantine, ["seq", "game_key"]))
