@@ -41,7 +41,7 @@ from pipeline.health.facts.controller_metrics import read_controller_metrics
 from pipeline.health.facts.fleet import Fleet, read_fleet
 from pipeline.health.facts.placing import placing_by
 from pipeline.lake.delta.errors import DeltaError
-from pipeline.platforms.local.signals import stop_on_signals
+from pipeline.platforms.local.signals import DRIVER_SECONDS, stop_on_signals
 from pipeline.platforms.session.driver import driver_session, stop_queries
 from pipeline.platforms.session.spark import waits_for_cores
 from pipeline.settings.tree import Paths, Settings
@@ -241,7 +241,7 @@ def _driving(
     settings: Settings, paths: Paths, kind: str, name: str, run_id: int | None = None, *, judges_fleet: bool = False
 ) -> Iterator[_DriverProcess]:
     engine = open_store(settings, paths, connections=DRIVER_CONNECTIONS)
-    stop = stop_on_signals()
+    stop = stop_on_signals(DRIVER_SECONDS)
     alone = leased(engine, settings.store, kind, name, run_id)
     with alone as lease, noted_without_leases(settings.store, paths, kind, name):
         yield _DriverProcess(kind, name, engine, stop, lease, run_id, paths.bronze.is_far, judges_fleet)

@@ -19,8 +19,9 @@ def run_ingest(env_dir: Path, once: bool, source: str | None) -> None:
 
     One process per environment: turnout refuses a second one with exit code 2 and names the first. After a kill the
     next start need not wait; on another machine it waits for `store.lease_seconds`. A driver that paused until another
-    took over ends with exit code 2. SIGTERM or Ctrl-C ends it cleanly. It restarts a failed query, and ends with exit
-    code 1 after the fourth failure in a row.
+    took over ends with exit code 2. SIGTERM or Ctrl-C ends it cleanly, and after 50 s in any case:
+    then its log has what each thread waited for. It restarts a failed query, and ends with exit code 1 after the fourth
+    failure in a row.
     """
     from pipeline import wiring
 

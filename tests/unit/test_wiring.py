@@ -57,7 +57,7 @@ def test_a_driver_that_refuses_to_go_on_says_so_where_the_dashboard_looks(
 def test_a_driver_keeps_two_connections(postgres: Postgres, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Three hundred drivers share what one server takes: with the pool of a dashboard each they would need 3,000."""
     settings, paths = load(tmp_path, {"TURNOUT_STORE__URL": postgres.url()})
-    monkeypatch.setattr(wiring, "stop_on_signals", threading.Event)
+    monkeypatch.setattr(wiring, "stop_on_signals", lambda _: threading.Event())
     with wiring._driving(settings, paths, "group", "a") as duty:
         pool = duty.engine.pool
         assert isinstance(pool, QueuePool)

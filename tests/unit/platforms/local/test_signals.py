@@ -3,6 +3,8 @@
 import os
 import queue
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -21,6 +23,35 @@ def test_a_signal_sets_the_event(number: signal.Signals) -> None:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+HANGS = """
+import threading
+from pipeline.platforms.local.signals import stop_on_signals
+
+def never_ends():
+    threading.Event().wait()
+
+stop = stop_on_signals(0.2)
+threading.Thread(target=never_ends).start()
+print("ready", flush=True)
+stop.wait()
+"""
+"""A process whose main thread ends in order, and which Python keeps for a thread."""
+
+
+def test_a_process_that_does_not_end_shows_why_and_ends() -> None:
+    """A driver that has heard SIGTERM ends within its limit, whatever one of its threads waits for, and names it."""
+    with subprocess.Popen([sys.executable, "-c", HANGS], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGTERM)
+        try:
+            _, said = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == 1
+    assert b"in never_ends" in said
 
 
 def test_outside_the_main_thread_there_is_an_event_without_signals() -> None:
