@@ -33,7 +33,7 @@ NONE: Final = AppliedStreams()
 def read_definitions(engine: Engine) -> AppliedStreams:
     """Return the definitions in force."""
     with reading(), engine.connect() as connection:
-        return _newest(connection)
+        return definitions_in(connection)
 
 
 def apply(engine: Engine, definitions: str, seen: int, actor: str, reason: str) -> AppliedStreams:
@@ -42,20 +42,26 @@ def apply(engine: Engine, definitions: str, seen: int, actor: str, reason: str) 
     Raises:
         Refused: another person has applied some meanwhile.
     """
-    listed = json.loads(definitions)
-    act = audit.Act(actor, "apply derived streams", ("derived",), None, {"derived": listed, "reason": reason})
     with writing(engine) as connection:
         audit.lock_log(connection)
-        number = _newest(connection).number
-        if number != seen:
+        if definitions_in(connection).number != seen:
             raise Refused("Other derived streams were applied after you looked. Plan again.")
-        audit.begin(connection, act)
-        values = {"definitions": definitions, "actor": actor, "reason": reason, "applied_at": store_now()}
-        connection.execute(insert(derived_streams).values(number=number + 1, **values))
-        named = [each["name"] for each in listed]
-        connection.execute(delete(derived_states).where(derived_states.c.name.not_in(named)))
-        audit.end(connection, act, "succeeded")
-        return _newest(connection)
+        apply_within(connection, definitions, actor, reason)
+        return definitions_in(connection)
+
+
+def apply_within(
+    connection: Connection, definitions: str, actor: str, reason: str, operation_id: str | None = None
+) -> None:
+    """Write definitions as the newest ones, with their audit entry; the caller's transaction holds the log's lock."""
+    listed = json.loads(definitions)
+    act = audit.Act(actor, "apply derived streams", ("derived",), operation_id, {"derived": listed, "reason": reason})
+    audit.begin(connection, act)
+    values = {"definitions": definitions, "actor": actor, "reason": reason, "applied_at": store_now()}
+    connection.execute(insert(derived_streams).values(number=definitions_in(connection).number + 1, **values))
+    named = [each["name"] for each in listed]
+    connection.execute(delete(derived_states).where(derived_states.c.name.not_in(named)))
+    audit.end(connection, act, "succeeded")
 
 
 def read_states(engine: Engine) -> dict[str, DerivedState]:
@@ -74,7 +80,8 @@ def write_states(engine: Engine, states: Collection[DerivedState]) -> None:
             connection.execute(insert(derived_states).values(asdict(each)))
 
 
-def _newest(connection: Connection) -> AppliedStreams:
+def definitions_in(connection: Connection) -> AppliedStreams:
+    """Return the definitions in force within a transaction."""
     table = derived_streams
     query = select(table.c.number, table.c.definitions).order_by(table.c.number.desc()).limit(1)
     row = connection.execute(query).first()

@@ -115,7 +115,7 @@ def approve(
     }  # fmt: skip
     target = f"game:{game_key(name)}"
     intent = Intent(OperationKind.ONBOARD, (target,), actor, reason, parameters, preview)
-    renamed = () if wishes.renames is None else renaming.lines(engine, GameKey(wishes.renames), preview["contracts"])
+    renamed = () if wishes.renames is None else renaming.lines(engine, GameKey(wishes.renames), preview)
     return OperationProposal(intent, [*renamed, *_lines(preview)])
 
 
@@ -241,6 +241,7 @@ def _onboard(context: ControlContext, operation: Operation) -> StepResult:
         lock_operation(connection, operation)
         if old is not None:
             renaming.carry_contracts(connection, operation, old, name)
+            renaming.carry_silver(connection, operation, old, name)
         approve_within(connection, candidate)
         discover_within(connection, key, name, wishes.group, wishes.priority)
         want_within(connection, readers)

@@ -20,6 +20,8 @@ from pipeline.control.operations.executor import tick
 from pipeline.control.operations.onboarding import Wishes, approve, rename
 from pipeline.control.roles import CONTROLLER
 from pipeline.data.contracts.policies import parse_policies
+from pipeline.data.derived import definitions
+from pipeline.data.derived.definitions import SilverDefinition
 from pipeline.data.ingest import name_sketch
 from pipeline.data.ingest.onboarding import Onboarding
 from pipeline.data.ingest.pending import pending
@@ -28,7 +30,7 @@ from pipeline.demo.samples.supported import payload_schema
 from pipeline.health.facts.placing import placing
 from pipeline.settings.source import Source
 from pipeline.settings.tree import Paths, Roles, Settings
-from pipeline.store import audit
+from pipeline.store import audit, derived
 from pipeline.store.assignments import read_assignments
 from pipeline.store.database.tables import operations
 from pipeline.store.game_proposals import GameProposal, propose
@@ -264,15 +266,33 @@ def test_a_renamed_game_keeps_its_output_contracts(drivers: Drivers, world: Cont
     assert (brought_on(drivers, world, undone).state, read_contracts(store).number) == ("succeeded", before)
 
 
+def test_a_renamed_game_gets_silver_tables_of_its_own(drivers: Drivers, world: ControlContext) -> None:
+    """Each silver table of the old name has one of the new name beside it, by the same definition."""
+    store, known = drivers.store, [SilverDefinition("sales", "Chess", "Sold", 3600), SilverDefinition("sales_2", "Go")]
+    derived.apply(store, definitions.dumps(known), 0, "bob", "for readers")
+    world.registry.register("Chess", *payload_schema("racing", 1))
+    planned = rename(SETTINGS, store, "Chess", "New", "ann", "the studio renamed it")
+    assert planned.lines[1] == "silver tables sales_3 are for it: add them to the file of derived streams"
+    renamed = brought_on(drivers, world, submit(store, planned.intent))
+    assert renamed.state == "succeeded"
+    after = definitions.loads(derived.read_definitions(store).definitions)
+    assert after == (*known, SilverDefinition("sales_3", "New", "Sold", 3600))
+    (act,) = {each.actor for each in audit.entries(store) if each.operation_id and "derived" in each.action}
+    assert act == "ann"
+
+
 @pytest.mark.parametrize("lives", range(1, 13))
 def test_a_killed_rename_carries_contracts_over_once(drivers: Drivers, world: ControlContext, lives: int) -> None:
-    """Whatever was the last thing a controller wrote, the new name has each contract and each schema once."""
+    """Whatever was the last thing a controller wrote, the new name has each contract, silver table and schema once."""
+    derived.apply(drivers.store, definitions.dumps([SilverDefinition("sales", "Chess")]), 0, "bob", "for readers")
     apply(drivers.store, dumps([OutputContract("a", ("Chess",))]), 0, "bob", "a promise")
     world.registry.register("Chess", *payload_schema("racing", 1))
     begun = submit(drivers.store, rename(SETTINGS, drivers.store, "Chess", "New", "ann", "renamed").intent)
     brought_on_by_dying(drivers, world, begun, lives)
     assert operation(drivers.store, begun.operation_id).state == "succeeded"
     assert contracted(drivers.store) == [("Chess", "New")]
+    silver = definitions.loads(derived.read_definitions(drivers.store).definitions)
+    assert [(each.name, each.game) for each in silver] == [("sales", "Chess"), ("sales_2", "New")]
     assert [game for game, *_ in registered(drivers.store)] == ["Chess", "New"]
     assert audit.verify(drivers.store).unended == ()
 
