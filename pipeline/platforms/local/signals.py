@@ -18,7 +18,7 @@ and those of Python for threads, have no limit of their own."""
 def stop_on_signals(within: float | None = None) -> threading.Event:
     """Return an event that is set by the first SIGTERM or SIGINT.
 
-    A process that has not ended `within` so many seconds prints the stacks of its threads and ends with exit code 1.
+    A process that still runs `within` seconds later prints the stacks of its threads and ends with exit code 1.
 
     Outside the main thread Python takes no signals, as where a platform runs us in a thread of its own: then only the
     control store's word ends a driver in order.
