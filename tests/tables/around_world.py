@@ -36,6 +36,10 @@ NEW = (b'{"x":{"k":1,"l":"x"}}', b'{"y":9007199254740993,"late":1}')
 """Rows with something new, of which a driver asks for columns while the merge goes on."""
 
 
+PHASES = 9
+"""Blocks that make a round at each effect together."""
+
+
 class LateRegistry(LocalRegistry):
     """The schemas as an owner knows them that hears of them one pass late."""
 
@@ -69,7 +73,6 @@ class Around:
 
     world: ValueWorld
     pool: Executor
-    stride: int  # one round at each n-th point
     points: list[str] = field(default_factory=list)  # at which a round was made
     waited: int = 0  # passes and replays that found other columns
     replayed: int = 0
@@ -128,8 +131,12 @@ class Around:
 
 
 @contextmanager
-def around(world: ValueWorld, stride: int) -> Iterator[Around]:
-    """Make a round at each n-th effect of the block, unless the control store is being written."""
+def around(world: ValueWorld, phase: int) -> Iterator[Around]:
+    """Make a round at each ninth effect of the block, from the `phase`-th on, unless the store is being written.
+
+    Each round lands rows, which the block reads and `verify` compares: with a round at each effect the block would
+    take the square of its effects. Nine blocks, one for each phase, have a round at each.
+    """
     lock = threading.Lock()
 
     def hit(point: str) -> None:
@@ -137,13 +144,13 @@ def around(world: ValueWorld, stride: int) -> Iterator[Around]:
             return  # of the round itself, or of another thread meanwhile
         try:
             made.passed += 1
-            if made.passed % stride == 0 and not _is_written(world):
+            if made.passed % PHASES == phase and not _is_written(world):
                 made.round(point)
         finally:
             lock.release()
 
     with ThreadPoolExecutor(2) as pool:
-        made = Around(world, pool, stride)
+        made = Around(world, pool)
         made.round("before it begins")  # the rebuild lands what no replay has landed by then
         failpoints.on_hit = hit
         try:
