@@ -24,6 +24,7 @@ from pipeline.data.contracts.given_ids import GivenIds
 from pipeline.data.contracts.registrations import Registration
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.repair.rebuild import rebuild
+from pipeline.data.variations import bronze_view
 from pipeline.data.variations import documents as documents_module
 from pipeline.data.variations.bronze_view import BronzeView
 from pipeline.data.variations.documents import Documents, FirstRows, Span
@@ -53,7 +54,7 @@ from tests.tables.registering_world import (
     waits,
     world_of,
 )
-from tests.tables.shapes_world import BY_TYPE, FIELDS, GAME, KEY, quarantine, shapes_world, table
+from tests.tables.shapes_world import BY_TYPE, FIELDS, GAME, KEY, quarantine, record, shapes_world, table
 
 MOVE = ("move", b'{"x":1}')
 NAMED = ("move", b'{"x":2,"name":"a"}')
@@ -442,6 +443,34 @@ def test_documents_are_the_same_however_many_are_opened_at_once(
     for rows in (1, 2, 3):
         monkeypatch.setattr(documents_module, "_OPENED_ROWS", rows)
         assert list(documents.read(spans)) == whole
+    monkeypatch.setattr(bronze_view, "_SMALL_FILE", 0)  # all files are large: they are scanned
+    view = BronzeView(world.paths.bronze, world.environment)
+    assert list(Documents(view, Game(KEY, GAME), registry(world).snapshot()).read(spans)) == whole
+    world.engine.dispose()
+
+
+def test_games_that_wait_together_share_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of bronze is read once for all games whose first ranges have ended, and not kept longer."""
+    world = shapes_world(tmp_path)
+    names = [GAME, "Go", "Ludo"]
+    world.names |= {name: str(game_key(name)) for name in names}
+    for seq in range(1, 4):
+        told = [json.dumps(name).encode() for name in names]
+        world.arrive(*[record("move", b'{"x":%d}' % seq).replace(b'"Chess"', each, 1) for each in told])
+    read: list[str] = []
+    by_game = bronze_view._by_game
+
+    def counted(path: str) -> object:
+        read.append(path)
+        return by_game(path)
+
+    monkeypatch.setattr(bronze_view, "_by_game", counted)
+    driver = shapes(world)
+    driver.note([need("move", game=name) for name in names])
+    driver.step()
+    assert [supersets(world, name) for name in names] == [[("move", 1, ("x",))]] * 3
+    assert len(read) == len(set(read)) >= 3
+    assert driver._registrar._kept_files._held == {}
     world.engine.dispose()
 
 

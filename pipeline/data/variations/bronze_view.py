@@ -1,6 +1,7 @@
 """Bronze as of one version, for what registers the shapes of documents: one game's rows in order, in bounded memory."""
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import pyarrow.compute as pc
 
 from pipeline.base.names import bronze_app_id
 from pipeline.lake.delta import parquet
-from pipeline.lake.delta.bronze import BRONZE, text
+from pipeline.lake.delta.bronze import BRONZE, text, whole
 from pipeline.lake.delta.files import files_with
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.quarantine import UNKNOWN_GAME
@@ -26,25 +27,79 @@ _WINDOW_BYTES: Final = 64 * 1024 * 1024  # of rows that are held at once; a sing
 _FIRST_SEQS: Final = 64  # of the first window; each next one has twice as many,
 _MOST_SEQS: Final = 4096  # up to this
 _BATCH_ROWS: Final = 2048
+_SMALL_FILE: Final = 4 * 1024 * 1024  # bytes of a file that is read whole, for all games
+_KEPT_BYTES: Final = 64 * 1024 * 1024  # of their rows
+_KEYS: Final = ("game_key", "game", "refused")  # columns that say whose a row is
+_UNKNOWN: Final = "\0"  # before the name of a game that was unknown: no key begins with it
 
 
 class _File(NamedTuple):
     first: int  # seqs that it may hold
     last: int
     path: str
+    is_small: bool
+
+
+class KeptFiles:
+    """The rows of small files that were read last, by game: many games wait for rows of the same ones.
+
+    A file of bronze never changes.
+    """
+
+    def __init__(self) -> None:
+        """Keep nothing yet."""
+        self._held: dict[str, _ByGame] = {}
+
+    def rows(self, path: str, game: Game) -> list[pa.Table]:
+        """Return a game's rows of a file, with those that ingest refused because the game was unknown."""
+        if path not in self._held:
+            self._held[path] = _by_game(path)
+            while len(self._held) > 1 and sum(each.size for each in self._held.values()) > _KEPT_BYTES:
+                del self._held[next(iter(self._held))]
+        found = self._held[path].rows
+        return [found[name] for name in (str(game.key), _UNKNOWN + game.name) if name in found]
+
+    def clear(self) -> None:
+        """Keep nothing."""
+        self._held.clear()
+
+
+class _ByGame(NamedTuple):
+    size: int  # bytes of all rows
+    rows: dict[str, pa.Table]
+
+
+def _by_game(path: str) -> _ByGame:
+    """Read a file, and cut it into the rows of each game, in their order."""
+    fields = [BRONZE.field(name) for name in (*DOCUMENTS, *_KEYS)]
+    table = parquet.dataset([path], pa.schema(fields)).to_table()
+    key, game, refused = (whole(table.column(name).cast(pa.string())) for name in _KEYS)
+    unknown = pc.fill_null(pc.equal(refused, UNKNOWN_GAME), False)
+    names = pc.if_else(unknown, pc.binary_join_element_wise(_UNKNOWN, game, ""), key).dictionary_encode()
+    codes = pc.fill_null(names.indices, len(names.dictionary)).to_numpy()
+    order = np.argsort(codes, kind="stable")
+    rows = table.select(DOCUMENTS).take(pa.array(order)).combine_chunks()
+    ends = np.searchsorted(codes[order], np.arange(len(names.dictionary) + 1))
+    own = {
+        name: rows.slice(int(first), int(end - first))
+        for name, first, end in zip(names.dictionary.to_pylist(), ends, ends[1:], strict=False)
+    }
+    return _ByGame(rows.nbytes, own)
 
 
 class BronzeView:
     """Bronze's newest version at the time of opening."""
 
-    def __init__(self, bronze: Location, environment: str) -> None:
-        """Open it; raises what `open_table` raises."""
+    def __init__(self, bronze: Location, environment: str, kept: KeptFiles | None = None) -> None:
+        """Open it, with files that were read before; raises what `open_table` raises."""
+        self._kept = kept or KeptFiles()
         self._table, self._folder = open_table(bronze), bronze
         self.head = int(self._table.transaction_version(bronze_app_id(environment)) or 0)
         """The last seq in it."""
         stats = pa.table(self._table.get_add_actions(flatten=True))
         self._low, self._high = _column(stats, "min.seq", -1), _column(stats, "max.seq", 2**63 - 1)
         self._landed = _column(stats, "modification_time", 0) / 1000
+        self._sizes = _column(stats, "size_bytes", _SMALL_FILE + 1)
 
     @property
     def landed_at(self) -> float:
@@ -63,12 +118,12 @@ class BronzeView:
         """
         high = min(high, self.head)
         wanted = set(files_with(self._table, self._folder, "seq", range(low + 1, high + 1), game.bronze_keys))
-        files = [each for each in self._files() if each.path in wanted]
+        files = [each for each in self._files if each.path in wanted]
         at, width = low, _FIRST_SEQS
         while at < high and (left := [each for each in files if each.last > at]):
             at = max(at, min(each.first for each in left) - 1)
             end = min(high, at + width)
-            within = [each.path for each in left if each.first <= end]
+            within = [each for each in left if each.first <= end]
             found = self._window(game, within, at, end, columns) if at < end else None
             if found is None and at < end:
                 width = max(1, width // 8)
@@ -77,34 +132,48 @@ class BronzeView:
                 yield found
             at, width = end, min(2 * width, _MOST_SEQS)
 
+    @cached_property
     def _files(self) -> list[_File]:
         paths = files_with(self._table, self._folder, "seq", range(2**62))
         order = np.argsort(self._low, kind="stable")
-        return [_File(int(self._low[row]), int(self._high[row]), path) for row, path in zip(order, paths, strict=True)]
+        return [
+            _File(int(self._low[row]), int(self._high[row]), path, is_small=bool(self._sizes[row] <= _SMALL_FILE))
+            for row, path in zip(order, paths, strict=True)
+        ]
 
-    def _window(self, game: Game, files: Sequence[str], low: int, high: int, columns: Sequence[str]) -> pa.Table | None:
+    def _window(
+        self, game: Game, files: Sequence[_File], low: int, high: int, columns: Sequence[str]
+    ) -> pa.Table | None:
         """Return the rows of a few seqs, in order; None where several seqs have too many bytes together."""
-        fields = [BRONZE.field(name) for name in columns]
-        if not files:
-            return pa.schema(fields).empty_table()
-        was_unknown = (text("refused") == UNKNOWN_GAME) & (text("game") == game.name)
-        mine = (text("game_key") == str(game.key)) | was_unknown
-        read = [*fields, *(BRONZE.field(name) for name in ("game_key", "game", "refused"))]
-        scanner = parquet.dataset(files, pa.schema(read)).scanner(
-            columns=list(columns),
-            filter=(pc.field("seq") > low) & (pc.field("seq") <= high) & mine,
-            batch_size=_BATCH_ROWS,
-            batch_readahead=1,
-            fragment_readahead=1,
-        )
-        held, size = list[pa.RecordBatch](), 0
-        for batch in scanner.to_batches():
-            held.append(batch)
-            size += batch.nbytes
+        fields = pa.schema([BRONZE.field(name) for name in columns])
+        held, size = list[pa.Table](), 0
+        for rows in self._read(game, files, low, high, columns):
+            held.append(rows)
+            size += rows.nbytes
             if size > _WINDOW_BYTES and high - low > 1:
                 return None
-        found = pa.Table.from_batches(held, pa.schema(fields)) if held else pa.schema(fields).empty_table()
+        found = pa.concat_tables(held) if held else fields.empty_table()
         return found.sort_by([("seq", "ascending"), ("pos", "ascending")])
+
+    def _read(
+        self, game: Game, files: Sequence[_File], low: int, high: int, columns: Sequence[str]
+    ) -> Iterator[pa.Table]:
+        """Yield a game's rows of a few seqs in any order: of small files as they are kept, of large ones by a scan."""
+        within = (pc.field("seq") > low) & (pc.field("seq") <= high)
+        for file in files:
+            for rows in self._kept.rows(file.path, game) if file.is_small else ():
+                own = rows.select(columns)
+                yield own if low < file.first and file.last <= high else own.filter(within)
+        large = [each.path for each in files if not each.is_small]
+        if not large:
+            return
+        was_unknown = (text("refused") == UNKNOWN_GAME) & (text("game") == game.name)
+        mine = (text("game_key") == str(game.key)) | was_unknown
+        scanner = parquet.dataset(large, pa.schema([BRONZE.field(name) for name in (*columns, *_KEYS)])).scanner(
+            columns=list(columns), filter=within & mine,
+            batch_size=_BATCH_ROWS, batch_readahead=1, fragment_readahead=1,
+        )  # fmt: skip
+        yield from (pa.Table.from_batches([each]) for each in scanner.to_batches())
 
 
 def _column(stats: pa.Table, name: str, default: int) -> np.ndarray:

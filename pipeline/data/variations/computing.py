@@ -20,6 +20,8 @@ from pipeline.data.variations.documents import Document, Span
 ROUNDS: Final = 3
 """Most supersets of one event type that one range gives: a known key may get a kind that new keys decide about."""
 
+_KEPT_BYTES: Final = 16 * 1024 * 1024  # of documents that are kept for the next round; more are read again
+
 Read: TypeAlias = Callable[[Mapping[str, Span]], Iterator[Document]]
 
 
@@ -59,14 +61,21 @@ class RangeJob:
 def compute(key: GameKey, jobs: Iterable[RangeJob], read: Read, rounds: int = ROUNDS) -> None:
     """Add to each job its next supersets, until a further one would be the same."""
     waiting = {job.type: job for job in jobs}
+    kept: list[Document] | None = None  # of the round before; None: they were too many
     for _ in range(rounds):
         if not waiting:
             return
         rounds_of = {name: _Round(job) for name, job in waiting.items()}
-        for document in read({name: job.span for name, job in waiting.items()}):
-            rounds_of[document.type].add(document)
+        again = kept if kept is not None else read({name: job.span for name, job in waiting.items()})
+        kept, size = list[Document](), 0
+        for document in again:
+            if document.type in rounds_of:
+                rounds_of[document.type].add(document)
+                size += len(document.payload)
+                kept += [document] if size <= _KEPT_BYTES else []
             if all(each.is_full for each in rounds_of.values()):
                 break
+        kept = kept if size <= _KEPT_BYTES else None
         waiting = {name: each.job for name, each in rounds_of.items() if each.end(key)}
 
 

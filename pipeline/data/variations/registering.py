@@ -35,7 +35,7 @@ from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
 from pipeline.data.contracts.shape_needs import SHAPES, of_writer
 from pipeline.data.contracts.structs import by_struct
-from pipeline.data.variations.bronze_view import BronzeView
+from pipeline.data.variations.bronze_view import BronzeView, KeptFiles
 from pipeline.data.variations.computing import Computed, RangeJob, compute, computed_by
 from pipeline.data.variations.documents import Documents, FirstRows, Span
 from pipeline.lake.storage.location import Location
@@ -85,6 +85,7 @@ class Registrar:
         self._given = GivenIds(bronze)
         self._firsts: dict[GameKey, dict[str, FirstRows]] = {}  # of event types whose first range has not ended
         self._view: tuple[float, BronzeView] | None = None  # when it was opened, by the steady clock
+        self._kept_files = KeptFiles()
         self._stands: tuple[int, float] = (-1, 0.0)  # bronze's head, and since when it was seen
 
     def serve(
@@ -122,6 +123,10 @@ class Registrar:
             if rest is not None:
                 return rest
         return later
+
+    def rest(self) -> None:
+        """Forget what several games may need; called once all games that wait have been served."""
+        self._kept_files.clear()
 
     def choose(self, game: Game, name: str, choice: tuple[str, ...]) -> int | None:
         """Register a choice about an event type; return the id of its superset, None if that was chosen before.
@@ -291,7 +296,7 @@ class Registrar:
     def _opened(self, steady: float) -> BronzeView:
         """Return bronze as it was a moment ago: games whose first ranges have not ended look for the end together."""
         if self._view is None or not 0 <= steady - self._view[0] < _POLL_SECONDS / 2:
-            self._view = steady, BronzeView(self._bronze, self._environment)
+            self._view = steady, BronzeView(self._bronze, self._environment, self._kept_files)
         return self._view[1]
 
     def _later(self, wanted: _Wanted, view: BronzeView) -> Span | None:

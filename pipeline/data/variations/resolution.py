@@ -120,6 +120,7 @@ class ShapeResolution:
             self._forget(key)
             if served is not None:
                 rests.append(served)
+        self._registrar.rest()
         return min(rests)
 
     def troubles(self) -> Mapping[str, str]:
