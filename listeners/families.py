@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from listeners.sample import LATENCY_EDGES_SECONDS, Lane
 from listeners.status import Status
-from listeners.totals import ControllerMetrics, GameTotals, MetricsSnapshot
+from listeners.totals import ControllerMetrics, DerivedMetrics, GameTotals, MetricsSnapshot
 
 PREFIX: Final = "turnout_"
 
@@ -288,6 +288,7 @@ def _control(known: MetricsSnapshot) -> Iterator[Metric]:
     """Yield the controller's work as ingest has read it; nothing where the control store cannot be read."""
     if known.controller_metrics is not None:
         yield from _controller(known.controller_metrics)
+        yield from _derived(known.controller_metrics.derived)
 
 
 def _controller(seen: ControllerMetrics) -> Iterator[Metric]:
@@ -406,6 +407,53 @@ def _controller(seen: ControllerMetrics) -> Iterator[Metric]:
         "When the controller last read the whole catalog.",
         (),
         [((), seen.access_read_at)],
+    )
+
+
+def _derived(streams: Sequence[DerivedMetrics]) -> Iterator[Metric]:
+    labels = ("derived", "game", "cluster_group")
+    named = [((each.name, each.game, each.group), each) for each in streams]
+    yield _gauge(
+        "derived_info",
+        "A derived stream in force, with its game and the group that carries it; always 1.",
+        labels,
+        ((values, 1.0) for values, _ in named),
+    )
+    yield _gauge(
+        "derived_reported_timestamp_seconds",
+        "When a driver last said how the derived stream is; absent if none ever did.",
+        labels,
+        ((values, each.reported_at) for values, each in named),
+    )
+    yield _gauge(
+        "derived_rows",
+        "Rows of the derived stream's table at its last report.",
+        labels,
+        ((values, each.rows) for values, each in named),
+    )
+    yield _gauge(
+        "derived_generation",
+        "Generation of the derived stream's table at its last report.",
+        labels,
+        ((values, each.generation) for values, each in named),
+    )
+    yield _gauge(
+        "derived_behind_commits",
+        "Commits of its game's table that the derived stream has not read; absent when unknown.",
+        labels,
+        ((values, each.behind) for values, each in named),
+    )
+    yield _gauge(
+        "derived_lag_seconds",
+        "How long the derived stream has lacked rows of its game's table; absent when unknown.",
+        labels,
+        ((values, each.lag_seconds) for values, each in named),
+    )
+    yield _gauge(
+        "derived_stopped_since_timestamp_seconds",
+        "Since when the derived stream stands still, with the kind of its error; absent if it does not.",
+        (*labels, "error"),
+        (((*values, each.stopped[0]), each.stopped[1]) for values, each in named if each.stopped is not None),
     )
 
 

@@ -87,6 +87,21 @@ class FleetProblems:
 
 
 @dataclass(frozen=True, slots=True)
+class DerivedMetrics:
+    """A derived stream by its driver's last report; times are Unix seconds, None is unknown."""
+
+    name: str
+    game: str  # its key
+    group: str  # that carries its game; empty: none does
+    rows: int | None
+    generation: int | None
+    behind: int | None  # commits of its game's table that it has not read
+    lag_seconds: float | None
+    stopped: tuple[str, float] | None  # the kind of error for which it stands still, and since when; None: it does not
+    reported_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerMetrics:
     """The controller's work and what waits for operators, from the control store; times are Unix seconds."""
 
@@ -109,6 +124,7 @@ class ControllerMetrics:
     mistrusted: Mapping[str, float] = field(default_factory=dict)  # registries that contradicted themselves, since when
     incidents: Mapping[str, tuple[int, int]] | None = None
     """Open incidents and their games by cause, 0 included; None: nobody judges causes."""
+    derived: Sequence[DerivedMetrics] = ()
 
 
 @dataclass(frozen=True, slots=True)

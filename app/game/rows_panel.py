@@ -1,6 +1,6 @@
 """Draws the last rows of a game, landed or refused, as far as they decode and the viewer may see it.
 
-A third choice is the contract that they keep, which `contract_panel` draws.
+Other choices are the contract that they keep and the tables that follow from them: `contract_panel`, `derived_panel`.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ import streamlit as st
 
 from app import formatting
 from app.components import links
-from app.game import contract_panel, figures
+from app.game import contract_panel, derived_panel, figures
 from app.game.rows import MOST_ROWS, LastRow, LastRows, last_rows
 from app.game.signals import GameSignals
 from app.look import parts
@@ -22,7 +22,7 @@ from pipeline.api.rows import Depth, RowKind
 from pipeline.base.errors import Refused
 from pipeline.base.texts import in_utc, short_moment
 
-_CHOICES: Final = ("refused", "landed", "contract")
+_CHOICES: Final = ("refused", "landed", "contract", "derived")
 _CHOICE: Final = "game_rows"  # the widget's key
 _DECODED: Final = 240  # characters of a row's values
 _VALUES: Final = "Decoded as far as it goes"
@@ -33,7 +33,7 @@ _WIDTHS: Final = {"At, UTC": 150, "Seq": 110, "Schema": 70, "Reason": 190, "Prod
 
 
 def draw(environment: Environment, signals: GameSignals) -> None:
-    """Draw what is chosen in the URL: `rows`, which may be the contract that they keep."""
+    """Draw what is chosen in the URL: `rows`, which may be the contract that they keep or the derived streams."""
     with st.container(border=True, key="card_rows", gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="center"):
             place = st.empty()
@@ -49,6 +49,9 @@ def draw(environment: Environment, signals: GameSignals) -> None:
             links.keep({"rows": _CHOICE})
         if chosen == "contract":
             contract_panel.draw(environment, signals, place)
+            return
+        if chosen == "derived":
+            derived_panel.draw(environment, signals, place)
             return
         kind: RowKind = "landed" if chosen == "landed" else "refused"
         try:

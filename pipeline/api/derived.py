@@ -2,20 +2,21 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any
 
 from pipeline.api.environment import OpenEnvironment
 from pipeline.base.names import shown
 from pipeline.base.texts import age, in_utc
 from pipeline.data.derived.definitions import SilverDefinition, loads
 from pipeline.data.derived.silver_through import silver_through
+from pipeline.health.verdicts.derived import DerivedStanding, DerivedVerdict, judge
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.store.database.engine import reading
 from pipeline.store.derived import read_definitions, read_states
 from pipeline.store.processes.leases import store_time
 from pipeline.store.rows import DerivedState
 
-_SILENT_SECONDS: Final = 180.0  # a driver looks at its streams at least once a minute
+__all__ = ["DerivedReport", "DerivedStanding", "listed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +32,18 @@ class DerivedReport:
     now: float  # Unix seconds by the store's clock
 
     @property
-    def behind(self) -> int | None:
-        """Commits of its game's table that it has not read; None: unknown."""
-        return None if self.state is None else self.state.head - self.state.version
-
-    @property
-    def lag_seconds(self) -> float | None:
-        """The time for which it has lacked rows of its game's table; 0: it lacks none; None: unknown."""
-        if self.state is None or self.state.level_at is None:
-            return None
-        return 0.0 if not self.behind and self.state.error is None else max(0.0, self.now - self.state.level_at)
+    def verdict(self) -> DerivedVerdict:
+        """How it is, as far as that report says."""
+        return judge(self.state, self.now)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
         state = {} if self.state is None else {name: at for name, at in asdict(self.state).items() if name != "name"}
+        verdict = self.verdict
         return {
-            "name": self.name, "kind": "silver", "game": self.game, "type": self.type, "table": self.table,
-            "behind": self.behind, "lag_seconds": self.lag_seconds, "through_time": self.through_time, **state,
+            "name": self.name, "kind": "silver", "game": self.game, "type": self.type, "table": self.table, **state,
+            "standing": str(verdict.standing), "behind": verdict.behind, "lag_seconds": verdict.lag_seconds,
+            "through_time": self.through_time, "rows": verdict.rows, "generation": verdict.generation,
         }  # fmt: skip
 
     @property
@@ -55,31 +51,48 @@ class DerivedReport:
         """All of it as a line for people; raw texts are in it."""
         return f"{self.name}: {'; '.join(self._parts())}"
 
+    @property
+    def reason(self) -> str | None:
+        """Why it stands still, or why nobody knows how it is; raw texts are in it. None where it does neither."""
+        if self.state is None:
+            return "no driver has carried it yet"
+        if self.verdict.standing is DerivedStanding.SILENT:
+            return f"no report for {age(self.now - self.state.reported_at)}"
+        return self.state.error
+
+    @property
+    def stopped_for(self) -> float | None:
+        """The seconds for which it has stood still, None where it does not or nobody knows."""
+        if self.state is None or self.state.failed_at is None or self.verdict.standing is not DerivedStanding.STOPPED:
+            return None
+        return max(0.0, self.now - self.state.failed_at)
+
     def _parts(self) -> Iterator[str]:
         yield f"silver of {shown(self.game)}"
-        state = self.state
-        if state is None:
-            yield "no driver has carried it yet"
-            return
-        yield f"{state.rows:,} rows"
-        yield f"generation {state.generation}"
-        if state.error is not None:
-            since = None if state.failed_at is None else self.now - state.failed_at
-            yield f"STANDS STILL for {age(since)}: {state.error}"
-        elif not state.generation:
-            yield "waits for the first row of its game"
-        else:
-            yield "level" if not self.behind else f"{self.behind:,} commits behind, {age(self.lag_seconds)}"
+        verdict = self.verdict
+        if verdict.rows is not None:
+            yield f"{verdict.rows:,} rows"
+            yield f"generation {verdict.generation}"
+        match verdict.standing:
+            case DerivedStanding.SILENT:
+                yield f"STANDING UNKNOWN: {self.reason}"
+            case DerivedStanding.STOPPED:
+                yield f"STANDS STILL for {age(self.stopped_for)}: {self.reason}"
+            case DerivedStanding.WAITING:
+                yield "waits for the first row of its game"
+            case DerivedStanding.LEVEL:
+                yield "level"
+            case DerivedStanding.BEHIND:
+                yield f"{verdict.behind:,} commits behind, {age(verdict.lag_seconds)}"
         known = "no known time" if self.through_time is None else f"{in_utc(self.through_time)} UTC"
         yield f"complete through {known}"
-        yield f"carried by group {state.group_name}"
-        if self.now - state.reported_at > _SILENT_SECONDS:
-            yield f"NO REPORT for {age(self.now - state.reported_at)}"
+        if self.state is not None:
+            yield f"carried by group {self.state.group_name}"
 
 
 @reading()
-def listed(environment: OpenEnvironment) -> list[DerivedReport]:
-    """Read the derived streams in force, in the order of their file."""
+def listed(environment: OpenEnvironment, game: str | None = None) -> list[DerivedReport]:
+    """Read the derived streams in force, in the order of their file; with the exact name of a game its own only."""
     definitions, states = loads(read_definitions(environment.engine).definitions), read_states(environment.engine)
     now = store_time(environment.engine)
     return [
@@ -88,6 +101,7 @@ def listed(environment: OpenEnvironment) -> list[DerivedReport]:
             _through_time(environment, each, now), now,
         )
         for each in definitions
+        if game in {None, each.game}
     ]  # fmt: skip
 
 

@@ -11,11 +11,12 @@ from typing import Final
 from sqlalchemy import Connection, Engine, delete, insert, select
 
 from pipeline.base.errors import Refused
+from pipeline.base.names import game_key
 from pipeline.store import audit
 from pipeline.store.database.engine import reading, writing
-from pipeline.store.database.tables import derived_states, derived_streams
+from pipeline.store.database.tables import derived_states, derived_streams, games
 from pipeline.store.processes.leases import store_now
-from pipeline.store.rows import DerivedState
+from pipeline.store.rows import DerivedState, DerivedStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,19 @@ def apply_within(
 def read_states(engine: Engine) -> dict[str, DerivedState]:
     """Return how each derived stream is carried, by its name; those that no driver has carried yet are left out."""
     with reading(), engine.connect() as connection:
-        rows = connection.execute(select(*(derived_states.c[name] for name in DerivedState.__slots__)))
-        return {row.name: DerivedState(*row) for row in rows}
+        return _states(connection)
+
+
+def streams_in(connection: Connection) -> list[DerivedStream]:
+    """Return the derived streams in force, with the groups of their games, in the order of their file."""
+    listed = [(each["name"], game_key(each["game"])) for each in json.loads(definitions_in(connection).definitions)]
+    if not listed:
+        return []
+    named = games.c.game_key.in_({key for _, key in listed})
+    rows = connection.execute(select(games.c.game_key, games.c.group_name).where(named))
+    groups = {row.game_key: row.group_name for row in rows}
+    states = _states(connection)
+    return [DerivedStream(name, key, groups.get(key), states.get(name)) for name, key in listed]
 
 
 def write_states(engine: Engine, states: Collection[DerivedState]) -> None:
@@ -78,6 +90,11 @@ def write_states(engine: Engine, states: Collection[DerivedState]) -> None:
         connection.execute(delete(derived_states).where(derived_states.c.name.in_(named)))
         for each in states:
             connection.execute(insert(derived_states).values(asdict(each)))
+
+
+def _states(connection: Connection) -> dict[str, DerivedState]:
+    rows = connection.execute(select(*(derived_states.c[name] for name in DerivedState.__slots__)))
+    return {row.name: DerivedState(*row) for row in rows}
 
 
 def definitions_in(connection: Connection) -> AppliedStreams:

@@ -63,6 +63,16 @@ class DerivedState:
 
 
 @dataclass(frozen=True, slots=True)
+class DerivedStream:
+    """A derived stream in force, with what its driver said last."""
+
+    name: str
+    game_key: str
+    group: str | None  # that carries its game
+    state: DerivedState | None  # None: no driver has carried it yet
+
+
+@dataclass(frozen=True, slots=True)
 class NamedBacklog:
     """What waits in one of several sources."""
 

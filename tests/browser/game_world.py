@@ -6,6 +6,7 @@ Used by the tests of the Game page and for a look by hand: `python -m tests.brow
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -14,17 +15,20 @@ from sqlalchemy import insert, update
 from listeners.join import Pass
 from listeners.metrics_table import MetricsTables
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, PassResult, StreamMinute
+from pipeline.data.derived.definitions import SilverDefinition
+from pipeline.data.derived.definitions import dumps as dumps_derived
 from pipeline.data.output_contracts.rules import ContractRule, OutputContract, dumps
 from pipeline.health.facts.incidents import keep_look
 from pipeline.health.incidents.causes import Action, Finding
 from pipeline.health.incidents.incidents import Incident
 from pipeline.settings.tree import Paths, Settings
-from pipeline.store import output_contracts
+from pipeline.store import derived, output_contracts
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.report_tables import incident_looks
 from pipeline.store.database.states import Cause
 from pipeline.store.output_contracts import read_contracts
+from pipeline.store.rows import DerivedState
 from tests.browser.seed import Seeded, fleet_of_forty, seed
 from tests.tables.repair_world import BROKEN, CHESS, Event, Message, World
 
@@ -96,6 +100,25 @@ def with_contract(world: World, now: float) -> None:
     assert writer.flush()
 
 
+def with_derived(world: World, now: float) -> None:
+    """Give Chess derived streams: one is level, one behind, one stands still, one silent, one was never carried."""
+    names = ("moves", "moves_late", "moves_broken", "moves_silent", "moves_new")
+    definitions = [SilverDefinition(each, CHESS.name, "M") for each in names]
+    applied = derived.read_definitions(world.engine).number
+    derived.apply(world.engine, dumps_derived(definitions), applied, "ann", "asked for by BI")
+    level = DerivedState("moves", "b", 1, 812, 812, 160_000, now - 3, None, None, now - 2)
+    gone = "Refused: the table of Chess has no column 'elo', which silver moves_broken names <b>"
+    derived.write_states(
+        world.engine,
+        [
+            level,
+            replace(level, name="moves_late", generation=3, version=806, level_at=now - 95),
+            replace(level, name="moves_broken", error=gone, failed_at=now - 700, level_at=now - 710),
+            replace(level, name="moves_silent", reported_at=now - 1_000),
+        ],
+    )
+
+
 def _incident(now: float) -> Incident:
     finding = Finding(
         Cause.SCHEMA,
@@ -162,4 +185,5 @@ def _minutes(world: World, now: float) -> None:
 if __name__ == "__main__":
     made = failing_game(Path(sys.argv[1]), time.time())
     with_contract(made, time.time())
+    with_derived(made, time.time())
     made.engine.dispose()

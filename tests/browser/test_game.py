@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from pipeline.base.names import game_key
-from tests.browser.game_world import failing_game, with_contract
+from tests.browser.game_world import failing_game, with_contract, with_derived
 from tests.browser.lists import SOON, enter
 from tests.browser.seed import heartbeats
 from tests.browser.served import opened, served
@@ -20,6 +20,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("game")
     made = failing_game(folder, time.time())
     with_contract(made, time.time())
+    with_derived(made, time.time())
     made.engine.dispose()
     with heartbeats(folder, ["ingest", "a", "b"]), served(folder) as url:
         yield url
@@ -54,6 +55,15 @@ def test_a_contract_stands_beside_the_rows(page: Page) -> None:
     expect(page.get_by_text("3 rules · rows since")).to_be_visible(timeout=SOON)
     cells = page.locator('[data-testid="stDataFrame"]').first.locator("td")
     for text in ("play/clock_ms", "integer · at least 0", "never null · matches [a-h][1-8]", "BI <b>, daily revenue"):
+        expect(cells.filter(has_text=text).first).to_be_attached(timeout=SOON)
+
+
+def test_derived_streams_stand_beside_the_rows(page: Page) -> None:
+    """Tables that follow from the game's table stand in a tab that an alert's link names, the stopped one first."""
+    page.goto(f"/game?game={CHESS.key}&rows=derived")
+    expect(page.get_by_text("tables that follow from this game's table")).to_be_visible(timeout=SOON)
+    cells = page.locator('[data-testid="stDataFrame"]').first.locator("td")
+    for text in ("silver/moves_broken", "no column 'elo'", "no driver has carried it yet"):
         expect(cells.filter(has_text=text).first).to_be_attached(timeout=SOON)
 
 

@@ -27,7 +27,7 @@ from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import Cause, OperationState
 from pipeline.store.operations import Operation
-from tests.browser.game_world import failing_game, with_contract
+from tests.browser.game_world import failing_game, with_contract, with_derived
 from tests.browser.seed import HOSTILE, Seeded, seed
 from tests.tables.repair_world import CHESS
 from tests.unit.app.app_world import again, drawn_alive, name_roles, texts
@@ -230,7 +230,7 @@ def test_a_failing_game_shows_cause_then_proof_then_actions(failing: str, openin
     assert places == sorted(places)
     assert "SchemaMismatch: field 4 of schema version 2 is not wanted" in said
     (choice,) = (each for each in app.segmented_control if each.key == "game_rows")
-    assert [each.content for each in choice.proto.options] == ["Refused 27\u202f060", "Landed", "Contract"]
+    assert [each.content for each in choice.proto.options] == ["Refused 27\u202f060", "Landed", "Contract", "Derived"]
     assert "2 ✓" in said
     assert f"key {failing}" in said
     rows, neighbours = (element.value for element in app.dataframe)
@@ -261,6 +261,29 @@ def test_a_contract_is_shown_with_the_rows_that_broke_it(tmp_path: Path, opening
         ["play/move", ["◆ quarantine"], "2", "never null · matches [a-h][1-8]", "BI <b>, daily revenue"],
         ["play/rated", ["■ stop"], "0", "100 to 4000", "BI <b>, daily revenue"],
     ]
+
+
+def test_derived_streams_are_shown_with_their_lag_and_reason(tmp_path: Path, opening: Opening) -> None:
+    """Trouble comes first; a stream that fails, is silent or was never carried has no lag of 0."""
+    world = failing_game(tmp_path, time.time())
+    app = opening("game", game=str(CHESS.key), rows="derived")
+    assert "No derived stream is of this game." in texts(app)
+    with_derived(world, time.time())
+    world.engine.dispose()
+    st.cache_data.clear()
+    st.cache_resource.clear()
+    rows = opening("game", game=str(CHESS.key), rows="derived").dataframe[0].value.to_dict("records")
+    names = ("Table", "State", "Rows", "Behind", "Lag", "Generation")
+    assert [[each[name] for name in names] for each in rows] == [
+        ["silver/moves_broken", ["■ stands still"], "160\u202f000", "–", "11 min", "1"],
+        ["silver/moves_silent", ["? unknown"], "160\u202f000", "–", "–", "1"],
+        ["silver/moves_new", ["? unknown"], "–", "–", "–", "–"],
+        ["silver/moves_late", ["» behind"], "160\u202f000", "6", "1 min", "3"],
+        ["silver/moves", ["● level"], "160\u202f000", "0", "0.0 s", "1"],
+    ]
+    assert "no column 'elo', which silver moves_broken names <b>" in rows[0]["Reason"]
+    assert rows[0]["Reason"].startswith("for 11 min: Refused: ")
+    assert [each["Reason"] for each in rows[1:3]] == ["no report for 16 min", "no driver has carried it yet"]
 
 
 def test_rows_that_a_link_asked_for_stand_above_the_charts(failing: str, opening: Opening) -> None:

@@ -45,6 +45,14 @@ def violations(rule: str, values: str) -> tuple[str, str]:
     return f'turnout_stream_contract_violations_total{{game="g",cluster_group="a",rule="{rule}"}}', values
 
 
+def derived(name: str, values: str, **labels: str) -> tuple[str, str]:
+    shown = "".join(f',{label}="{value}"' for label, value in labels.items())
+    return (
+        f'turnout_derived_{name}{{derived="sold",game="g",cluster_group="a",kind="ingest",instance="i:1"{shown}}}',
+        values,
+    )
+
+
 def drops(values: str) -> tuple[str, str]:
     return 'turnout_listener_events_dropped_total{cluster_group="a",instance="a:1"}', values
 
@@ -99,6 +107,7 @@ def of_game(alert: str, severity: str = "page", group: str | None = "a") -> str:
 
 
 DOWN, STALLED, LATE = "TurnoutStreamDown", "TurnoutStreamStalled", "TurnoutLatencyOverObjective"
+STOPPED = _fired("TurnoutDerivedStopped", "ticket", derived="sold", game="g", cluster_group="a")
 UNHEALTHY = _fired("TurnoutFleetUnhealthy", "ticket")
 LATE_SOURCE, BLIND_SOURCE = _fired("TurnoutSourceBacklog"), _fired("TurnoutSourceUnknown", "ticket")
 EVACUATION = _fired("TurnoutEvacuationWaits", cluster_group="a")
@@ -210,6 +219,30 @@ SCENARIOS = [
         "rows that break a contract once are silent",
         [info(flat(1, HOUR)), violations("sales/price", f"{flat(0, 300)} {flat(500, HOUR)}")],
         {at: [] for at in range(0, 2_400, 60)},
+    ),
+    Scenario(
+        "a derived stream that fails for 10 minutes gives a ticket until it goes on, whichever its error",
+        [
+            derived("info", flat(1, HOUR)),
+            derived("reported_timestamp_seconds", grows(1, HOUR)),
+            derived("stopped_since_timestamp_seconds", f"{flat(60, 600)} {gone(HOUR)}", error="Refused"),
+            derived("stopped_since_timestamp_seconds", f"{gone(600)} {flat(60, 600)} {gone(HOUR)}", error="Transient"),
+        ],
+        {570: [], 660: [STOPPED], 1_170: [STOPPED], 1_320: []},
+    ),
+    Scenario(
+        "a derived stream that nobody reports is not well, before its first report too",
+        [derived("info", flat(1, HOUR)), derived("reported_timestamp_seconds", f"{gone(1_200)} {flat(1_200, HOUR)}")],
+        {570: [], 660: [STOPPED], 1_260: [], 2_040: [], 2_160: [STOPPED]},
+    ),
+    Scenario(
+        "a derived stream of a group that is stopped, or down, is silent",
+        [
+            derived("info", flat(1, HOUR)),
+            ('turnout_fleet_group_stopped{cluster_group="a"}', f"{flat(1, 1_800)} {gone(1_800)}"),
+            ('turnout_fleet_group_down{cluster_group="a"}', f"{gone(1_800)} {flat(1, 1_800)}"),
+        ],
+        {at: [] for at in (660, 1_500)},
     ),
     Scenario(
         "a hung driver gives the group alert",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from listeners.totals import DerivedMetrics
 from pipeline.api import alerts as page
 from pipeline.health.alerting import files
 from pipeline.health.alerting.alertmanager import alertmanager_config
@@ -28,6 +29,9 @@ FAULTS: dict[str, Fault] = {
     LATE: lambda fleet: fleet.set(age=90.0),
     "TurnoutRejectRatioHigh": lambda fleet: fleet.set(rejects=5),
     "TurnoutContractViolated": lambda fleet: fleet.set(broken=5),
+    "TurnoutDerivedStopped": lambda fleet: fleet.set_control(
+        derived=[DerivedMetrics("sold", fleet.game, GROUP, 1, 1, None, None, ("Refused", time.time()), time.time())]
+    ),
     "TurnoutGroupDown": lambda fleet: fleet.set(heartbeat_ago=130.0),
     "TurnoutIngestStalled": lambda fleet: fleet.set(committed_ago=310.0),
     "TurnoutSourceBacklog": lambda fleet: fleet.set_control(source_age_seconds=75.0, source_rows=9),

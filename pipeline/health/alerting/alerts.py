@@ -16,6 +16,7 @@ from pipeline.settings.tree import Settings
 _DEFAULTS: Final = Settings()
 
 _GAME_PAGE: Final = "/game?game={{ $labels.game }}"
+_DERIVED_TAB: Final = f"{_GAME_PAGE}&rows=derived"
 _FLEET_PAGE: Final = "/"
 _ACCESS_PAGE: Final = "/access"
 _GROUPS_PAGE: Final = "/groups"
@@ -36,6 +37,7 @@ def alerts(
         *_broken_streams(),
         *burn_alerts(default() if objectives is None else objectives, objective_seconds),
         *_late_streams(f"{objective_seconds:g}"),
+        _derived_stopped(),
         *(each.alert for each in (registered() if kinds is None else kinds) if each.alert is not None),
         *_source_alerts(f"{objective_seconds:g}"),
         _unhealthy(),
@@ -111,6 +113,21 @@ def _late_streams(objective: str) -> tuple[Alert, ...]:
             "{{ end }} `turnout contracts show` has the rules.",
             _GAME_PAGE,
         ),
+    )
+
+
+def _derived_stopped() -> Alert:
+    return Alert(
+        "TurnoutDerivedStopped",
+        "ticket",
+        _DERIVED,
+        "10m",
+        "Derived stream {{ $labels.derived }} stands still",
+        "{{ if eq $value 0.0 }}No driver says how it is{{ else }}It fails with "
+        '{{ with query (printf "turnout_derived_stopped_since_timestamp_seconds{derived=%q}" $labels.derived) }}'
+        '{{ . | first | label "error" }}{{ end }}, for {{ $value | humanizeDuration }}{{ end }}. '
+        "Its game goes on; `turnout derived list` has the reason.",
+        _DERIVED_TAB,
     )
 
 
@@ -279,6 +296,17 @@ sum by (game) (rate(turnout_stream_rows_total[10m]))
 
 # A row now and then raises nothing: the wait is longer than the window.
 _VIOLATIONS: Final = "sum by (game) (increase(turnout_stream_contract_violations_total[10m])) > 0"
+
+# A stream that nobody reports stands still, too (value 0), unless its group does not run: that has an alert of its own.
+_DERIVED: Final = """\
+time() - max by (derived, game, cluster_group) (turnout_derived_stopped_since_timestamp_seconds)
+or on (derived)
+0 * (
+  max by (derived, game, cluster_group) (turnout_derived_info)
+  unless on (derived) (time() - max by (derived) (turnout_derived_reported_timestamp_seconds) < 300)
+  unless on (cluster_group) max by (cluster_group) (turnout_fleet_group_stopped)
+  unless on (cluster_group) max by (cluster_group) (turnout_fleet_group_down) == 1
+)"""
 
 # Ingest exports the judgement: without it the fleet is unhealthy anyway, so an absent or old judgement counts as that.
 _UNHEALTHY: Final = """\

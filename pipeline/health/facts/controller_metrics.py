@@ -1,4 +1,4 @@
-"""Metrics of the source, registries, the controller's work and open decisions, as ingest exports them."""
+"""Metrics that ingest exports from the control store: source, registries, derived streams, the controller's work."""
 
 import json
 from collections import Counter
@@ -7,15 +7,18 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, Engine, select
 
 from listeners.process_kinds import CONTROLLER, ONLY
-from listeners.totals import ControllerMetrics
+from listeners.totals import ControllerMetrics, DerivedMetrics
 from pipeline.health.facts.fleet import Fleet
 from pipeline.health.facts.overdue_access import count_overdue
 from pipeline.health.incidents import away
+from pipeline.health.verdicts.derived import DerivedStanding, judge
 from pipeline.store.database.states import OPEN, Cause
 from pipeline.store.database.tables import catalog_snapshots
+from pipeline.store.derived import streams_in
 from pipeline.store.incidents import count_open
 from pipeline.store.operations import read_open
 from pipeline.store.reports import waiting_in
+from pipeline.store.rows import DerivedStream
 from pipeline.store.schema_needs import read_states
 
 
@@ -33,6 +36,7 @@ def read_controller_metrics(engine: Engine, fleet: Fleet) -> ControllerMetrics:
         incidents = count_open(connection)
         overdue_access = count_overdue(connection)
         evacuations = waiting_in(connection) if is_running else {}  # of what a dead one saw nobody knows any more
+        derived = streams_in(connection)
     own = away.computed(judgement, fleet.read_at)
     if own is not None:  # no judge can keep it
         incidents = {**(incidents or {}), str(Cause.STORE): (1, len(own.games))}
@@ -55,7 +59,19 @@ def read_controller_metrics(engine: Engine, fleet: Fleet) -> ControllerMetrics:
         maintenance_overdue_seconds=upkeep.overdue_seconds(fleet.read_at),
         last_round=None if upkeep.last is None else (upkeep.last.ended_at, bool(upkeep.last.ok)),
         last_good_round_at=None if upkeep.good is None else upkeep.good.ended_at,
+        derived=[_derived(each, fleet.read_at) for each in derived],
     )
+
+
+def _derived(stream: DerivedStream, now: float) -> DerivedMetrics:
+    state, verdict = stream.state, judge(stream.state, now)
+    stopped = None
+    if state is not None and state.error is not None and verdict.standing is DerivedStanding.STOPPED:
+        stopped = (state.error.partition(":")[0], state.failed_at or state.reported_at)
+    return DerivedMetrics(
+        stream.name, stream.game_key, stream.group or "", verdict.rows, verdict.generation, verdict.behind,
+        verdict.lag_seconds, stopped, None if state is None else state.reported_at,
+    )  # fmt: skip
 
 
 def _access(connection: Connection) -> tuple[float | None, Mapping[str, int] | None]:

@@ -1,6 +1,6 @@
 """Metrics of a controller."""
 
-from listeners.totals import ControllerMetrics
+from listeners.totals import ControllerMetrics, DerivedMetrics
 
 NOW = 9_000.0
 CONTROLLER_METRICS = ControllerMetrics(
@@ -20,4 +20,5 @@ CONTROLLER_METRICS = ControllerMetrics(
     last_good_round_at=NOW,
     mistrusted={"main": NOW},
     incidents={"schema": (1, 2)},
+    derived=[DerivedMetrics("sold", "g", "a", 1, 1, 1, 1.0, ("Refused", NOW), NOW)],
 )

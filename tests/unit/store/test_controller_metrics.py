@@ -6,20 +6,23 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Engine, insert, update
 
-from listeners.totals import ControllerMetrics
+from listeners.totals import ControllerMetrics, DerivedMetrics
+from pipeline.base.names import game_key
 from pipeline.health.facts.controller_metrics import read_controller_metrics
 from pipeline.health.facts.fleet import read_fleet
 from pipeline.health.facts.incidents import keep_look
 from pipeline.health.facts.placing import placing
+from pipeline.store import derived
 from pipeline.store.database.report_tables import incident_looks
 from pipeline.store.database.states import Cause, OperationState
-from pipeline.store.database.tables import catalog_snapshots, drivers, operations
+from pipeline.store.database.tables import catalog_snapshots, drivers, games, operations
 from pipeline.store.groups import Group, create
 from pipeline.store.incidents import STALE_SECONDS
 from pipeline.store.operations import Intent, change, list_operations, operation, submit
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import store_time
 from pipeline.store.reports import keep_waiting
+from pipeline.store.rows import DerivedState
 from tests.unit.health.incidents.incident_world import OPEN
 
 
@@ -107,3 +110,20 @@ def test_open_incidents_are_counted_by_cause_and_unknown_where_nobody_judges(eng
     with engine.begin() as connection:
         connection.execute(update(incident_looks).values(looked_at=time.time() - STALE_SECONDS - 1))
     assert seen(engine).incidents is None
+
+
+def test_derived_streams_are_known_with_their_groups(engine: Engine) -> None:
+    """A stream without a report has no numbers, never zeros; a failing stream has the kind of its error."""
+    key, now = game_key("Chess"), store_time(engine)
+    with engine.begin() as connection:
+        connection.execute(
+            insert(games).values(game_key=key, game="Chess", group_name="a", last_seq=1, discovered_at=1.0)
+        )
+    assert seen(engine).derived == []
+    derived.apply(engine, '[{"name": "sold", "game": "Chess"}, {"name": "go", "game": "Go"}]', 0, "ann", "wanted")
+    state = DerivedState("sold", "a", 2, 5, 5, 30, None, "Refused: no column 'x'", now - 60, now)
+    derived.write_states(engine, [state])
+    assert list(seen(engine).derived) == [
+        DerivedMetrics("sold", key, "a", 30, 2, None, None, ("Refused", now - 60), now),
+        DerivedMetrics("go", game_key("Go"), "", None, None, None, None, None, None),
+    ]

@@ -1,0 +1,92 @@
+"""Draws the derived streams of a game in the card of its rows: how each is, how far behind, and why it stands still."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pandas as pd
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from app import formatting
+from app.components import pills
+from app.game.signals import GameSignals
+from app.look import parts
+from app.look.tokens import Tone
+from app.state.services import Environment, cached
+from pipeline.api import derived
+from pipeline.api.derived import DerivedReport, DerivedStanding
+from pipeline.base.errors import Refused
+from pipeline.base.texts import complete_through
+
+_WORDS: Final[Mapping[DerivedStanding, tuple[str, Tone]]] = {  # the worst first
+    DerivedStanding.STOPPED: ("■ stands still", "bad"),
+    DerivedStanding.SILENT: ("? unknown", "blind"),
+    DerivedStanding.BEHIND: ("» behind", "busy"),
+    DerivedStanding.WAITING: ("… waiting", "plain"),
+    DerivedStanding.LEVEL: ("● level", "well"),
+}
+_ROW: Final = 36
+_TALL: Final = 396  # more rows scroll
+
+_streams: Final = cached(derived.listed, seconds=5, most=200)
+
+
+def draw(environment: Environment, signals: GameSignals, place: DeltaGenerator) -> None:
+    """Draw the streams; `place` is that of the card's head."""
+    try:
+        found = _streams(environment, signals.row.game)
+    except Refused as refused:
+        place.html(parts.section("Derived"))
+        st.html(parts.silence("The derived streams cannot be read.", formatting.shown(str(refused))))
+        return
+    if not found:
+        place.html(parts.section("Derived"))
+        st.html(parts.silence("No derived stream is of this game.", "turnout derived apply FILE gives it some."))
+        return
+    place.html(parts.section("Derived", "tables that follow from this game's table"))
+    order = {each: at for at, each in enumerate(_WORDS)}
+    rows = [_row(each) for each in sorted(found, key=lambda each: order[each.verdict.standing])]
+    st.dataframe(
+        pd.DataFrame(rows),
+        hide_index=True,
+        row_height=_ROW,
+        height=min(_ROW * (len(rows) + 1) + 2, _TALL),
+        column_config={
+            "Table": st.column_config.TextColumn(width=160),
+            "State": pills.column("State", dict(_WORDS.values()), 120),
+            "Rows": _number(85, "In its table, when it was reported last."),
+            "Behind": _number(70, "Commits of the game's table that it has not read."),
+            "Lag": _number(75, "How long it has lacked rows of the game's table."),
+            "Complete through": _number(140, "The table has every record that the source had by then (UTC)."),
+            "Generation": _number(85, "A new one replaces all rows in one commit."),
+            "Event type": st.column_config.TextColumn(width=95),
+            "Reason": st.column_config.TextColumn(width=520),
+        },
+        alt="Derived streams of this game, with state, rows, how far behind each is, and why it stands still.",
+        key="derived_table",
+    )
+
+
+def _number(width: int, about: str) -> Any:
+    return st.column_config.TextColumn(width=width, help=about, alignment="right")
+
+
+def _row(report: DerivedReport) -> dict[str, object]:
+    verdict = report.verdict
+    reason = "" if report.reason is None else formatting.shown(report.reason, 300)
+    if report.stopped_for is not None:
+        reason = f"for {formatting.age(report.stopped_for)}: {reason}"
+    if verdict.standing is DerivedStanding.WAITING:
+        reason = "the game's table does not exist yet"
+    through = complete_through(report.through_time, report.now)
+    return {
+        "Table": f"silver/{formatting.shown(report.name, 60)}",
+        "State": [_WORDS[verdict.standing][0]],
+        "Rows": formatting.count(verdict.rows),
+        "Behind": formatting.count(verdict.behind),
+        "Lag": formatting.duration(verdict.lag_seconds),
+        "Complete through": formatting.UNKNOWN_VALUE if through is None else f"{through[0]}, {through[1]} ago",
+        "Generation": formatting.count(verdict.generation),
+        "Event type": "the first one" if report.type is None else formatting.shown(report.type, 80),
+        "Reason": reason,
+    }
