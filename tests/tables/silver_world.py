@@ -82,6 +82,7 @@ class SilverWorld:
     places: dict[int, Iterator[int]] = field(default_factory=dict)  # by seq, the next row's pos
     generation: int = 1
     columns: pa.Schema = COLUMNS
+    began: int = 0  # the version of the game's table with which the silver generation began, where a log still says it
 
     @property
     def table(self) -> Location:
@@ -164,11 +165,14 @@ class SilverWorld:
 
         A row counts in the version that added it, but in that of the silver generation's begin if it was there already.
         """
-        began = max(each for each, info in infos(self.silver) if str(info.get("turnout", "")).startswith("silver: "))
-        note = str(dict(infos(self.silver))[began]["turnout"])
-        first = int(note.rpartition("@")[2])
+        notes = {
+            each: note for each, info in infos(self.silver) if (note := str(info.get("turnout"))).startswith("silver: ")
+        }
+        if notes:
+            self.began = int(notes[max(notes)].rpartition("@")[2])
         columns = pa.schema([*self.columns, ("version", pa.int64())])
-        rows = pa.Table.from_pylist([{**each, "version": max(each["version"], first)} for each in self.rows], columns)
+        counted = [{**each, "version": max(each["version"], self.began)} for each in self.rows]
+        rows = pa.Table.from_pylist(counted, columns)
         with duckdb.connect() as database:
             database.execute("SET TimeZone = 'UTC'")
             database.register("rows", rows)
