@@ -27,6 +27,7 @@ from pipeline.base.names import is_group_name
 from pipeline.base.reasons import innermost, missing_commit
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.control.present import goes_on, noted_without_leases
+from pipeline.data.books.keeping import BookKeeper
 from pipeline.data.contracts.given_ids import StoreAge
 from pipeline.data.contracts.registries.resolution import Resolution
 from pipeline.data.derived.carrying import DerivedStreams
@@ -157,6 +158,10 @@ def run_group(settings: Settings, paths: Paths, name: str, *, once: bool, run_id
             return _run_group(settings, paths, duty, spark, once=once)
 
 
+def _holds(group: Group, key: str) -> bool:
+    return key in group.streams and group.roster.holds(key)
+
+
 def _run_group(settings: Settings, paths: Paths, duty: _DriverProcess, spark: SparkSession, *, once: bool) -> int:
     engine, name = duty.engine, duty.name
     telemetry = Telemetry(settings.metrics, paths, GROUP, name)
@@ -181,12 +186,15 @@ def _run_group(settings: Settings, paths: Paths, duty: _DriverProcess, spark: Sp
             resolution = _resolution(settings, paths, engine)
             group = Group(spark, settings, paths, engine, name, passed, duty.lease, resolution)
             stack.callback(group.stop)
-            derived = DerivedStreams(
-                settings, paths, engine, name, lambda key: key in group.streams and group.roster.holds(key)
+            held = partial(_holds, group)
+            beside = (
+                DerivedStreams(settings, paths, engine, name, held),
+                BookKeeper(settings, paths, engine, name, held),
             )
-            stack.callback(derived.stop)
-            if not once:
-                derived.start()
+            for each in beside:
+                stack.callback(each.stop)
+                if not once:
+                    each.start()
             watchdog = Watchdog(settings, engine, group, telemetry.states)
             waits, storage_is_down = _waits(engine, paths, spark), partial(_storage_is_down, paths)
             driver = _Driver(settings, duty, telemetry, attachment, watchdog, waits, group.reads_from, storage_is_down)
@@ -194,7 +202,8 @@ def _run_group(settings: Settings, paths: Paths, duty: _DriverProcess, spark: Sp
             code = driver.supervise(start, between_passes, lambda: group.frontier_seq, once=once)
             if once and code == 0:
                 group.finish()
-                derived.finish()
+                for each in beside:
+                    each.finish()
                 duty.require()
                 watchdog.evaluate(active=True)
             return code

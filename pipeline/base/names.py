@@ -88,6 +88,11 @@ def silver_key(name: str) -> GameKey:
     return GameKey(f"silver.{name}")
 
 
+def closed_app_id(environment: str, key: GameKey) -> str:
+    """Return the Delta transaction id of the number of a game's last closing: in its closed days, and in the ledger."""
+    return f"turnout/{environment}/{key}/closed"
+
+
 def bronze_app_id(environment: str) -> str:
     """Return the Delta transaction id of bronze's last seq: two writers cannot give one seq twice."""
     return f"turnout/{environment}/bronze"

@@ -160,6 +160,12 @@ _COMMANDS: Final = (
         LazyCommand("apply", "pipeline.cli.derived:apply_derived"),
     ),
     group(
+        "books",
+        "Days of games that close, and the ledger of closed days.",
+        LazyCommand("show", "pipeline.cli.books:show_books"),
+        LazyCommand("close", "pipeline.cli.books:close_day"),
+    ),
+    group(
         "ingest",
         "Ingest, from the source into bronze.",
         LazyCommand("run", "pipeline.cli.ingest:run_ingest"),

@@ -157,7 +157,9 @@ def dashboard(env_dir: Path, port: int | None) -> None:
     help="One bounded run: simulate, ingest, split, verify, stop. Exit code 0 if every event is in exactly one place.",
 )
 @click.option(
-    "--books", is_flag=True, help="With --once: also make a silver table of the first game, and print silver_rows."
+    "--books",
+    is_flag=True,
+    help="With --once: also make a silver table of the first game, close its days, and print silver_rows, days_closed.",
 )
 @click.option(
     "--storage",

@@ -106,7 +106,8 @@ def once(settings: Settings, paths: Paths, wanted: DemoOptions, events: int, *, 
         _export(paths, more)
         env = ("--env-dir", str(paths.root))
         say(f"simulating {events} events of {wanted.games} games")
-        simulate = turnout("simulate", *env, *addressed.arguments(), "--events", str(events))
+        begin = ("--start-time", str(books.start_time())) if wanted.books else ()
+        simulate = turnout("simulate", *env, *addressed.arguments(), "--events", str(events), *begin)
         if not _run(children, stop, {"simulate": simulate}):
             return 1
         say("landing them in bronze")
@@ -115,8 +116,8 @@ def once(settings: Settings, paths: Paths, wanted: DemoOptions, events: int, *, 
         say(f"splitting them in groups {' and '.join(GROUPS)}")
         for name in GROUPS:  # both must be known before either starts, so that the games are shared out
             _know_group(settings, paths, name)
+        game = game_names(wanted.games, wanted.seed, hostile=wanted.hostile)[0]
         if wanted.books:
-            game = game_names(wanted.games, wanted.seed, hostile=wanted.hostile)[0]
             books.declare(settings, paths, open_store(settings, paths), game)
         if not _run(
             children, stop, {f"group-{name}": turnout("groups", "run", name, *env, "--once") for name in GROUPS}
@@ -126,7 +127,12 @@ def once(settings: Settings, paths: Paths, wanted: DemoOptions, events: int, *, 
     engine = open_store(settings, paths)
     values = Values(LocalRegistry(engine, paths.bronze).snapshot) if wanted.is_mixed else None
     balance = prove(paths, settings.environment, generations(engine), retired_games(engine), values)
-    return _print(balance, paths, events, wanted, time.monotonic() - started, as_json=as_json)
+    made = {}
+    if wanted.books:
+        say("closing days")
+        closed = books.days_closed(settings, paths, engine, game)
+        made = {"silver_rows": books.silver_rows(paths), "days_closed": closed}
+    return _print(balance, made, paths, events, wanted, time.monotonic() - started, as_json=as_json)
 
 
 def live(settings: Settings, paths: Paths, wanted: DemoOptions, rate: float) -> int:
@@ -358,12 +364,13 @@ def _add_people(children: Children, stop: threading.Event, env: Sequence[str]) -
     return True
 
 
-def _print(balance: Balance, paths: Paths, events: int, wanted: DemoOptions, seconds: float, *, as_json: bool) -> int:
+def _print(
+    balance: Balance, made: Mapping[str, int], paths: Paths, events: int, wanted: DemoOptions, seconds: float, *,
+    as_json: bool,
+) -> int:  # fmt: skip
     result: dict[str, Any] = {"events": events, "versions": wanted.versions}
     result |= {"formats": list(wanted.formats), "framings": list(wanted.framings), **as_dict(balance)}
-    if wanted.books:
-        result["silver_rows"] = books.silver_rows(paths)
-    result["seconds"] = round(seconds, 1)
+    result |= {**made, "seconds": round(seconds, 1)}
     for name, value in result.items():
         if not isinstance(value, (list, dict)):
             say(f"  {name:<18} {value}")

@@ -18,6 +18,7 @@ from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import is_url, located
 from pipeline.settings.access import Access
 from pipeline.settings.alerts import AlertSettings, alert_problems
+from pipeline.settings.books import BooksSettings
 from pipeline.settings.derived import Derived
 from pipeline.settings.maintenance import Maintenance
 from pipeline.settings.parsing import (
@@ -280,6 +281,7 @@ class Settings:
     undeclared: Undeclared = field(default_factory=Undeclared)
     demux: Demux = field(default_factory=Demux)
     derived: Derived = field(default_factory=Derived)
+    books: BooksSettings = field(default_factory=BooksSettings)
     spark: Spark = field(default_factory=Spark)
     store: Store = field(default_factory=Store)
     placement: PlacementSettings = field(default_factory=PlacementSettings)
@@ -354,6 +356,15 @@ class Paths:
     def silver(self) -> Location:
         """The folder of the silver tables."""
         return self.data / "silver"
+
+    @property
+    def books(self) -> Location:
+        """The ledger of closed days."""
+        return self.data / "books"
+
+    def closed(self, key: str) -> Location:
+        """The table of one game's closed days."""
+        return self.data / "closed" / key
 
     @property
     def metrics(self) -> Location:

@@ -74,6 +74,19 @@ def test_the_silver_table_has_each_event_of_its_game(first: tuple[Run, Path, dic
     assert places[0] == places[1]
 
 
+def test_days_of_the_game_are_closed(first: tuple[Run, Path, dict[str, Any]]) -> None:
+    """The accepted rows of the closed days are those of the game's table: none is refused, late or doubled there."""
+    run, env, result = first
+    key = game_key(game_names(run.games, 1, hostile=True)[0])
+    ledger = DeltaTable(env / "books").to_pyarrow_table()
+    assert result["days_closed"] == ledger.num_rows > 0
+    rows = [
+        DeltaTable(env / folder / key).to_pyarrow_table(columns=["_seq", "_pos"]) for folder in ("tables", "closed")
+    ]
+    assert sorted(map(str, rows[0].to_pylist())) == sorted(map(str, rows[1].to_pylist()))
+    assert sum(ledger.column("accepted").to_pylist()) == rows[1].num_rows
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("first", MANY[1:], indirect=True, ids=attrgetter("name"))
 def test_a_second_bounded_run_adds_only_the_new_events(first: tuple[Run, Path, dict[str, Any]]) -> None:

@@ -16,7 +16,7 @@ from pipeline.lake.delta.meanings import PROPERTY, carried
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
 
-__all__ = ["DeltaTable", "create", "files_below", "open_table", "rows_of"]
+__all__ = ["DeltaTable", "columns_of", "create", "files_below", "open_table", "rows_of"]
 
 
 def open_table(folder: Location | Path | str, version: int | None = None) -> DeltaTable:
@@ -66,6 +66,11 @@ def create(folder: Location, columns: pa.Schema, description: str | None = None)
             return open_table(folder)
         except TableNotFoundError:
             raise error from None
+
+
+def columns_of(schema: str) -> pa.Schema:
+    """Return the columns that a schema's JSON names, as `DeltaTable.schema().to_json()` gives it."""
+    return pa.schema(Schema.from_json(schema).to_arrow())
 
 
 def files_below(folder: Location | Path | str) -> FileSystem:

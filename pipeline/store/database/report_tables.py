@@ -48,6 +48,16 @@ through_posts = store_table(  # the last end of an interval that a receiver took
     Column("posted", Float, nullable=False),  # Unix seconds
 )
 
+book_reports = store_table(  # the open days of a game as the last closer found them
+    "book_reports",
+    Column("game_key", String(64), primary_key=True),
+    Column("reported_at", Float, nullable=False),  # by the store's clock
+    Column("through", Float),  # the newest time of the source that was known; null: none was
+    Column("obstacle", Text),  # why its rows could not be classified; null: they were
+    Column("days", Text, nullable=False),  # JSON, see `pipeline/data/books/closing.py`
+    json={"days": "array"},
+)
+
 incidents = store_table(  # games with one cause at one time
     "incidents",
     Column("incident_id", String(32), primary_key=True),

@@ -61,6 +61,7 @@ ACTS = {
     "games rules apply": ((RULES, "--reason", "new"), "apply onboarding rules"),
     "contracts apply": ((CONTRACTS, "--reason", "new"), "apply output contracts"),
     "derived apply": ((DERIVED, "--reason", "new"), "apply derived streams"),
+    "books close": (("Go", "2026-11-29", "--reason", "signed"), "close a day"),
     "groups create": (("b", "--cores", "2"), "create a group"),
     "groups set": (("a", "--priority", "high"), "change a group"),
     "groups remove": (("a", "--reason", "old"), "remove a group"),
@@ -177,6 +178,7 @@ FAIL: Mapping[str, tuple[str, tuple[str, ...], Mapping[str, object]]] = {
     "schemas approve": ("approve a schema", (f"game:{game_key('Go')}",), ASKED),
     "ingest adopt": ("adopt a source", (), {"accept_loss": False}),
     "stream accept-gap": ("accept-gap", ("game:go",), {"reason": "gone"}),
+    "books close": ("close a day", ("game:go",), {"day": "2026-11-29", "reason": "signed"}),
     "catalog add-user": ("add a user", (), {"groups": []}),
     "catalog relocate": ("relocate tables", (), {"former": str(Path("former").absolute()), "reason": "moved"}),
 }  # fmt: skip

@@ -32,7 +32,7 @@ REPAIRS = {
     "trust a registry", "give up a registry", "accept lost schemas", "set an own query", "accept a gap",
     "adopt a source", "break the demo", "accept-type", "withdraw-type", "nest-type", "flatten-type",
     "pin-variations", "unpin-variations", "refuse-variation", "allow-variation", "apply output contracts",
-    "apply derived streams",
+    "apply derived streams", "close a day",
     "merge-columns", "part-columns",
     "declare", "undeclare",
 }  # fmt: skip

@@ -31,7 +31,7 @@ from pipeline.store.games import register_group
 from tests.postgres import Postgres
 
 Upgrade = Callable[[Connection], None]
-FIRST_TABLES = ("r0014", "066fc00b6e331c9d")
+FIRST_TABLES = ("r0015", "1fb4d5a2dbb7a608")
 FOLDER = Path(migrate.__file__).with_name("migrations")
 
 

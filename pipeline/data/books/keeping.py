@@ -1,0 +1,131 @@
+"""Closes the days of a driver's games by itself, where `books.games` names them: in a thread of its own.
+
+A look reads the control store. Only where the source has become complete through the end of another day are the rows
+of a game classified; where a day cannot close then, it is tried again, later each time.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Engine
+
+from pipeline.base.errors import first_line
+from pipeline.base.names import GameKey
+from pipeline.data.books import ledger
+from pipeline.data.books.closing import Books, GameBooks
+from pipeline.data.books.days import MICROS
+from pipeline.data.streams.outage import tolerate_store_outage
+from pipeline.settings.tree import Paths, Settings
+from pipeline.store.games import Game, known_names
+from pipeline.store.through import through_in
+
+_log: Final = logging.getLogger("turnout")
+_LOOK_SECONDS: Final = 10.0
+_FIRST_SECONDS: Final = 30.0
+_LONGEST_SECONDS: Final = 1800.0
+_ALL: Final = "*"
+
+
+@dataclass(slots=True)
+class _Kept:
+    """One game in this process."""
+
+    ended: int | None = None  # the number of the newest day that had ended when no other could close; None: not known
+    failures: int = 0  # in a row
+    retry_at: float = 0.0  # monotonic seconds
+
+
+class BookKeeper:
+    """The books that one driver keeps."""
+
+    def __init__(
+        self, settings: Settings, paths: Paths, engine: Engine, group: str, holds: Callable[[str], bool]
+    ) -> None:
+        """Keep the books of the games that the driver holds, as `holds` says by their keys."""
+        self._settings, self._paths, self._engine, self._holds = settings, paths, engine, holds
+        self._actor, self._books = f"group {group}", Books(settings, paths, engine)
+        self._kept: dict[str, _Kept] = {}
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Keep them until `stop`, where the settings name a game."""
+        if self._settings.books.games and self._thread is None:
+            self._thread = threading.Thread(target=self._keep_looking, name="books", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Let the running closing end, and begin no other."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def finish(self) -> None:
+        """Close what can close, after a bounded run."""
+        self.look()
+
+    def look(self) -> None:
+        """Close what can close now."""
+        with tolerate_store_outage("days close later"):
+            newest = self._newest()
+            for game in self._games() if newest is not None else ():
+                if self._stopping.is_set():
+                    return
+                if self._holds(game.key):
+                    self._close(game, newest or 0.0)
+
+    def _keep_looking(self) -> None:
+        while not self._stopping.wait(_LOOK_SECONDS):
+            try:
+                self.look()
+            except Exception:  # noqa: BLE001 - the store has another trouble than an outage; the next look may find it gone
+                _log.exception("no day was closed")
+
+    def _newest(self) -> float | None:
+        """Return the newest time of the source that is known, Unix seconds."""
+        with self._engine.connect() as connection:
+            reading = through_in(connection)
+        return None if reading is None else max((at for _, at in reading.pairs), default=None)
+
+    def _games(self) -> list[Game]:
+        named = self._settings.books.games
+        known: Mapping[str, str] = known_names(self._engine) if named else {}
+        return [Game(GameKey(key), name) for key, name in known.items() if _ALL in named or name in named]
+
+    def _close(self, game: Game, newest: float) -> None:
+        kept = self._kept.setdefault(game.key, _Kept())
+        if time.monotonic() < kept.retry_at:
+            return
+        try:
+            last = max(ledger.read(self._paths.books, game.key), key=lambda each: each.day, default=None)
+            seconds = self._settings.books.day_seconds if last is None else last.day_seconds
+            ended = int((newest - self._settings.books.lateness_seconds) // seconds) - 1
+            if kept.ended is None and last is not None and last.day >= ended * seconds * MICROS:
+                kept.ended = ended  # another driver has closed it
+            if kept.ended == ended:
+                return
+            found = self._books.close_due(game, self._actor)
+            waiting = _waiting(found, ended * seconds * MICROS)
+        except Exception as error:  # noqa: BLE001 - law L6: one game's books must not stop the others
+            waiting = f"{type(error).__name__}: {first_line(error)}"
+        if waiting is None:
+            kept.ended, kept.failures = ended, 0
+            return
+        kept.failures += 1
+        wait = min(_FIRST_SECONDS * 2.0 ** (kept.failures - 1), _LONGEST_SECONDS)
+        kept.retry_at = time.monotonic() + wait
+        _log.warning("a day of %s does not close, trying again in %.0f s: %s", game.key, wait, waiting)
+
+
+def _waiting(found: GameBooks, newest: int) -> str | None:
+    """Return why a day up to this one did not close, though nobody has to give a reason; None: there is none."""
+    if found.obstacle is not None:
+        return found.obstacle
+    for each in found.days:
+        if each.state == "open" and each.day <= newest and each.reasons:
+            return each.reasons[0]
+    return None

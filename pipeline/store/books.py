@@ -1,0 +1,47 @@
+"""The open days of games as the last closer found them, for pages: a row here saves readers the scan."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Engine, select, update
+
+from pipeline.store.database.engine import reading, writing
+from pipeline.store.database.report_tables import book_reports
+from pipeline.store.processes.leases import store_now
+
+
+@dataclass(frozen=True, slots=True)
+class BookReport:
+    """The open days of one game."""
+
+    game_key: str
+    reported_at: float  # Unix seconds by the store's clock
+    through: float | None  # the newest time of the source that was known, Unix seconds
+    obstacle: str | None  # why rows could not be classified
+    days: tuple[Mapping[str, Any], ...]  # as the closer has them
+
+
+def write_report(
+    engine: Engine, key: str, through: float | None, obstacle: str | None, days: Sequence[Mapping[str, Any]]
+) -> None:
+    """Replace what is known of the open days of a game."""
+    values = {"reported_at": store_now(), "through": through, "obstacle": obstacle, "days": json.dumps(list(days))}
+    with writing(engine) as connection:
+        own = book_reports.c.game_key == key
+        if not connection.execute(update(book_reports).where(own).values(values)).rowcount:
+            connection.execute(book_reports.insert().values(game_key=key, **values))
+
+
+def read_reports(engine: Engine) -> dict[str, BookReport]:
+    """Return what is known of the open days of games, by key; games that no closer looked at are left out."""
+    columns = (book_reports.c[name] for name in BookReport.__slots__)
+    with reading(), engine.connect() as connection:
+        rows = connection.execute(select(*columns))
+        return {
+            row.game_key: BookReport(
+                row.game_key, row.reported_at, row.through, row.obstacle, tuple(json.loads(row.days))
+            )
+            for row in rows
+        }

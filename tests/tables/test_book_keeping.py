@@ -1,0 +1,107 @@
+"""A driver, a command and a page keep the books of a game: who closed, what waits, and what people are told."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pipeline.api import books as api
+from pipeline.api.environment import OpenEnvironment
+from pipeline.cli.main import cli
+from pipeline.data.books.keeping import BookKeeper
+from pipeline.store import audit
+from pipeline.store.through import write_through
+from tests.tables.books_world import BEGIN, DAY, LATENESS, BooksWorld, make_books, row
+from tests.tables.repair_world import CHESS, World, make_world
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.mktemp("keeping"))
+
+
+@pytest.fixture
+def world(tmp_path: Path, empty: World) -> Iterator[BooksWorld]:
+    made = make_books(tmp_path, base=empty, games=("Chess",))
+    yield made
+    made.engine.dispose()
+
+
+def keeper(world: BooksWorld, *, holds: bool = True) -> BookKeeper:
+    return BookKeeper(world.settings, world.paths, world.engine, "a", lambda _: holds)
+
+
+def level(world: BooksWorld, through: float) -> None:
+    world.split()
+    world.silver()
+    world.complete(through)
+    write_through(world.engine, [(world.seq, BEGIN + through)], [])
+
+
+def overview(world: BooksWorld) -> api.GameOverview:
+    environment = OpenEnvironment(world.settings, world.paths, world.engine)
+    return next(each for each in api.overview(environment) if each.game == CHESS)
+
+
+def test_a_driver_closes_the_days_of_named_games(world: BooksWorld) -> None:
+    """The driver that holds a game closes a day once its hour is there, and no other driver does."""
+    world.ingest(row(5.0), row(150.0))
+    level(world, 120.0)
+    keeper(world, holds=False).look()
+    assert overview(world).closed == ()
+    keeping = keeper(world)
+    keeping.look()
+    (closed,) = overview(world).closed
+    assert (closed.closed_by, closed.sums.accepted) == ("group a", 1)
+    (waits,) = overview(world).open
+    assert waits.reasons[0].startswith("It waits until the source is complete through")
+    world.ingest(row(250.0))
+    level(world, 240.0)
+    keeping.look()
+    assert [each.number for each in overview(world).closed] == [1, 2]
+
+
+def test_a_driver_reports_why_a_day_does_not_close(world: BooksWorld) -> None:
+    """A game whose rows cannot be classified is reported with the reason, and is tried again."""
+    world.ingest(row(5.0))
+    world.split()
+    world.complete(120.0)
+    write_through(world.engine, [(world.seq, BEGIN + 120.0)], [])
+    keeping = keeper(world)
+    keeping.look()
+    assert "silver chess has not read" in (overview(world).obstacle or "")
+    world.silver()
+    keeping.look()
+    assert overview(world).closed == ()
+    keeper(world).look()
+    assert len(overview(world).closed) == 1
+
+
+def turnout(world: BooksWorld, *arguments: str) -> tuple[int, str]:
+    (world.paths.root / "turnout.toml").write_text(f"[books]\nday_seconds = {DAY}\nlateness_seconds = {LATENESS}\n")
+    result = CliRunner().invoke(cli, [*arguments, "--env-dir", str(world.paths.root)])
+    return result.exit_code, f"{result.output}{result.exception or ''}"
+
+
+def test_a_person_closes_a_day(world: BooksWorld) -> None:
+    """The command refuses a day with its reason, closes it once, and the audit log has both."""
+    day = "2023-11-14T22:14:00Z"
+    world.ingest(row(5.0), row(6.0, kind="broken"))
+    level(world, 60.0)
+    code, said = turnout(world, "books", "close", "Chess", day)
+    assert code != 0
+    assert "cannot close: It waits until the source is complete through 2023-11-14 22:15:10 UTC" in said
+    level(world, 120.0)
+    assert turnout(world, "books", "close", "Chess", day, "--reason", "monthly report")[0] == 0
+    first = turnout(world, "books", "show", "Chess", "--json")
+    assert turnout(world, "books", "close", "Chess", day)[0] == 0
+    assert turnout(world, "books", "show", "Chess", "--json") == first
+    (shown,) = json.loads(first[1])["days"]
+    assert (shown["day"], shown["state"], shown["reason"]) == ("2023-11-14T22:13:20Z", "closed", "monthly report")
+    assert (shown["refused"], shown["accepted"], shown["pending"]["accepted"]) == (1, 1, 0)
+    assert "closed: 1 refused, 0 duplicate, 0 late, 1 accepted" in turnout(world, "books", "show")[1]
+    assert "closed: 1 refused, 0 duplicate, 0 late, 1 accepted" in turnout(world, "books", "show", "Chess")[1]
+    ends = [each.outcome for each in audit.entries(world.engine) if each.action == "close a day"]
+    assert ends == [None, "failed", None, "succeeded", None, "succeeded"]
