@@ -14,6 +14,7 @@ from pipeline.control.acts import DirectAct
 from pipeline.data.books import ledger
 from pipeline.data.books.closing import BookDay, Books, DayState, GameBooks, from_report
 from pipeline.data.books.days import MICROS, Closing, Sums, begin_of, label
+from pipeline.data.books.hashing import rehashed
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.table import TableConflict
 from pipeline.store.audit import Act
@@ -23,7 +24,7 @@ from pipeline.store.games import Game, known_names
 
 __all__ = [
     "BookDay", "Closing", "DayState", "GameBooks", "GameOverview", "Sums", "as_dict", "close", "closed", "closing_dict",
-    "closing_line", "days", "label", "lines", "overview",
+    "closing_line", "days", "label", "lines", "overview", "verify",
 ]  # fmt: skip
 
 
@@ -87,6 +88,17 @@ def days(environment: OpenEnvironment, game: Game) -> GameBooks:
         return _books(environment).look(game)
     except (DeltaError, OSError, Transient) as error:
         raise Refused(f"The days of {game.key} cannot be read now: {first_line(error)}.") from error
+
+
+@reading()
+def verify(environment: OpenEnvironment, game: Game) -> tuple[tuple[Closing, str | None], ...]:
+    """Return each closed day of a game with the hash that its rows have now; None where its rows were not kept.
+
+    Raises:
+        Refused: the ledger or the closed days cannot be read.
+    """
+    place = environment.paths.closed(game.key)
+    return tuple((each, rehashed(place, each) if each.keeps_rows else None) for each in closed(environment, game))
 
 
 def close(environment: OpenEnvironment, actor: str, game: Game, moment: float, reason: str = "") -> Closing:

@@ -1,5 +1,6 @@
 """The commands `turnout books …`: days of games that close."""
 
+import sys
 from pathlib import Path
 
 import click
@@ -63,3 +64,28 @@ def close_day(env_dir: Path, game: str, day: float, reason: str, as_json: bool) 
         say_json(api.closing_dict(made))
     else:
         say_lines(plain(api.closing_line(made)))
+
+
+@click.command("verify")
+@click.argument("game")
+@_JSON
+def verify_books(env_dir: Path, game: str, as_json: bool) -> None:
+    """Compute the hashes of the closed days of GAME again, from the rows in `closed/GAME`.
+
+    GAME is a key or an exact name. Exit code 0: each is that of the ledger; 1: the rows of a day are others now. Days
+    whose rows were not kept are not compared, and are named.
+    """
+    from pipeline.api import books as api
+    from pipeline.store.games import find, known_names
+
+    context = CommandContext(env_dir)
+    found = api.verify(context.environment, find(game, known_names(context.engine)))
+    results = {
+        api.label(each.day, each.day_seconds): "not kept" if now is None else "same" if now == each.hash else "CHANGED"
+        for each, now in found
+    }
+    if as_json:
+        say_json({"ok": "CHANGED" not in results.values(), "days": results})
+    else:
+        say_lines("\n".join(f"{day} {result}" for day, result in results.items()) or "No day is closed.")
+    sys.exit(1 if "CHANGED" in results.values() else 0)

@@ -164,6 +164,7 @@ _COMMANDS: Final = (
         "Days of games that close, and the ledger of closed days.",
         LazyCommand("show", "pipeline.cli.books:show_books"),
         LazyCommand("close", "pipeline.cli.books:close_day"),
+        LazyCommand("verify", "pipeline.cli.books:verify_books"),
     ),
     group(
         "ingest",

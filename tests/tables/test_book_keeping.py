@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -103,5 +105,10 @@ def test_a_person_closes_a_day(world: BooksWorld) -> None:
     assert (shown["refused"], shown["accepted"], shown["pending"]["accepted"]) == (1, 1, 0)
     assert "closed: 1 refused, 0 duplicate, 0 late, 1 accepted" in turnout(world, "books", "show")[1]
     assert "closed: 1 refused, 0 duplicate, 0 late, 1 accepted" in turnout(world, "books", "show", "Chess")[1]
+    assert turnout(world, "books", "verify", "Chess")[0] == 0
+    (file,) = Path(str(world.paths.closed(CHESS.key))).glob("*.parquet")
+    rows = pq.read_table(file)
+    pq.write_table(rows.set_column(rows.column_names.index("points"), "points", pa.array([7])), file)
+    assert turnout(world, "books", "verify", "Chess", "--json")[0] == 1
     ends = [each.outcome for each in audit.entries(world.engine) if each.action == "close a day"]
     assert ends == [None, "failed", None, "succeeded", None, "succeeded"]

@@ -6,11 +6,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.errors import Refused
+from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.table import TableConflict
 from pipeline.store.operations import Intent, submit
 from tests.tables.books_world import BEGIN, DAY, BooksWorld, books_of, make_books, row
@@ -82,7 +84,7 @@ def run(empty: World, changes: list[tuple[str, Any]]) -> None:
 
 
 @given(st.lists(CHANGES, max_size=8))
-@settings(max_examples=10)
+@settings(max_examples=6)
 def test_each_row_is_in_one_class_and_closed_days_stay(empty: World, changes: list[tuple[str, Any]]) -> None:
     """Over orders, duplicates, late rows, replays and kills: the classes add up, and entries make up each change."""
     run(empty, changes)
@@ -132,6 +134,57 @@ def test_a_late_row_leaves_a_closed_day_as_it_was(world: BooksWorld) -> None:
     after = world.day(0)
     assert (after.closing, after.sums, after.corrected.late, after.pending.rows) == (before.closing, before.sums, 1, 0)
     world.check()
+
+
+def test_a_late_duplicate_is_a_duplicate(world: BooksWorld) -> None:
+    """The classes are tested in their order: a row that silver left out is no late one."""
+    closed_day(world)
+    world.ingest(row(7.0, name="a"), row(11.0))
+    level(world)
+    pending = world.day(0).pending
+    assert (pending.duplicate, pending.late, pending.rows) == (1, 1, 2)
+
+
+def test_an_entry_has_only_what_no_entry_has_yet(world: BooksWorld) -> None:
+    """Each later day says what came since the last one, so the entries of a day can be added up."""
+    closed_day(world)
+    for number in (1, 2):
+        world.ingest(row(10.0), row(number * DAY + 50.0))
+        level(world)
+        world.complete(number * DAY + 140.0)
+        (made,) = world.close()
+        (entry,) = [each for each in made.entries if each.day == BEGIN * 1_000_000]
+        assert (entry.sums.late, entry.sums.rows) == (1, 1)
+    world.promise()
+    assert world.day(0).corrected.late == 2
+    world.check()
+
+
+def test_rows_that_silver_has_not_read_belong_to_no_class_yet(world: BooksWorld) -> None:
+    """Else each of them would be a duplicate: the day waits for the version of the table that silver has read."""
+    world.ingest(row(5.0))
+    level(world)
+    world.ingest(row(6.0))
+    world.split()
+    world.complete(120.0)
+    day = world.day(0)
+    assert (day.sums.rows, day.sums.accepted) == (1, 1)
+    assert "lack its rows of seq 2" in " ".join(day.reasons)
+
+
+def test_anybody_can_compute_the_hash(world: BooksWorld) -> None:
+    """The hash is that of the values of the game's accepted rows, by DuckDB and SHA-256 alone."""
+    closed_day(world)
+    closing = world.day(0).closing
+    assert closing is not None
+    with duckdb.connect() as database:
+        database.execute("SET TimeZone = 'UTC'")
+        database.register("rows", open_table(world.paths.closed(CHESS.key)).to_pyarrow_table())
+        found = database.execute(
+            "SELECT sha256(string_agg(sha256(to_json(own)::VARCHAR), '' ORDER BY _seq, _pos)) "
+            "FROM (SELECT * EXCLUDE (_day, _revision) FROM rows) AS own"
+        ).fetchone()
+    assert found == (closing.hash,)
 
 
 def test_a_replay_after_the_close_is_an_entry(world: BooksWorld) -> None:
