@@ -16,6 +16,7 @@ import traceback
 from pathlib import Path
 from typing import Final
 
+from tests.forgetful import wait_for_no_disk
 from tests.workspace.server.catalogue import register_all
 from tests.workspace.server.faults import Faults
 from tests.workspace.server.listening import Server
@@ -69,6 +70,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--postgres", default=None, help="a URL with rights of a superuser")
     options = parser.parse_args()
+    wait_for_no_disk()
     secret = os.environ.pop(SECRET_VARIABLE, "") or secrets.token_hex(16)
     token = os.environ.pop(TOKEN_VARIABLE, "") or "dapi-standin-admin"
     serve(World(options.folder, options.postgres, secret), options.port, token)

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from deltalake import DeltaTable, Field, Schema
@@ -14,7 +15,6 @@ from sqlalchemy import Engine
 from grants.applying import proposals
 from grants.catalogs.embedded import Embedded
 from grants.catalogs.opening import embedded
-from grants.catalogs.people import add
 from grants.model import Securable
 from grants.planning.entitlements import AccessIntent
 from grants.reconciler import AccessReconciler
@@ -39,8 +39,9 @@ class House:
     server: Server
     steward: AccessReconciler
 
-    @property
+    @cached_property
     def catalog(self) -> Embedded:
+        """The catalog's client: a new one would connect again, and prove that the server is this environment's."""
         return embedded(self.world.settings.access, self.world.paths)
 
     @property
@@ -84,6 +85,6 @@ def house_at(engine: Engine, folder: Path) -> Iterator[House]:
         world = ControlContext(settings, engine, paths)
         made = House(world, server, AccessReconciler(world, os.environ))
         for name in (ANN, BOB):
-            add(made.catalog, name, [])
+            server.make("Users", name)
         yield made
         made.steward.stop()

@@ -23,6 +23,7 @@ from grants.server.gate import Gate
 from grants.server.securables import PREFIX
 from grants.server.serving import routes, serve
 from pipeline.base.errors import Refused
+from tests.forgetful import wait_for_no_disk
 
 SWITCH = "/turnout/troubles"
 FAILED = {"error_code": "INTERNAL_ERROR", "message": "The catalog failed: an injected fault."}
@@ -183,6 +184,7 @@ def _cased(privilege: Any) -> Any:
 
 def run(folder: Path, port: int, troubles: Mapping[str, Any]) -> None:
     """Serve the catalog with these troubles until SIGTERM."""
+    wait_for_no_disk()
     serve(folder, port, lambda state: Gate(Faults(state, Troubles(**troubles)), state))
 
 

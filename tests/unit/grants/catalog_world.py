@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 import pyarrow as pa
+import pytest
 import requests
 import yaml
 from deltalake import write_deltalake
@@ -129,7 +131,10 @@ class _Forked:
     def __init__(self, folder: Path, port: int, troubles: Mapping[str, Any]) -> None:
         reader, writer = _FORKING.Pipe(duplex=False)
         self._process = _FORKING.Process(target=run_forked, args=(writer, folder, port, troubles), daemon=True)
-        self._process.start()
+        with pytest.MonkeyPatch.context() as patch:
+            # The copy would run the program of this process: the whole dashboard, where a test has drawn a page.
+            patch.setitem(sys.modules, "__main__", ModuleType("__main__"))
+            self._process.start()
         writer.close()
         with reader, open(reader.fileno(), encoding="utf-8", closefd=False) as lines:
             self.first_line = lines.readline()
