@@ -30,6 +30,7 @@ page = st.navigation(
         st.Page("views/access.py", title="Access"),
         st.Page("views/operations.py", title="Operations"),
         st.Page("views/audit.py", title="Audit"),
+        st.Page("views/books.py", title="Books"),
         *([st.Page("views/break_it.py", title="Break it")] if breaking.is_offered() else []),
     ],
     position="top",

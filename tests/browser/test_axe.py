@@ -28,6 +28,7 @@ PAGES: Final[Mapping[str, tuple[str, str]]] = {
     "access, change": ("/access?view=change", "Preview the change"),
     "operations": ("/operations", "No operation is open"),
     "audit": ("/audit", "Verify the log"),
+    "books": ("/books", "No day is closed"),
     "break it": ("/break_it", "Nothing is broken"),
 }
 """A page → its address, and a text that stands on it once it is drawn."""

@@ -43,7 +43,7 @@ from tests.unit.app.app_world import (
     texts,
 )
 
-PAGES = ("groups", "games", "schemas", "repairs", "access", "operations", "audit")
+PAGES = ("groups", "games", "schemas", "repairs", "access", "operations", "audit", "books")
 
 
 # ----------------------------------------------------------------------------------------------------------- the ladder
@@ -108,6 +108,7 @@ def test_each_page_draws_an_empty_store(page: str, tmp_path: Path, opening: Open
         "access": "The catalog was never read",
         "operations": "No operation is open",
         "audit": "Audit log",
+        "books": "No day is closed",
     }
     assert sentence[page] in texts(app)
 

@@ -1,0 +1,28 @@
+"""The Books page in a browser."""
+
+import time
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser.books_world import CHESS, with_books
+from tests.browser.lists import SOON
+from tests.browser.seed import fleet_of_forty, heartbeats, seed
+from tests.browser.served import opened, served
+
+
+@pytest.mark.long
+def test_books_are_found_by_a_game(browser: Browser, tmp_path: Path) -> None:
+    """The books of a game are two clicks and a word from any page, and the word stands in the URL."""
+    seed(tmp_path, fleet_of_forty(), now=time.time(), history=False)
+    with_books(tmp_path)
+    with heartbeats(tmp_path, ["ingest", "a", "b"]), served(tmp_path) as url, opened(browser, url) as page:
+        page.goto("/groups")
+        page.get_by_role("link", name="Books").click(timeout=SOON)
+        expect(page.get_by_text("1 day needs a person to close")).to_be_visible(timeout=SOON)
+        page.get_by_placeholder("game").fill("aurora")
+        page.wait_for_url(lambda at: "q=aurora" in at)
+        cells = page.locator('[data-testid="stDataFrame"]').nth(1).locator("td")
+        expect(cells.filter(has_text=CHESS).first).to_be_attached(timeout=SOON)
+        expect(page.get_by_text("3 of 3")).to_be_visible(timeout=SOON)
