@@ -80,7 +80,7 @@ def _row(report: DerivedReport) -> dict[str, object]:
         reason = "the game's table does not exist yet"
     through = complete_through(report.through_time, report.now)
     return {
-        "Table": f"silver/{formatting.shown(report.name, 60)}",
+        "Table": f"{report.kind}/{formatting.shown(report.name, 60)}",
         "State": [_WORDS[verdict.standing][0]],
         "Rows": formatting.count(verdict.rows),
         "Behind": formatting.count(verdict.behind),

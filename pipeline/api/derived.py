@@ -5,10 +5,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipeline.api.environment import OpenEnvironment
-from pipeline.base.names import shown
-from pipeline.base.texts import age, in_utc
-from pipeline.data.derived.definitions import SilverDefinition, loads
-from pipeline.data.derived.silver_through import silver_through
+from pipeline.base.texts import age
+from pipeline.data.derived.definitions import Definition, loads
+from pipeline.data.derived.kinds import Described, described, table_of
 from pipeline.health.verdicts.derived import DerivedStanding, DerivedVerdict, judge
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.store.database.engine import reading
@@ -23,13 +22,31 @@ __all__ = ["DerivedReport", "DerivedStanding", "listed"]
 class DerivedReport:
     """One derived stream as its driver last described it."""
 
-    name: str
-    game: str
-    type: str | None
+    definition: Definition
+    described: Described
     table: str
     state: DerivedState | None  # None: no driver has carried it yet
-    through_time: float | None  # Unix seconds by the store's clock; None: unknown
     now: float  # Unix seconds by the store's clock
+
+    @property
+    def name(self) -> str:
+        """The name of its table."""
+        return self.definition.name
+
+    @property
+    def kind(self) -> str:
+        """The kind of its table, which is also the folder's name."""
+        return self.definition.kind
+
+    @property
+    def type(self) -> str | None:
+        """The event type of its rows; None: the game's only or first one."""
+        return self.definition.type
+
+    @property
+    def through_time(self) -> float | None:
+        """The time through which its table is complete, by the store's clock; None: unknown."""
+        return self.described.through_time
 
     @property
     def verdict(self) -> DerivedVerdict:
@@ -41,9 +58,11 @@ class DerivedReport:
         state = {} if self.state is None else {name: at for name, at in asdict(self.state).items() if name != "name"}
         verdict = self.verdict
         return {
-            "name": self.name, "kind": "silver", "game": self.game, "type": self.type, "table": self.table, **state,
+            "name": self.name, "kind": self.kind, "game": self.definition.game, "type": self.type, "table": self.table,
+            **state,
             "standing": str(verdict.standing), "behind": verdict.behind, "lag_seconds": verdict.lag_seconds,
             "through_time": self.through_time, "rows": verdict.rows, "generation": verdict.generation,
+            **self.described.fields,
         }  # fmt: skip
 
     @property
@@ -68,7 +87,7 @@ class DerivedReport:
         return max(0.0, self.now - self.state.failed_at)
 
     def _parts(self) -> Iterator[str]:
-        yield f"silver of {shown(self.game)}"
+        yield f"{self.kind} of {self.described.follows}"
         verdict = self.verdict
         if verdict.rows is not None:
             yield f"{verdict.rows:,} rows"
@@ -84,8 +103,7 @@ class DerivedReport:
                 yield "level"
             case DerivedStanding.BEHIND:
                 yield f"{verdict.behind:,} commits behind, {age(verdict.lag_seconds)}"
-        known = "no known time" if self.through_time is None else f"{in_utc(self.through_time)} UTC"
-        yield f"complete through {known}"
+        yield from self.described.parts
         if self.state is not None:
             yield f"carried by group {self.state.group_name}"
 
@@ -97,16 +115,16 @@ def listed(environment: OpenEnvironment, game: str | None = None) -> list[Derive
     now = store_time(environment.engine)
     return [
         DerivedReport(
-            each.name, each.game, each.type, str(environment.paths.silver / each.name), states.get(each.name),
-            _through_time(environment, each, now), now,
+            each, _described(environment, each, now), str(table_of(each, environment.paths)), states.get(each.name), now
         )
         for each in definitions
         if game in {None, each.game}
-    ]  # fmt: skip
+    ]
 
 
-def _through_time(environment: OpenEnvironment, definition: SilverDefinition, now: float) -> float | None:
+def _described(environment: OpenEnvironment, definition: Definition, now: float) -> Described:
+    paths, name = environment.paths, environment.settings.environment
     try:
-        return silver_through(environment.paths, environment.settings.environment, definition, now).at
-    except (DeltaError, OSError):  # a damaged table has no known time, and hides no other stream
-        return None
+        return described(definition, paths, name, now)
+    except (DeltaError, OSError):  # of a damaged table nothing is known, and it hides no other stream
+        return described(definition, paths, name, None)

@@ -88,6 +88,16 @@ def silver_key(name: str) -> GameKey:
     return GameKey(f"silver.{name}")
 
 
+def gold_key(name: str) -> GameKey:
+    """Return the key of a gold table's stream, likewise."""
+    return GameKey(f"gold.{name}")
+
+
+def closings_key(name: str, window: int, lateness: int) -> GameKey:
+    """Return the key of the closing seqs of a gold table's windows, likewise; both numbers are seconds."""
+    return GameKey(f"closings.{name}.{window}.{lateness}")
+
+
 def closed_app_id(environment: str, key: GameKey) -> str:
     """Return the Delta transaction id of the number of a game's last closing: in its closed days, and in the ledger."""
     return f"turnout/{environment}/{key}/closed"

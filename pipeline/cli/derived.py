@@ -1,4 +1,4 @@
-"""The commands `turnout derived …`: silver tables that follow from games' tables."""
+"""The commands `turnout derived …`: silver and gold tables that follow from games' tables."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

@@ -127,7 +127,7 @@ def rename_game(env_dir: Path, old: str, new: str, how: SubmitOptions) -> None:
     """Make NEW (exact), which the studio of OLD (name or key) sends from now on, a game with what OLD has.
 
     One operation, as `games approve` is: NEW gets OLD's group, priority, the schemas whose rows land, its output
-    contracts, silver tables as OLD has, and the readers that OLD got at its onboarding; rows of NEW that came before
+    contracts, derived tables as OLD has, and the readers that OLD got at its onboarding; rows of NEW that came before
     land. NEW has a table of its own. OLD keeps its table and takes what it still sends: retire it later. Its undo
     retires NEW. Readers need the role access_admin.
     """

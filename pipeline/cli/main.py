@@ -154,7 +154,7 @@ _COMMANDS: Final = (
     ),
     group(
         "derived",
-        "Derived streams: silver tables that follow from games' tables.",
+        "Derived streams: silver and gold tables that follow from games' tables.",
         LazyCommand("list", "pipeline.cli.derived:list_derived"),
         LazyCommand("plan", "pipeline.cli.derived:plan_derived"),
         LazyCommand("apply", "pipeline.cli.derived:apply_derived"),

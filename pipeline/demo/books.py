@@ -1,4 +1,4 @@
-"""What `turnout demo --once --books` makes beside the games' tables: silver and closed days of the first game."""
+"""What `turnout demo --once --books` makes beside the games' tables: silver, gold and closed days of the first game."""
 
 import time
 from dataclasses import replace
@@ -11,16 +11,27 @@ from pipeline.control.derived import definition_file, proposals
 from pipeline.data.books import ledger
 from pipeline.data.books.closing import Books
 from pipeline.data.contracts.registry import LocalRegistry
-from pipeline.data.derived.definitions import SilverDefinition
+from pipeline.data.derived.definitions import Aggregate, GoldDefinition, SilverDefinition
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.rewrite import table_files
+from pipeline.lake.storage.location import Location
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.games import Game, find, known_names
 
 SILVER: Final = "demo_events"
 """The name of the silver table."""
 
+GOLD: Final = "demo_by_10s"
+"""The name of the gold table."""
+
 _WITHIN: Final = 3600  # seconds
+_WINDOW: Final = 10  # seconds
+_AGGREGATES: Final = (
+    Aggregate("events", "count"),
+    Aggregate("ids", "distinct", "_event_id"),
+    Aggregate("first_at", "min", "_event_time"),
+    Aggregate("last_at", "max", "_event_time"),
+)
 _DAY_SECONDS: Final = 300
 _BACK_SECONDS: Final = 3 * _DAY_SECONDS
 
@@ -31,21 +42,28 @@ def start_time() -> float:
 
 
 def declare(settings: Settings, paths: Paths, engine: Engine, game: str) -> None:
-    """Apply a file with one silver table, as a person would.
+    """Apply a file with both tables, as a person would.
 
     Raises:
         Refused: another person has applied derived streams at the same moment, or this user may not apply them.
     """
-    text = definition_file.render((SilverDefinition(SILVER, game, within=_WITHIN),))
+    silver = SilverDefinition(SILVER, game, within=_WITHIN)
+    gold = GoldDefinition(GOLD, silver, _WINDOW, _AGGREGATES, lateness=0)
+    text = definition_file.render((silver, gold))
     schemas = LocalRegistry(engine, paths.bronze).snapshot()
     planned = proposals.plan(engine, schemas, known_names(engine).values(), text)
     if planned.changes:
         proposals.apply(settings, engine, planned, current_user(), "turnout demo")
 
 
-def silver_rows(paths: Paths) -> int:
-    """Return how many rows the silver table has."""
-    return sum(each.rows or 0 for each in table_files(open_table(paths.silver / SILVER)))
+def rows(paths: Paths) -> dict[str, int]:
+    """Return how many rows each of the two tables has."""
+    tables = {"silver_rows": paths.silver / SILVER, "gold_rows": paths.gold / GOLD}
+    return {name: _rows_of(folder) for name, folder in tables.items()}
+
+
+def _rows_of(folder: Location) -> int:
+    return sum(each.rows or 0 for each in table_files(open_table(folder)))
 
 
 def days_closed(settings: Settings, paths: Paths, engine: Engine, game: str) -> int:

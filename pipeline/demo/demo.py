@@ -69,7 +69,7 @@ class DemoOptions:
     glue_endpoint: str | None = None
     event_types: int = 1
     appear_after: int | None = None
-    books: bool = False  # declare a silver table, too
+    books: bool = False  # declare a silver and a gold table, too
 
     @property
     def is_mixed(self) -> bool:
@@ -131,7 +131,7 @@ def once(settings: Settings, paths: Paths, wanted: DemoOptions, events: int, *, 
     if wanted.books:
         say("closing days")
         closed = books.days_closed(settings, paths, engine, game)
-        made = {"silver_rows": books.silver_rows(paths), "days_closed": closed}
+        made = {**books.rows(paths), "days_closed": closed}
     return _print(balance, made, paths, events, wanted, time.monotonic() - started, as_json=as_json)
 
 

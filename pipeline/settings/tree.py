@@ -358,6 +358,16 @@ class Paths:
         return self.data / "silver"
 
     @property
+    def gold(self) -> Location:
+        """The folder of the gold tables."""
+        return self.data / "gold"
+
+    @property
+    def closings(self) -> Location:
+        """The folder of the tables with the closing seqs of gold tables' windows."""
+        return self.data / "closings"
+
+    @property
     def books(self) -> Location:
         """The ledger of closed days."""
         return self.data / "books"

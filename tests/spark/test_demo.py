@@ -5,6 +5,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import duckdb
 import pyarrow.compute as pc
 import pytest
 from click.testing import CliRunner
@@ -85,6 +86,25 @@ def test_days_of_the_game_are_closed(first: tuple[Run, Path, dict[str, Any]]) ->
     ]
     assert sorted(map(str, rows[0].to_pylist())) == sorted(map(str, rows[1].to_pylist()))
     assert sum(ledger.column("accepted").to_pylist()) == rows[1].num_rows
+
+
+def test_the_gold_table_has_each_window_of_its_silver_table(first: tuple[Run, Path, dict[str, Any]]) -> None:
+    """The simulated events are some minutes old: all windows are closed, with the numbers that DuckDB gives."""
+    _, env, result = first
+    gold = DeltaTable(env / "gold" / "demo_by_10s").to_pyarrow_table()
+    silver = DeltaTable(env / "silver" / "demo_events").to_pyarrow_table()
+    with duckdb.connect() as database:
+        database.execute("SET TimeZone = 'UTC'")
+        database.register("silver", silver)
+        expected = database.sql(
+            "SELECT time_bucket(INTERVAL 10 SECONDS, _event_time) AS bucket, count(*), count(DISTINCT _event_id), "
+            "min(_event_time), max(_event_time) FROM silver GROUP BY bucket ORDER BY bucket"
+        ).fetchall()
+    columns = ("window_start", "events", "ids", "first_at", "last_at")
+    found = sorted(zip(*(gold.column(each).to_pylist() for each in columns), strict=True))
+    assert found == expected
+    assert result["gold_rows"] == len(expected) > 0
+    assert sum(gold.column("_rows").to_pylist()) == result["silver_rows"]
 
 
 @pytest.mark.long

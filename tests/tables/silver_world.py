@@ -1,7 +1,7 @@
 """One game's table, written as passes, maintenance and repairs write it, its silver table, and what must be in that."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -46,6 +46,8 @@ COLUMNS: Final = pa.schema(
         ("price", pa.struct([("amount", pa.decimal128(12, 2)), ("in", pa.struct([("currency", pa.string())]))])),
         ("tags", pa.list_(pa.string())),
         ("secret", pa.binary()),
+        ("points", pa.int64()),
+        ("score", pa.float64()),
         ("left", pa.struct([("why", pa.string())])),
     ]
 )
@@ -68,6 +70,7 @@ class Row:
     id: str | None
     at: float | None  # seconds of source time
     left: bool = False  # it is of the other event type
+    event: float | None = 0.0  # seconds of event time
 
 
 @dataclass
@@ -83,6 +86,7 @@ class SilverWorld:
     generation: int = 1
     columns: pa.Schema = COLUMNS
     began: int = 0  # the version of the game's table with which the silver generation began, where a log still says it
+    points: Iterator[int] | None = None  # of the next rows; None: by their places
 
     @property
     def table(self) -> Location:
@@ -105,7 +109,7 @@ class SilverWorld:
         whole = [self._made(each, seq or self.seq, next(pos)) for each in rows]
         made = [{name: value for name, value in each.items() if name in self.columns.names} for each in whole]
         files = [write_file(pa.Table.from_pylist(made, self.columns), self.table, ["_seq"])] if made else []
-        table.commit(files, table.cursor, (table.cursor or 0) + 1, target=self.columns)
+        table.commit(files, table.cursor, max(table.cursor or 0, seq or self.seq), target=self.columns)
         self.rows += [{**each, "version": table.version} for each in made]
 
     def compact(self) -> None:
@@ -197,11 +201,16 @@ class SilverWorld:
         version = open_table(self.table).version()
         self.rows = [{**each, "version": version} for each in held]
 
+    def _points(self, number: int) -> int | None:
+        if self.points is not None:
+            return next(self.points)
+        return None if number % 4 == 0 else 2**62 - number
+
     def _made(self, row: Row, seq: int, pos: int) -> dict[str, Any]:
         number = seq * 10 + pos
         own = {
-            "_seq": seq, "_pos": pos, "_schema_id": 2 if row.left else 1, "_event_id": row.id, "_event_time": BEGIN,
-            "_source_time": None if row.at is None else datetime.fromtimestamp(BEGIN.timestamp() + row.at, UTC),
+            "_seq": seq, "_pos": pos, "_schema_id": 2 if row.left else 1, "_event_id": row.id,
+            "_event_time": moment(row.event), "_source_time": moment(row.at),
             "_type": "acme.Left" if row.left else "acme.Sold",
         }  # fmt: skip
         if row.left:
@@ -210,16 +219,22 @@ class SilverWorld:
         tags = [None, [], ["a", None]][number % 3]
         return {
             **own, "item": f"item {number}\u2028", "email": None if pos % 2 else f"{number}@x", "price": price,
-            "tags": tags, "secret": b"\xff" + bytes([number % 256]),
+            "tags": tags, "secret": b"\xff" + bytes([number % 256]), "points": self._points(number),
+            "score": number / 7,
         }  # fmt: skip
 
 
-def merge(table: Location) -> None:
+def moment(seconds: float | None) -> datetime | None:
+    """A time this long after the begin of all."""
+    return None if seconds is None else datetime.fromtimestamp(BEGIN.timestamp() + seconds, UTC)
+
+
+def merge(table: Location, order: Sequence[str] = GAME) -> None:
     """Merge all files of a table, as maintenance does."""
     opened = open_table(table)
     old = table_files(opened)
     if len(old) > 1:
-        new = packed(table, columns_of(opened), old, GAME, columns_with_statistics(opened))
+        new = packed(table, columns_of(opened), old, order, columns_with_statistics(opened))
         replace_files(table, old, new, "OPTIMIZE")
 
 
@@ -279,7 +294,7 @@ walk AS (
     )
 )
 SELECT _seq, _pos, _event_time, _event_id, _source_time, item, sha256(email) AS email, price.amount AS price_amount,
-    tags, sha256(secret) AS secret
+    tags, sha256(secret) AS secret, points, score
 FROM sold
 WHERE _event_id IS NULL OR moment IS NULL OR (_seq, _pos) IN (SELECT (_seq, _pos) FROM walk WHERE is_kept)
 ORDER BY _seq, _pos

@@ -21,6 +21,7 @@ derived:
 - {name: sold, kind: silver, game: Chess, type: Sold, mask: {item: hash}}
 - {name: broken, kind: silver, game: Chess, type: Sold, mask: {price: drop}}
 """
+GOLD = "\n- {{name: g, kind: gold, source: a, window: 1h, aggregates: {{n: {}}}}}"
 
 
 @pytest.fixture
@@ -133,6 +134,14 @@ def test_a_stream_that_is_removed_keeps_its_table(world: World) -> None:
         (
             "{name: a, kind: silver, game: Chess, dedupe: {within: 1h}, mask: {_event_id: drop}}",
             "drops _event_id, by which it compares rows",
+        ),
+        (
+            "{name: a, kind: silver, game: Chess, type: M}" + GOLD.format("{sum: nope}"),
+            "Silver a has no column 'nope', which gold g needs",
+        ),
+        (
+            "{name: a, kind: silver, game: Chess, type: M, mask: {_event_time: drop}}" + GOLD.format("count"),
+            "Silver a has no column '_event_time', which gold g needs",
         ),
     ],
 )

@@ -6,13 +6,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from click.testing import CliRunner
 
 from pipeline.cli.main import cli
-from pipeline.data.derived.definitions import SilverDefinition
+from pipeline.data.derived.carrying import DerivedStreams
+from pipeline.data.derived.definitions import LATENESS, SilverDefinition
 from pipeline.data.derived.silver import Silver, SilverPosition
 from pipeline.data.derived.silver_through import SilverThrough, silver_through
 from pipeline.lake.delta.opening import open_table
@@ -145,19 +146,34 @@ def test_no_time_is_known_of_a_silver_table_that_is_made_again(world: FollowedWo
 
 
 def test_the_list_of_derived_streams_shows_their_times(world: FollowedWorld) -> None:
-    """A person sees through which time a silver table is complete, and that no time is known of one without a table."""
-    root = world.run.world.paths.root
-    file = root / "derived.yaml"
-    file.write_text("derived:\n- {name: points, kind: silver, game: Chess}\n- {name: new, kind: silver, game: Chess}")
+    """A person sees through which time a silver table is complete, and what became of its rows in a gold table."""
+    run = world.run.world
+    file = run.paths.root / "derived.yaml"
+    file.write_text(
+        "derived:\n- {name: hours, kind: gold, source: points, window: 1h, aggregates: {n: count}}\n"
+        "- {name: points, kind: silver, game: Chess}\n- {name: new, kind: silver, game: Chess}\n"
+    )
 
     def turnout(*arguments: str) -> str:
-        done = CliRunner().invoke(cli, ["derived", *arguments, "--env-dir", str(root)])
+        done = CliRunner().invoke(cli, ["derived", *arguments, "--env-dir", str(run.paths.root)])
         assert done.exit_code == 0, done.output
         return done.output
 
+    def listed() -> dict[str, dict[str, Any]]:
+        return {each["name"]: each for each in json.loads(turnout("list", "--json").splitlines()[-1])["derived"]}
+
     turnout("apply", str(file), "--reason", "a test")
-    shown = json.loads(turnout("list", "--json").splitlines()[-1])["derived"]
-    assert [each["through_time"] for each in shown] == [pytest.approx(world.found().at), None]
+    shown = listed()
+    at = world.found().at
+    assert at is not None
+    assert [shown[name]["through_time"] for name in ("points", "new")] == [pytest.approx(at), None]
+    assert [shown["hours"][name] for name in ("source", "until", "late")] == ["points", None, None]
+    DerivedStreams(run.settings, run.paths, run.engine, "a", lambda key: key == CHESS.key).finish()
+    shown = listed()
+    assert shown["hours"]["until"] == (at - LATENESS) // 3600 * 3600
+    assert [shown["hours"][name] for name in ("counted", "late", "open", "error")] == [0, 0, 0, None]
+    assert shown["hours"]["undated"] == shown["points"]["rows"] > 0, "the test's events have no time of their own"
+    assert "0 late rows left out; 0 rows in open windows" in turnout("list")
 
 
 def test_the_closing_seq_is_that_of_the_first_pair_with_the_moment() -> None:

@@ -1,6 +1,5 @@
 """The file of derived streams: reads it whole or refuses it with every problem and its line, and writes it."""
 
-import re
 from typing import Any, Final
 
 import yaml
@@ -10,21 +9,17 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import MAX_NAME_BYTES, is_game_name
 from pipeline.base.problems import Problems, shown
 from pipeline.base.yaml_nodes import line_of
-from pipeline.data.derived.definitions import EVENT_ID, MASKS, Mask, SilverDefinition
-
-KIND: Final = "silver"
-"""The kind of derived streams that there is."""
+from pipeline.control.derived import gold_fields
+from pipeline.control.derived.values import NAME, SECONDS, FieldValues, spelled
+from pipeline.data.derived.definitions import EVENT_ID, MASKS, Definition, GoldDefinition, Mask, SilverDefinition
 
 _EMPTY: Final = "The file of derived streams is empty: it needs at least 'derived: []'."
-_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
-_PATH: Final = re.compile(r"\w+(\.\w+)*")
-_DURATION: Final = re.compile(r"([1-9][0-9]{0,6})(s|m|h|d)")
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_LONGEST: Final = 31 * 86_400
+_KINDS: Final = (SilverDefinition.kind, GoldDefinition.kind)
+_LONGEST: Final = 31 * SECONDS["d"]
 _FIELDS: Final = ("name", "kind", "game", "type", "dedupe", "mask")
 
 
-def parse(text: str) -> tuple[SilverDefinition, ...]:
+def parse(text: str) -> tuple[Definition, ...]:
     """Return the derived streams of a file.
 
     Raises:
@@ -40,37 +35,41 @@ def parse(text: str) -> tuple[SilverDefinition, ...]:
     return found
 
 
-def render(definitions: tuple[SilverDefinition, ...]) -> str:
+def render(definitions: tuple[Definition, ...]) -> str:
     """Return definitions as the text of a file that `parse` reads back."""
     document = {"derived": [tree(each) for each in definitions]}
     text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=False, width=110)
     return text.removesuffix("\n")
 
 
-def tree(definition: SilverDefinition) -> dict[str, Any]:
+def tree(definition: Definition) -> dict[str, Any]:
     """Return a definition as its file says it, without what it leaves at the default."""
-    fields: dict[str, Any] = {"name": definition.name, "kind": KIND, "game": definition.game}
+    match definition:
+        case SilverDefinition():
+            fields = _silver_tree(definition)
+        case GoldDefinition():
+            fields = gold_fields.tree(definition)
+    return {"name": definition.name, "kind": definition.kind, **fields}
+
+
+def _silver_tree(definition: SilverDefinition) -> dict[str, Any]:
+    fields: dict[str, Any] = {"game": definition.game}
     if definition.type is not None:
         fields["type"] = definition.type
     if definition.within is not None:
-        fields["dedupe"] = {"within": _spelled(definition.within)}
+        fields["dedupe"] = {"within": spelled(definition.within)}
         if definition.id != EVENT_ID:
             fields["dedupe"]["id"] = definition.id
     return {**fields, **({"mask": dict(definition.mask)} if definition.mask else {})}
-
-
-def _spelled(seconds: int) -> str:
-    unit = next(each for each in ("d", "h", "m", "s") if seconds % _SECONDS[each] == 0)
-    return f"{seconds // _SECONDS[unit]}{unit}"
 
 
 class _Reading:
     """Makes definitions of nodes; what does not fit is noted and left out."""
 
     def __init__(self, problems: Problems) -> None:
-        self._problems = problems
+        self._problems, self._values = problems, FieldValues(problems)
 
-    def streams(self, root: yaml.Node) -> tuple[SilverDefinition, ...]:
+    def streams(self, root: yaml.Node) -> tuple[Definition, ...]:
         fields = yaml_nodes.fields(root, "the file of derived streams", ("derived",), self._problems)
         listed = fields.get("derived")
         if listed is None:
@@ -78,32 +77,56 @@ class _Reading:
             return ()
         if isinstance(listed, yaml.SequenceNode) and not listed.value:
             return ()
+        nodes = yaml_nodes.items(listed, "derived", self._problems)
         lines: dict[str, int] = {}
-        return tuple(self._stream(node, lines) for node in yaml_nodes.items(listed, "derived", self._problems))
+        found: dict[int, Definition] = {}
+        silver: dict[str, SilverDefinition] = {}
+        kinds = [self._kind(node) for node in nodes]
+        for at, (node, kind) in enumerate(zip(nodes, kinds, strict=True)):
+            if kind != GoldDefinition.kind:
+                stream = found[at] = self._silver(node, lines)
+                silver.setdefault(stream.name, stream)
+        for at, (node, kind) in enumerate(zip(nodes, kinds, strict=True)):
+            if kind == GoldDefinition.kind:
+                fields = yaml_nodes.fields(node, "a gold stream", gold_fields.FIELDS, self._problems)
+                self._require(node, fields, gold_fields.REQUIRED)
+                name = self._name(fields.get("name"), lines)
+                if (gold := gold_fields.read(fields, name, silver, self._values)) is not None:
+                    found[at] = gold
+        return tuple(found[at] for at in sorted(found))
 
-    def _stream(self, node: yaml.Node, lines: dict[str, int]) -> SilverDefinition:
-        fields = yaml_nodes.fields(node, "a derived stream", _FIELDS, self._problems)
-        for each in ("name", "kind", "game") if isinstance(node, yaml.MappingNode) else ():
+    def _kind(self, node: yaml.Node) -> str | None:
+        """Return the kind of a stream, of which all else is read later."""
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        value = next((value for key, value in pairs if key.value == "kind"), None)
+        kind = self._values.text(value, "kind")
+        if value is not None and kind is not None and kind not in _KINDS:
+            self._problems.add(line_of(value), f"kind must be one of {', '.join(_KINDS)}")
+        return kind
+
+    def _require(self, node: yaml.Node, fields: dict[str, yaml.Node], names: tuple[str, ...]) -> None:
+        for each in names if isinstance(node, yaml.MappingNode) else ():
             if each not in fields:
                 self._problems.add(line_of(node), f"{each} is missing")
-        kind = self._text(fields.get("kind"), "kind")
-        if kind is not None and kind != KIND:
-            self._problems.add(line_of(fields["kind"]), f"kind must be {KIND}; this turnout knows no other")
+
+    def _silver(self, node: yaml.Node, lines: dict[str, int]) -> SilverDefinition:
+        fields = yaml_nodes.fields(node, "a derived stream", _FIELDS, self._problems)
+        self._require(node, fields, ("name", "kind", "game"))
         within, by = self._dedupe(fields.get("dedupe"))
         return SilverDefinition(
             name=self._name(fields.get("name"), lines),
             game=self._game(fields.get("game")),
-            type=self._text(fields.get("type"), "type"),
+            type=self._values.text(fields.get("type"), "type"),
             within=within,
             id=by,
             mask=self._mask(fields.get("mask")),
         )
 
     def _name(self, node: yaml.Node | None, lines: dict[str, int]) -> str:
-        name = self._text(node, "name")
+        name = self._values.text(node, "name")
         if node is None or name is None:
             return ""
-        if not _NAME.fullmatch(name):
+        if not NAME.fullmatch(name):
             said = f"{shown(name)} cannot name a table: use 1 to 40 of a-z, 0-9 and '_', beginning with a letter"
             self._problems.add(line_of(node), said)
         elif name in lines:
@@ -112,7 +135,7 @@ class _Reading:
         return name
 
     def _game(self, node: yaml.Node | None) -> str:
-        game = self._text(node, "game") or ""
+        game = self._values.text(node, "game") or ""
         if node is not None and game and not is_game_name(game):
             self._problems.add(line_of(node), f"a game has 1 to {MAX_NAME_BYTES} bytes without NUL")
             return ""
@@ -122,17 +145,13 @@ class _Reading:
         if node is None:
             return None, EVENT_ID
         fields = yaml_nodes.fields(node, "dedupe", ("within", "id"), self._problems)
-        by = self._path(fields["id"], "id") if "id" in fields else EVENT_ID
-        text = self._text(fields.get("within"), "within")
+        by = self._values.path(fields["id"], "id") if "id" in fields else EVENT_ID
         if "within" not in fields and isinstance(node, yaml.MappingNode):
             self._problems.add(line_of(node), "within is missing; write such as within: 1h")
-        if text is None:
-            return None, by
-        match = _DURATION.fullmatch(text)
-        seconds = int(match[1]) * _SECONDS[match[2]] if match else 0
-        if not 0 < seconds <= _LONGEST:
+        within = self._values.seconds(fields.get("within"), "within")
+        if within is not None and not 0 < within <= _LONGEST:
             self._problems.add(line_of(fields["within"]), "within must be such as 90s, 10m, 1h or 2d, at most 31d")
-        return seconds, by
+        return within, by
 
     def _mask(self, node: yaml.Node | None) -> tuple[tuple[str, Mask], ...]:
         if node is None:
@@ -142,7 +161,7 @@ class _Reading:
             return ()
         found: dict[str, Mask] = {}
         for key, value in node.value:
-            path, word = self._path(key, "a column"), self._text(value, "a mask")
+            path, word = self._values.path(key, "a column"), self._values.text(value, "a mask")
             how = next((each for each in MASKS if each == word), None)
             if word is not None and how is None:
                 self._problems.add(line_of(value), f"a mask must be one of {', '.join(MASKS)}")
@@ -151,13 +170,3 @@ class _Reading:
             if how is not None:
                 found[path] = how
         return tuple(sorted(found.items()))
-
-    def _path(self, node: yaml.Node, what: str) -> str:
-        path = self._text(node, what) or ""
-        if path and not _PATH.fullmatch(path):
-            said = f"{shown(path)} is no path of a column; write such as price or sale.price"
-            self._problems.add(line_of(node), said)
-        return path
-
-    def _text(self, node: yaml.Node | None, what: str) -> str | None:
-        return None if node is None else yaml_nodes.text(node, what, self._problems)

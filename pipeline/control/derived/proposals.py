@@ -16,8 +16,8 @@ from pipeline.control import gate
 from pipeline.control.acts import DirectAct
 from pipeline.control.derived import definition_file
 from pipeline.data.contracts.schemas import SchemaSet
-from pipeline.data.derived.definitions import SilverDefinition, dumps, loads
-from pipeline.data.derived.flat import FlatType, flat_type
+from pipeline.data.derived.definitions import Definition, dumps, loads
+from pipeline.data.derived.kinds import columns
 from pipeline.data.streams.writing.columns import target_schema
 from pipeline.settings.tree import Settings
 from pipeline.store import derived
@@ -30,7 +30,7 @@ class DerivedProposal:
     """Derived streams as they would be, beside those that are in force."""
 
     seen: AppliedStreams
-    definitions: tuple[SilverDefinition, ...]
+    definitions: tuple[Definition, ...]
     lines: tuple[str, ...]  # for people; raw texts are in them
 
     @property
@@ -51,14 +51,14 @@ def plan(engine: Engine, schemas: SchemaSet, games: Collection[str], text: str) 
         Refused: naming everything that is wrong with the file, or with what it names.
     """
     seen, definitions = read_definitions(engine), definition_file.parse(text)
-    found: dict[str, FlatType] = {}
-    problems = []
+    found: dict[str, pa.Schema] = {}
+    problems: dict[str, None] = {}  # what a silver stream lacks, its gold streams lack too
     for each in definitions:
         try:
             if (of := _checked(each, schemas, games)) is not None:
                 found[each.name] = of
         except Refused as refused:
-            problems.append(str(refused))
+            problems[str(refused)] = None
     if problems:
         raise Refused("\n".join(problems))
     before = loads(seen.definitions)
@@ -77,17 +77,17 @@ def apply(settings: Settings, engine: Engine, proposal: DerivedProposal, actor: 
     return derived.apply(engine, dumps(proposal.definitions), proposal.seen.number, actor, reason)
 
 
-def _checked(definition: SilverDefinition, schemas: SchemaSet, games: Collection[str]) -> FlatType | None:
+def _checked(definition: Definition, schemas: SchemaSet, games: Collection[str]) -> pa.Schema | None:
     """Return the columns that a definition's table has by the schemas of today, None where its game has no schema."""
     if definition.game not in games:
-        raise Refused(f"Silver {definition.name}: no game is named {shown(definition.game)}.")
+        kind = definition.kind.capitalize()
+        raise Refused(f"{kind} {definition.name}: no game is named {shown(definition.game)}.")
     if not schemas.games.get(definition.game_key):
         return None
-    table: pa.Schema = target_schema(schemas, definition.game_key)
-    return flat_type(table, schemas, definition)
+    return columns(definition, target_schema(schemas, definition.game_key), schemas)
 
 
-def _differences(before: Sequence[SilverDefinition], then: Sequence[SilverDefinition]) -> Iterator[str]:
+def _differences(before: Sequence[Definition], then: Sequence[Definition]) -> Iterator[str]:
     was, now = {each.name: each for each in before}, {each.name: each for each in then}
     for name, each in now.items():
         if name not in was:
@@ -99,19 +99,17 @@ def _differences(before: Sequence[SilverDefinition], then: Sequence[SilverDefini
         yield "The derived streams are in another order, which decides nothing."
 
 
-def _columns(
-    before: Sequence[SilverDefinition], then: Sequence[SilverDefinition], found: Mapping[str, FlatType]
-) -> Iterator[str]:
+def _columns(before: Sequence[Definition], then: Sequence[Definition], found: Mapping[str, pa.Schema]) -> Iterator[str]:
     """Yield a line with the columns of each table that is new or changes."""
     for each in then:
         if each in before:
             continue
         if each.name in found:
-            yield f"{each.name} has the columns {', '.join(found[each.name].schema.names)}"
+            yield f"{each.name} has the columns {', '.join(found[each.name].names)}"
         else:
             yield f"{each.name} waits: {shown(each.game)} has no schema yet"
 
 
-def _said(definition: SilverDefinition) -> str:
+def _said(definition: Definition) -> str:
     fields = {name: value for name, value in definition_file.tree(definition).items() if name != "name"}
     return "; ".join(f"{name} {value}" for name, value in fields.items())

@@ -241,7 +241,7 @@ def _onboard(context: ControlContext, operation: Operation) -> StepResult:
         lock_operation(connection, operation)
         if old is not None:
             renaming.carry_contracts(connection, operation, old, name)
-            renaming.carry_silver(connection, operation, old, name)
+            renaming.carry_derived(connection, operation, old, name)
         approve_within(connection, candidate)
         discover_within(connection, key, name, wishes.group, wishes.priority)
         want_within(connection, readers)

@@ -1,11 +1,10 @@
-"""What a game's new name takes over: schemas, output contracts and silver tables. Called by the operation `onboard`.
+"""What a game's new name takes over: schemas, output contracts, derived tables. Called by the operation `onboard`.
 
 A key belongs to one name for ever, and quarantine, rebuild and verify find rows by it: the new name is a game of its
 own, whose table goes on where the old one ends.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 from typing import Any, Final
 
@@ -23,9 +22,9 @@ from pipeline.data.contracts.policies import DEFAULTS
 from pipeline.data.contracts.registrations import Registration
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.contracts.schemas import SchemaSet
-from pipeline.data.derived.definitions import SilverDefinition
-from pipeline.data.derived.definitions import dumps as dumps_silver
-from pipeline.data.derived.definitions import loads as loads_silver
+from pipeline.data.derived.definitions import Definition, of_another_name
+from pipeline.data.derived.definitions import dumps as dumps_derived
+from pipeline.data.derived.definitions import loads as loads_derived
 from pipeline.data.output_contracts.rules import dumps, loads, naming
 from pipeline.data.variations.registering import newest_supersets
 from pipeline.store import derived
@@ -35,11 +34,11 @@ from pipeline.store.games import known_names, registered_keys
 from pipeline.store.operations import Operation
 from pipeline.store.output_contracts import apply_within, contracts_in, read_contracts
 
-_LONGEST: Final = 36  # letters of a silver table's name that stay before a number
+_LONGEST: Final = 36  # letters of a derived table's name that stay before a number
 
 
 def facts(engine: Engine, old: str, name: str, proposal: GameProposal | None) -> dict[str, Any]:
-    """Return what a renaming is about: the key of the old name, and the contracts and silver that the new one gets.
+    """Return what a renaming is about: the key of the old name, and the contracts and tables that the new one gets.
 
     Raises:
         Refused: the new name has a schema of its own, or is proposed with one; the old one's might not follow it.
@@ -56,7 +55,7 @@ def facts(engine: Engine, old: str, name: str, proposal: GameProposal | None) ->
     return {
         "renames": old,
         "contracts": [each.name for was, each in zip(before, then, strict=True) if was != each],
-        "silver": [each.name for each in _silver(read_definitions(engine), given, name)],
+        "derived": [each.name for each in _derived(read_definitions(engine), given, name)],
     }
 
 
@@ -65,8 +64,8 @@ def lines(engine: Engine, old: GameKey, preview: Mapping[str, Sequence[str]]) ->
     yield f"new name of {old}: it gets that game's schemas whose rows land, in a table of its own"
     if contracts := preview["contracts"]:
         yield f"output contracts {join_limited(contracts)} are for it, too: add it to their file"
-    if silver := preview["silver"]:
-        yield f"silver tables {join_limited(silver)} are for it: add them to the file of derived streams"
+    if own := preview["derived"]:
+        yield f"derived tables {join_limited(own)} are for it: add them to the file of derived streams"
     if left := list(_left_behind(LocalRegistry(engine).snapshot(), old)):
         yield f"not carried over, as they are about columns that it gets later: {join_limited(left)}"
     yield f"{old} keeps its name and table, and what it still sends lands there; retire it when it sends nothing more"
@@ -83,27 +82,28 @@ def carry_contracts(connection: Connection, asked: Operation, old: str, name: st
         apply_within(connection, then, asked.actor, asked.reason or f"new name of {old}", asked.operation_id)
 
 
-def carry_silver(connection: Connection, asked: Operation, old: str, name: str) -> None:
-    """Give a game's new name the silver tables of the old one, under names of their own; the caller holds audit's lock.
+def carry_derived(connection: Connection, asked: Operation, old: str, name: str) -> None:
+    """Give a game's new name the derived tables of the old one, under own names; the caller holds audit's lock.
 
     They stay so after an undo, as output contracts do.
     """
     before = definitions_in(connection)
-    if more := _silver(before, old, name):
-        then = dumps_silver([*loads_silver(before.definitions), *more])
+    if more := _derived(before, old, name):
+        then = dumps_derived([*loads_derived(before.definitions), *more])
         derived.apply_within(connection, then, asked.actor, asked.reason or f"new name of {old}", asked.operation_id)
 
 
-def _silver(applied: AppliedStreams, old: str, name: str) -> list[SilverDefinition]:
+def _derived(applied: AppliedStreams, old: str, name: str) -> list[Definition]:
     """Return the definitions that the new name of a game gets; none where it has some."""
-    held = loads_silver(applied.definitions)
-    used, more = {each.name for each in held}, list[SilverDefinition]()
-    for each in held if all(each.game != name for each in held) else ():
-        if each.game == old:
-            free = next(own for number in count(2) if (own := f"{each.name[:_LONGEST]}_{number}") not in used)
-            used.add(free)
-            more.append(replace(each, name=free, game=name))
-    return more
+    held = loads_derived(applied.definitions)
+    used = {each.name for each in held}
+
+    def free(taken: str) -> str:
+        own = next(each for number in count(2) if (each := f"{taken[:_LONGEST]}_{number}") not in used)
+        used.add(own)
+        return own
+
+    return of_another_name(held, old, name, free) if all(each.game != name for each in held) else []
 
 
 def registrations(

@@ -15,10 +15,9 @@ from sqlalchemy import Engine
 
 from pipeline.base.errors import first_line
 from pipeline.data.contracts.registry import LocalRegistry
-from pipeline.data.derived.definitions import SilverDefinition, loads
-from pipeline.data.derived.silver import Silver, SilverPosition
+from pipeline.data.derived.definitions import Definition, loads
+from pipeline.data.derived.kinds import Carrier, DerivedPosition, Surroundings, carrier
 from pipeline.data.streams.outage import tolerate_store_outage
-from pipeline.lake.delta.log import commit_file
 from pipeline.lake.delta.table import TableConflict
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.derived import read_definitions, write_states
@@ -28,9 +27,7 @@ from pipeline.store.rows import DerivedState
 _log: Final = logging.getLogger("turnout")
 
 _STEPS: Final = 20  # of one stream before the next one has its turn
-_LOOK_SECONDS: Final = (
-    60.0  # between two whole looks at a game's table that has no next version, and between two reports
-)
+_LOOK_SECONDS: Final = 60.0  # between two whole looks at a table that has no next version, and between two reports
 _FIRST_SECONDS: Final = 5.0
 _LONGEST_SECONDS: Final = 300.0
 
@@ -39,8 +36,9 @@ _LONGEST_SECONDS: Final = 300.0
 class _Carried:
     """One stream in this process."""
 
-    silver: Silver
-    position: SilverPosition | None = None  # None: not looked at, or its game has no table yet
+    definition: Definition
+    carrier: Carrier
+    position: DerivedPosition | None = None  # None: not looked at, or what it follows from has no table yet
     looked_at: float = 0.0  # monotonic seconds, as the next one
     retry_at: float = 0.0
     failures: int = 0  # in a row
@@ -58,11 +56,12 @@ class DerivedStreams:
         self, settings: Settings, paths: Paths, engine: Engine, group: str, holds: Callable[[str], bool]
     ) -> None:
         """Carry the streams of the games that the driver holds, as `holds` says by their keys."""
-        self._settings, self._paths, self._engine = settings, paths, engine
+        self._settings, self._engine = settings, engine
         self._group, self._holds = group, holds
-        self._registry = LocalRegistry(engine, paths.bronze)
-        self._definitions: tuple[SilverDefinition, ...] = ()
-        self._carried: dict[SilverDefinition, _Carried] = {}
+        schemas = LocalRegistry(engine, paths.bronze).snapshot
+        self._within = Surroundings(settings, paths, schemas, self._now)
+        self._definitions: tuple[Definition, ...] = ()
+        self._carried: dict[Definition, _Carried] = {}
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -91,7 +90,8 @@ class DerivedStreams:
         with tolerate_store_outage("the known derived streams go on"):
             self._definitions = loads(read_definitions(self._engine).definitions)
         own = [each for each in self._definitions if self._holds(each.game_key)]
-        self._carried = {each: self._carried.get(each) or _Carried(self._silver(each)) for each in own}
+        own.sort(key=lambda each: each.layer)  # so that one look carries a row through all of them
+        self._carried = {each: self._carried.get(each) or self._begun(each) for each in own}
         more = [self._carry(each, whole=whole) for each in self._carried.values() if not self._stopping.is_set()]
         self._report()
         return any(more)
@@ -111,17 +111,17 @@ class DerivedStreams:
             for each, state in news:
                 each.said, each.said_at = state, time.monotonic()
 
-    def _silver(self, definition: SilverDefinition) -> Silver:
-        return Silver(
-            self._paths.table(definition.game_key),
-            self._paths.silver / definition.name,
-            self._settings.environment,
-            definition,
-            self._registry.snapshot,
-            step_rows=self._settings.derived.step_rows,
-            checkpoint_interval=self._settings.demux.checkpoint_interval,
-            holds=lambda: definition in loads(read_definitions(self._engine).definitions),
-        )
+    def _now(self) -> float:
+        now = None
+        with tolerate_store_outage("no window of a gold table closes"):
+            now = store_time(self._engine)
+        return 0.0 if now is None else now  # before all times nothing is due
+
+    def _begun(self, definition: Definition) -> _Carried:
+        def holds() -> bool:
+            return definition in loads(read_definitions(self._engine).definitions)
+
+        return _Carried(definition, carrier(definition, self._within, holds))
 
     def _keep_carrying(self) -> None:
         while not self._stopping.wait(self._settings.derived.commit_seconds):
@@ -135,15 +135,15 @@ class DerivedStreams:
         """Carry a stream on by some commits; return whether it has more to read now."""
         if time.monotonic() < carried.retry_at or (not whole and self._is_idle(carried)):
             return False
-        name, is_level = carried.silver.definition.name, False
+        name, is_level = f"{carried.definition.kind} {carried.definition.name}", False
         try:
             for _ in range(_STEPS):
-                carried.position, carried.looked_at = carried.silver.step(), time.monotonic()
+                carried.position, carried.looked_at = carried.carrier.step(), time.monotonic()
                 is_level = carried.position is None or carried.position.is_level
                 if is_level or self._stopping.is_set():
                     break
         except TableConflict as conflict:  # another owner was first; what it did is read at the next step
-            _log.info("silver %s: %s", name, conflict)
+            _log.info("%s: %s", name, conflict)
             return not self._stopping.wait(_FIRST_SECONDS / 10)
         except Exception as error:  # noqa: BLE001 - law L6: one stream's failure must not stop the others
             carried.failures += 1
@@ -151,7 +151,7 @@ class DerivedStreams:
             carried.retry_at = time.monotonic() + wait
             carried.failed_at = carried.failed_at or time.time()
             carried.error = f"{type(error).__name__}: {first_line(error)}"[:500]
-            _log.warning("silver %s stands still, retrying in %.0f s: %s", name, wait, carried.error)
+            _log.warning("%s stands still, retrying in %.0f s: %s", name, wait, carried.error)
             return False
         carried.failures, carried.error, carried.failed_at = 0, None, None
         if is_level and carried.position is not None:
@@ -163,18 +163,17 @@ class DerivedStreams:
         at = carried.position
         if at is None or not at.is_level or _is_old(carried.looked_at):
             return False
-        table = self._paths.table(carried.silver.definition.game_key)
-        if commit_file(table, at.version + 1).exists():
+        if carried.carrier.has_next(at.version):
             return False
         carried.level_at = time.time()
         return True
 
     def _state(self, carried: _Carried) -> DerivedState:
-        at = carried.position or SilverPosition(0, 0, 0, 0)
+        at = carried.position
+        where = (0, 0, 0, 0) if at is None else (at.generation, at.version, at.head, at.rows)
         return DerivedState(
-            carried.silver.definition.name, self._group, at.generation, at.version, at.head, at.rows,
-            carried.level_at, carried.error, carried.failed_at, 0.0,
-        )  # fmt: skip
+            carried.definition.name, self._group, *where, carried.level_at, carried.error, carried.failed_at, 0.0
+        )
 
 
 def _is_old(since: float) -> bool:

@@ -1,4 +1,4 @@
-"""Derived streams as people define them: values, and the JSON of the control store. So far all are silver.
+"""Derived streams as people define them: values of each kind, and the JSON of the control store.
 
 Made by the reader of files of derived streams; a driver compares them with what the table's log says that it was made
 by.
@@ -6,24 +6,34 @@ by.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from pipeline.base.names import GameKey, game_key
 
 Mask: TypeAlias = Literal["hash", "drop"]
+Function: TypeAlias = Literal["count", "sum", "min", "max", "distinct", "percentile"]
 
 MASKS: Final[tuple[Mask, ...]] = get_args(Mask)
 """What becomes of a column: its SHA-256 as hexadecimal text, or nothing."""
 
+FUNCTIONS: Final[tuple[Function, ...]] = get_args(Function)
+"""What a gold table computes of a window's rows."""
+
 EVENT_ID: Final = "_event_id"
 """The column of a game's table that tells events apart, where a definition names no other one."""
+
+LATENESS: Final = 300
+"""Seconds that a window stays open after its end, where a definition says nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
 class SilverDefinition:
     """One silver table: the flat rows of one event type of a game."""
+
+    kind: ClassVar[str] = "silver"
+    layer: ClassVar[int] = 1  # what it follows from has a lower one
 
     name: str
     game: str  # its exact name
@@ -40,18 +50,106 @@ class SilverDefinition:
     @property
     def digest(self) -> str:
         """What decides about its rows; another digest needs another generation of its table."""
-        return hashlib.sha256(dumps([replace(self, name="")]).encode()).hexdigest()
+        return _digest(replace(self, name=""))
 
 
-def dumps(definitions: Iterable[SilverDefinition]) -> str:
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One column that a gold table computes."""
+
+    name: str
+    function: Function
+    column: str | None = None  # of the silver table; None: rows are counted
+    at: int | None = None  # of a percentile, in ten-thousandths
+
+
+@dataclass(frozen=True, slots=True)
+class GoldDefinition:
+    """One gold table: a silver table's rows, aggregated by windows of event time."""
+
+    kind: ClassVar[str] = "gold"
+    layer: ClassVar[int] = 2
+
+    name: str
+    silver: SilverDefinition
+    window: int  # seconds; a day has a whole number of them
+    aggregates: tuple[Aggregate, ...]
+    by: tuple[str, ...] = ()  # columns of the silver table
+    lateness: int = LATENESS  # seconds
+
+    @property
+    def game(self) -> str:
+        """The game whose rows it has."""
+        return self.silver.game
+
+    @property
+    def game_key(self) -> GameKey:
+        """The key of its game."""
+        return self.silver.game_key
+
+    @property
+    def type(self) -> str | None:
+        """The event type of its rows, as that of its silver table."""
+        return self.silver.type
+
+    @property
+    def digest(self) -> str:
+        """What decides about its rows; another digest needs another generation of its table."""
+        return _digest(replace(self, name=""))
+
+
+Definition: TypeAlias = SilverDefinition | GoldDefinition
+
+
+def dumps(definitions: Iterable[Definition]) -> str:
     """Return definitions as the JSON of the control store."""
-    return json.dumps([asdict(each) for each in definitions], sort_keys=True)
+    return json.dumps([{"kind": each.kind, **asdict(each)} for each in definitions], sort_keys=True)
 
 
-def loads(text: str) -> tuple[SilverDefinition, ...]:
+def loads(text: str) -> tuple[Definition, ...]:
     """Return the definitions of such a JSON."""
-    return tuple(_definition(tree) for tree in json.loads(text))
+    return tuple(_READERS[tree["kind"]](tree) for tree in json.loads(text))
 
 
-def _definition(tree: Mapping[str, Any]) -> SilverDefinition:
-    return SilverDefinition(**{**tree, "mask": tuple((path, mask) for path, mask in tree["mask"])})
+def of_another_name(
+    definitions: Iterable[Definition], old: str, name: str, free: Callable[[str], str]
+) -> list[Definition]:
+    """Return copies of one game's definitions for another game, in the same order.
+
+    `free` returns the name of a copy's table; a copy of a gold table follows from the copy of its silver table.
+    """
+    own = [each for each in definitions if each.game == old]
+    silver = {
+        each: replace(each, name=free(each.name), game=name) for each in own if isinstance(each, SilverDefinition)
+    }
+    return [
+        replace(each, name=free(each.name), silver=silver[each.silver])
+        if isinstance(each, GoldDefinition)
+        else silver[each]
+        for each in own
+    ]
+
+
+def _digest(definition: Definition) -> str:
+    return hashlib.sha256(dumps([definition]).encode()).hexdigest()
+
+
+def _silver(tree: Mapping[str, Any]) -> SilverDefinition:
+    mask = tuple((path, mask) for path, mask in tree["mask"])
+    return SilverDefinition(**{**_fields(tree), "mask": mask})
+
+
+def _gold(tree: Mapping[str, Any]) -> GoldDefinition:
+    aggregates = tuple(Aggregate(**each) for each in tree["aggregates"])
+    silver, by = _silver(tree["silver"]), tuple(tree["by"])
+    return GoldDefinition(**{**_fields(tree), "silver": silver, "by": by, "aggregates": aggregates})
+
+
+def _fields(tree: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in tree.items() if name != "kind"}
+
+
+_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Definition]]] = {
+    SilverDefinition.kind: _silver,
+    GoldDefinition.kind: _gold,
+}

@@ -27,6 +27,7 @@ from pipeline.lake.delta.commits import overwrite
 from pipeline.lake.delta.data_files import DataFile, discard, write_file
 from pipeline.lake.delta.errors import CommitFailedError, TableNotFoundError
 from pipeline.lake.delta.files import require_no_deletion_vectors
+from pipeline.lake.delta.log import commit_file
 from pipeline.lake.delta.opening import DeltaTable, open_table
 from pipeline.lake.delta.rewrite import TableFile, table_files
 from pipeline.lake.delta.scratch import DatabaseError, scratch
@@ -39,6 +40,7 @@ _READ_ROWS: Final = 16_384
 _MICROS: Final = 1_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _VERSION: Final = "_version"  # the version that added a row; own columns alone begin with "_"
+_BOUNDED: Final = ("_seq", TIME, "_event_time")  # the columns by whose bounds silver itself and gold choose files
 _ROWS_IN_ORDER: Final = "SELECT * FROM rows ORDER BY _version, _seq, _pos"
 
 
@@ -152,6 +154,10 @@ class Silver:
             also = {f"{app}/source": counts_in, f"{app}/commit": read.commit}
             table.commit(written.files, held.cursor, read.version, self._note(source, read.version), also)
         return SilverPosition(held.generation, read.version, source.version(), held.rows + written.rows)
+
+    def has_next(self, version: int) -> bool:
+        """Return whether its game's table has a version behind this one: that costs one look at a name (law L8)."""
+        return commit_file(self._source, version + 1).exists()
 
     def _open(self, of: FlatType) -> _Held:
         try:
@@ -268,7 +274,8 @@ class Silver:
             rows = rows.filter(pa.array(memory.keep(zip(ids, times, strict=True)), pa.bool_()))
         if rows.num_rows:
             file = write_file(rows, self._target, compression="zstd")
-            written.files.append(replace(file, stats=stats_of(rows, ["_seq", TIME])))
+            bounded = [each for each in _BOUNDED if each in of.schema.names]
+            written.files.append(replace(file, stats=stats_of(rows, bounded)))
 
 
 def _near(files: Sequence[TableFile], times: Sequence[int | None], within: int) -> Iterator[str]:

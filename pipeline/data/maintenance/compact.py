@@ -33,6 +33,7 @@ Write = Callable[[Sequence[TableFile]], list[DataFile]]
 """Writes the rows of files into new ones; raises TooLarge."""
 
 GAME: Final = ("_seq", "_pos")
+WINDOWS: Final = ("window_end",)
 """The row order of a game's file; metrics have none."""
 
 _FIRST_COPIES: Final = """

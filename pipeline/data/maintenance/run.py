@@ -16,6 +16,7 @@ from pipeline.base.errors import first_line
 from pipeline.data.maintenance import retain
 from pipeline.data.maintenance.compact import (
     GAME,
+    WINDOWS,
     merge_bronze,
     merge_by_age,
     merge_by_delta_rs,
@@ -92,6 +93,9 @@ def _jobs(settings: Settings, paths: Paths, now: float, said: Said, *, thorough:
         yield _Job(folder, f"tables/{folder.name}", _small(folder, GAME, settings.maintenance), is_skipped=True)
     for folder in paths.silver.folders():
         yield _Job(folder, f"silver/{folder.name}", _small(folder, GAME, settings.maintenance), is_skipped=True)
+    for folder in (*paths.gold.folders(), *paths.closings.folders()):
+        name = f"{folder.parent.name}/{folder.name}"
+        yield _Job(folder, name, _small(folder, WINDOWS, settings.maintenance), is_skipped=True)
     for table in TABLES:
         folder = paths.metrics / table.name
         merge = _small(folder, table.order, settings.maintenance)

@@ -37,6 +37,7 @@ class TableFile:
     partition: Mapping[str, str | None] = field(default_factory=dict)
     low: Mapping[str, Any] = field(default_factory=dict)  # the least value by column, where the log has it
     high: Mapping[str, Any] = field(default_factory=dict)
+    nulls: Mapping[str, int] = field(default_factory=dict)  # by column, likewise
 
 
 def table_files(table: DeltaTable) -> list[TableFile]:
@@ -51,6 +52,7 @@ def table_files(table: DeltaTable) -> list[TableFile]:
             {name: None if value is None else str(value) for name, value in _under("partition.", row).items()},
             {name: value for name, value in _under("min.", row).items() if value is not None},
             {name: value for name, value in _under("max.", row).items() if value is not None},
+            {name: value for name, value in _under("null_count.", row).items() if value is not None},
         )
         for row in rows
     ]

@@ -142,7 +142,8 @@ CONTRACT: Mapping[str, object] = {
     }],
 }  # fmt: skip
 SILVER: Mapping[str, object] = {
-    "name": "go_sold", "game": "Go", "type": None, "within": 3600, "id": "_event_id", "mask": [["email", "hash"]],
+    "kind": "silver", "name": "go_sold", "game": "Go", "type": None, "within": 3600, "id": "_event_id",
+    "mask": [["email", "hash"]],
 }  # fmt: skip
 PROPOSAL: Mapping[str, object] = {
     "game_key": game_key("Chess"), "game": "Chess", "proposed_by": current_user(), "reason": "new",

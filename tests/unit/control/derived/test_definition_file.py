@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.base.errors import Refused
 from pipeline.control.derived.definition_file import parse, render
-from pipeline.data.derived.definitions import SilverDefinition, dumps, loads
+from pipeline.data.derived.definitions import Aggregate, GoldDefinition, SilverDefinition, dumps, loads
 
 FILE = """\
 derived:
@@ -16,6 +16,21 @@ derived:
     mask: {name: drop, buyer.email: hash}
   - {name: all_2048, kind: silver, game: 2048, dedupe: {within: 1d}}
   - {name: plain, kind: silver, game: Go}
+"""
+GOLD = """\
+derived:
+  - name: hours
+    kind: gold
+    source: plain
+    window: 1h
+    lateness: 0s
+    by: [item]
+    aggregates:
+      sold: count
+      turnover: {sum: price}
+      often: {percentile: price, at: 0.95}
+  - {name: plain, kind: silver, game: Go}
+  - {name: days, kind: gold, source: plain, window: 1d, aggregates: {sold: count}}
 """
 
 
@@ -34,10 +49,55 @@ def test_a_file_of_streams_is_read_and_written_back() -> None:
     assert parse("derived: []") == ()
 
 
+def test_gold_names_a_silver_stream_of_its_file() -> None:
+    """A gold stream carries the definition that it follows from, wherever that stands in the file."""
+    plain = SilverDefinition("plain", "Go")
+    aggregates = Aggregate("sold", "count"), Aggregate("turnover", "sum", "price"), Aggregate(
+        "often", "percentile", "price", 9500
+    )  # fmt: skip
+    found = parse(GOLD)
+    assert found == (
+        GoldDefinition("hours", plain, 3600, aggregates, ("item",), 0),
+        plain,
+        GoldDefinition("days", plain, 86_400, (Aggregate("sold", "count"),)),
+    )
+    assert parse(render(found)) == found
+    assert loads(dumps(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ("source: b, window: 1h, aggregates: {n: count}", "no silver stream of this file is named 'b'"),
+        ("source: a, window: 7m, aggregates: {n: count}", "window must be such as"),
+        ("source: a, window: 2d, aggregates: {n: count}", "window must be such as"),
+        ("source: a, window: 0s, aggregates: {n: count}", "window must be such as"),
+        ("source: a, window: hour, aggregates: {n: count}", "window must be such as"),
+        ("source: a, window: 1h", "aggregates is missing"),
+        ("source: a, window: 1h, aggregates: {}", "aggregates must be a mapping"),
+        ("source: a, window: 1h, aggregates: {n: sum}", "n must be count, or such as"),
+        ("source: a, window: 1h, aggregates: {n: {sum: x, min: x}}", "n must have one of"),
+        ("source: a, window: 1h, aggregates: {n: {sum: x, at: 0.5}}", "n must have one of"),
+        ("source: a, window: 1h, aggregates: {n: {percentile: x}}", "n must have one of"),
+        ("source: a, window: 1h, aggregates: {n: {percentile: x, at: 95}}", "at must be such as"),
+        ("source: a, window: 1h, aggregates: {n: {percentile: x, at: nan}}", "at must be such as"),
+        ("source: a, window: 1h, aggregates: {n: {mean: x}}", "is not a field of the aggregate n"),
+        ("source: a, window: 1h, by: [N], aggregates: {n: count}", "has a column n already"),
+        ("source: a, window: 1h, by: [window_end], aggregates: {n: count}", "by cannot have 'window_end'"),
+        ("source: a, window: 1h, lateness: 32d, aggregates: {n: count}", "lateness must be at most 31d"),
+        ("source: a, game: Go, window: 1h, aggregates: {n: count}", "is not a field of a gold stream"),
+    ],
+)
+def test_a_gold_stream_that_makes_no_sense_is_refused(fields: str, problem: str) -> None:
+    """A gold definition that turnout does not understand is refused, with the line where it stands."""
+    with pytest.raises(Refused, match=rf"\n  - line 3: .*{problem}"):
+        parse(f"derived:\n- {{name: a, kind: silver, game: Go}}\n- {{name: g, kind: gold, {fields}}}")
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("{name: a, kind: gold, game: Go}", "kind must be silver"),
+        ("{name: a, kind: tin, game: Go}", "kind must be one of silver, gold"),
         ("{name: a, game: Go}", "kind is missing"),
         ("{name: ../a, kind: silver, game: Go}", "cannot name a table"),
         ("{name: a, kind: silver, game: Go, dedupe: {within: 0s}}", "within must be such as"),

@@ -21,7 +21,7 @@ from pipeline.control.operations.onboarding import Wishes, approve, rename
 from pipeline.control.roles import CONTROLLER
 from pipeline.data.contracts.policies import parse_policies
 from pipeline.data.derived import definitions
-from pipeline.data.derived.definitions import SilverDefinition
+from pipeline.data.derived.definitions import Aggregate, Definition, GoldDefinition, SilverDefinition
 from pipeline.data.ingest import name_sketch
 from pipeline.data.ingest.onboarding import Onboarding
 from pipeline.data.ingest.pending import pending
@@ -266,17 +266,19 @@ def test_a_renamed_game_keeps_its_output_contracts(drivers: Drivers, world: Cont
     assert (brought_on(drivers, world, undone).state, read_contracts(store).number) == ("succeeded", before)
 
 
-def test_a_renamed_game_gets_silver_tables_of_its_own(drivers: Drivers, world: ControlContext) -> None:
-    """Each silver table of the old name has one of the new name beside it, by the same definition."""
-    store, known = drivers.store, [SilverDefinition("sales", "Chess", "Sold", 3600), SilverDefinition("sales_2", "Go")]
+def test_a_renamed_game_gets_derived_tables_of_its_own(drivers: Drivers, world: ControlContext) -> None:
+    """Each derived table of the old name has one of the new name beside it, by the same definition."""
+    store, counts = drivers.store, (Aggregate("n", "count"),)
+    sales, own = SilverDefinition("sales", "Chess", "Sold", 3600), SilverDefinition("sales_3", "New", "Sold", 3600)
+    known: list[Definition] = [GoldDefinition("hours", sales, 3600, counts), sales, SilverDefinition("sales_2", "Go")]
     derived.apply(store, definitions.dumps(known), 0, "bob", "for readers")
     world.registry.register("Chess", *payload_schema("racing", 1))
     planned = rename(SETTINGS, store, "Chess", "New", "ann", "the studio renamed it")
-    assert planned.lines[1] == "silver tables sales_3 are for it: add them to the file of derived streams"
+    assert planned.lines[1] == "derived tables hours_2, sales_3 are for it: add them to the file of derived streams"
     renamed = brought_on(drivers, world, submit(store, planned.intent))
     assert renamed.state == "succeeded"
     after = definitions.loads(derived.read_definitions(store).definitions)
-    assert after == (*known, SilverDefinition("sales_3", "New", "Sold", 3600))
+    assert after == (*known, GoldDefinition("hours_2", own, 3600, counts), own)
     (act,) = {each.actor for each in audit.entries(store) if each.operation_id and "derived" in each.action}
     assert act == "ann"
 
