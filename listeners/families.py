@@ -289,6 +289,12 @@ def _control(known: MetricsSnapshot) -> Iterator[Metric]:
     if known.controller_metrics is not None:
         yield from _controller(known.controller_metrics)
         yield from _derived(known.controller_metrics.derived)
+        yield _gauge(
+            "books_due_timestamp_seconds",
+            "When the oldest open day of the game is due to close; absent if no closer has looked at its days.",
+            ("game",),
+            (((game,), due) for game, due in known.controller_metrics.books_due.items()),
+        )
 
 
 def _controller(seen: ControllerMetrics) -> Iterator[Metric]:

@@ -125,6 +125,7 @@ class ControllerMetrics:
     incidents: Mapping[str, tuple[int, int]] | None = None
     """Open incidents and their games by cause, 0 included; None: nobody judges causes."""
     derived: Sequence[DerivedMetrics] = ()
+    books_due: Mapping[str, float] = field(default_factory=dict)  # games, when their oldest open day is due to close
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Engine, select, update
+from sqlalchemy import Connection, Engine, select, update
 
 from pipeline.store.database.engine import reading, writing
 from pipeline.store.database.report_tables import book_reports
@@ -26,12 +26,21 @@ class BookReport:
 def write_report(
     engine: Engine, key: str, through: float | None, obstacle: str | None, days: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Replace what is known of the open days of a game."""
-    values = {"reported_at": store_now(), "through": through, "obstacle": obstacle, "days": json.dumps(list(days))}
+    """Replace what is known of the open days of a game; with an obstacle those that were known stay."""
+    values: dict[str, Any] = {"reported_at": store_now(), "through": through, "obstacle": obstacle}
+    found = {"days": json.dumps(list(days))}
     with writing(engine) as connection:
         own = book_reports.c.game_key == key
-        if not connection.execute(update(book_reports).where(own).values(values)).rowcount:
-            connection.execute(book_reports.insert().values(game_key=key, **values))
+        changed = values | found if obstacle is None else values
+        if not connection.execute(update(book_reports).where(own).values(changed)).rowcount:
+            connection.execute(book_reports.insert().values(game_key=key, **values, **found))
+
+
+def due_in(connection: Connection) -> dict[str, float]:
+    """Return when the oldest open day of each game is due to close, Unix seconds; games without one are left out."""
+    rows = connection.execute(select(book_reports.c.game_key, book_reports.c.days))
+    found = {row.game_key: [float(day["due"]) for day in json.loads(row.days)] for row in rows}
+    return {key: min(due) for key, due in found.items() if due}
 
 
 def read_reports(engine: Engine) -> dict[str, BookReport]:

@@ -231,6 +231,16 @@ SCENARIOS = [
         {570: [], 660: [STOPPED], 1_170: [STOPPED], 1_320: []},
     ),
     Scenario(
+        "a day that is open for an hour beyond its hour gives a ticket until it closes",
+        [
+            (
+                'turnout_books_due_timestamp_seconds{game="g",kind="ingest"}',
+                f"{flat(60, HOUR + 1_800)} {flat(9_000, HOUR)}",
+            )
+        ],
+        {HOUR: [], HOUR + 780: [_fired("TurnoutDayNotClosed", "ticket", game="g")], HOUR + 1_920: []},
+    ),
+    Scenario(
         "a derived stream that nobody reports is not well, before its first report too",
         [derived("info", flat(1, HOUR)), derived("reported_timestamp_seconds", f"{gone(1_200)} {flat(1_200, HOUR)}")],
         {570: [], 660: [STOPPED], 1_260: [], 2_040: [], 2_160: [STOPPED]},

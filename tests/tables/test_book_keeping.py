@@ -14,6 +14,7 @@ from pipeline.api.environment import OpenEnvironment
 from pipeline.cli.main import cli
 from pipeline.data.books.keeping import BookKeeper
 from pipeline.store import audit
+from pipeline.store.books import due_in
 from pipeline.store.through import write_through
 from tests.tables.books_world import BEGIN, DAY, LATENESS, BooksWorld, make_books, row
 from tests.tables.repair_world import CHESS, World, make_world
@@ -59,6 +60,8 @@ def test_a_driver_closes_the_days_of_named_games(world: BooksWorld) -> None:
     assert (closed.closed_by, closed.sums.accepted) == ("group a", 1)
     (waits,) = overview(world).open
     assert waits.reasons[0].startswith("It waits until the source is complete through")
+    with world.engine.connect() as connection:
+        assert due_in(connection) == {CHESS.key: BEGIN + 2 * DAY + LATENESS}
     world.ingest(row(250.0))
     level(world, 240.0)
     keeping.look()

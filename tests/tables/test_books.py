@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.errors import Refused
+from pipeline.base.names import stream_app_id
+from pipeline.lake.delta import accepted_gaps
 from pipeline.lake.delta.opening import open_table
-from pipeline.lake.delta.table import TableConflict
+from pipeline.lake.delta.table import CursorTable, TableConflict
 from pipeline.store.operations import Intent, submit
 from tests.tables.books_world import BEGIN, DAY, BooksWorld, books_of, make_books, row
 from tests.tables.repair_world import CHESS, World, make_world
@@ -305,6 +308,23 @@ def test_rows_without_a_good_event_time_count_on_the_day_of_their_source_time(wo
     assert (closed.closing.closed_by, closed.closing.reason) == ("ann", "the console's clock was wrong")
     assert "2 of 4 rows are clock errors." in closed.notes
     world.check()
+
+
+def test_a_day_of_which_bronze_lost_rows_needs_a_reason(world: BooksWorld) -> None:
+    """Nobody knows which rows an accepted gap had, so only a person can say that the day is right without them."""
+    world.ingest(row(5.0))
+    world.ingest(row(6.0))
+    world.split()
+    app = stream_app_id(world.environment, CHESS.key, 1)
+    table = CursorTable.create(world.paths.table(CHESS.key), pa.schema([]), app)
+    gap = accepted_gaps.record(table.transaction_version, world.environment, CHESS.key, 1, 2)
+    table.commit([], table.cursor, table.cursor or 0, also=gap)
+    world.silver()
+    world.complete(120.0)
+    assert not world.close()
+    assert "Bronze lost the seqs 2 to 2, which may have had rows of the day." in world.day(0).needs
+    made = world.books().close(CHESS, BEGIN * 1_000_000, "ann", "the producer sends no such rows")
+    assert made.notes == ("Bronze lost the seqs 2 to 2, which may have had rows of the day.",)
 
 
 def test_rows_may_stay_out_of_the_closed_days(tmp_path: Path, empty: World) -> None:

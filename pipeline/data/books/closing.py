@@ -126,7 +126,9 @@ class Books:
                 raise Refused(
                     f"The day {label(day, book.seconds)} closes only with a person's --reason: {' '.join(found.needs)}"
                 )
-            return book.close(found, actor, reason)
+            made = book.close(found, actor, reason)
+            self._report(book.report())
+            return made
 
     def close_due(self, game: Game, actor: str) -> GameBooks:
         """Close all days of a game that can close and need nobody, the oldest first; return and report its days then.
@@ -144,7 +146,7 @@ class Books:
                 found = book.report()
         except Refused as refused:
             found = self._unknown(game, known, refused)
-        write_report(self._engine, game.key, found.through, found.obstacle, [_tree(each) for each in found.open])
+        self._report(found)
         return found
 
     def settle(self, game: Game) -> tuple[Closing, ...]:
@@ -177,6 +179,12 @@ class Books:
                 found.append(from_json(str(text)))
             version -= 1
         return found[::-1]
+
+    def _report(self, found: GameBooks) -> None:
+        """Report the open days, for pages and metrics."""
+        ends = found.day_seconds + self._settings.books.lateness_seconds
+        days = [{**_tree(each), "due": each.day / MICROS + ends} for each in found.open]
+        write_report(self._engine, found.game.key, found.through, found.obstacle, days)
 
     def _unknown(self, game: Game, known: Sequence[Closing], why: Refused) -> GameBooks:
         """Return the days of a game whose rows cannot be classified now: those that are closed."""
@@ -343,8 +351,9 @@ def _tree(day: BookDay) -> dict[str, Any]:
 
 def from_report(tree: Mapping[str, Any]) -> BookDay:
     """Return an open day that the control store keeps."""
-    texts = {name: tuple(tree[name]) for name in ("reasons", "needs", "notes")}
-    return BookDay(**{**tree, **texts, "state": "open", "sums": Sums(**tree["sums"])})
+    counts = tree["without_event_time"], tree["clock_errors"]
+    reasons, needs, notes = (tuple(tree[name]) for name in ("reasons", "needs", "notes"))
+    return BookDay(tree["day"], "open", Sums(**tree["sums"]), *counts, reasons, needs, notes)
 
 
 def _length(known: Sequence[Closing], settings: Settings) -> int:

@@ -38,6 +38,7 @@ def alerts(
         *burn_alerts(default() if objectives is None else objectives, objective_seconds),
         *_late_streams(f"{objective_seconds:g}"),
         _derived_stopped(),
+        _day_not_closed(),
         *(each.alert for each in (registered() if kinds is None else kinds) if each.alert is not None),
         *_source_alerts(f"{objective_seconds:g}"),
         _unhealthy(),
@@ -128,6 +129,18 @@ def _derived_stopped() -> Alert:
         '{{ . | first | label "error" }}{{ end }}, for {{ $value | humanizeDuration }}{{ end }}. '
         "Its game goes on; `turnout derived list` has the reason.",
         _DERIVED_TAB,
+    )
+
+
+def _day_not_closed() -> Alert:
+    return Alert(
+        "TurnoutDayNotClosed",
+        "ticket",
+        "time() - min by (game) (turnout_books_due_timestamp_seconds) > 3600",
+        "10m",
+        "A day of {{ $labels.game }} has not closed",
+        "It was due {{ $value | humanizeDuration }} ago. `turnout books show` with the game has the reason.",
+        _GAME_PAGE,
     )
 
 

@@ -12,6 +12,7 @@ from pipeline.health.facts.fleet import Fleet
 from pipeline.health.facts.overdue_access import count_overdue
 from pipeline.health.incidents import away
 from pipeline.health.verdicts.derived import DerivedStanding, judge
+from pipeline.store.books import due_in
 from pipeline.store.database.states import OPEN, Cause
 from pipeline.store.database.tables import catalog_snapshots
 from pipeline.store.derived import streams_in
@@ -37,6 +38,7 @@ def read_controller_metrics(engine: Engine, fleet: Fleet) -> ControllerMetrics:
         overdue_access = count_overdue(connection)
         evacuations = waiting_in(connection) if is_running else {}  # of what a dead one saw nobody knows any more
         derived = streams_in(connection)
+        books_due = due_in(connection)
     own = away.computed(judgement, fleet.read_at)
     if own is not None:  # no judge can keep it
         incidents = {**(incidents or {}), str(Cause.STORE): (1, len(own.games))}
@@ -60,6 +62,7 @@ def read_controller_metrics(engine: Engine, fleet: Fleet) -> ControllerMetrics:
         last_round=None if upkeep.last is None else (upkeep.last.ended_at, bool(upkeep.last.ok)),
         last_good_round_at=None if upkeep.good is None else upkeep.good.ended_at,
         derived=[_derived(each, fleet.read_at) for each in derived],
+        books_due=books_due,
     )
 
 

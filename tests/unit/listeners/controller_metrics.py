@@ -21,4 +21,5 @@ CONTROLLER_METRICS = ControllerMetrics(
     mistrusted={"main": NOW},
     incidents={"schema": (1, 2)},
     derived=[DerivedMetrics("sold", "g", "a", 1, 1, 1, 1.0, ("Refused", NOW), NOW)],
+    books_due={"g": NOW},
 )
