@@ -2,12 +2,15 @@
 
 import shutil
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import Engine
+from sqlalchemy import Engine, update
 
 from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
@@ -21,14 +24,22 @@ from pipeline.data.contracts.further_types import game_types
 from pipeline.data.contracts.registries.notes import Need
 from pipeline.data.contracts.registry import Registration
 from pipeline.data.repair import asking
-from pipeline.data.streams import lanes
+from pipeline.data.streams.catchup import CatchUp
+from pipeline.data.streams.demux import DemuxContext
 from pipeline.data.streams.lookup import Lookup
-from pipeline.lake.delta.columns import OtherColumns
+from pipeline.data.streams.outage import CachedRegistry
+from pipeline.data.streams.stream import Stream
+from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import Schemas
 from pipeline.store.database.states import OperationKind
+from pipeline.store.database.tables import games
+from pipeline.store.games import register_group
 from pipeline.store.operations import Operation, operation, submit
 from pipeline.store.schema_needs import OpenNeed
+from tests.game_streams import LocalBronze, roster_of
+from tests.tables.around_world import passes_of
 from tests.tables.choices_world import CHESS, carried_out, context, is_clean, rebuild_is_the_same, rebuilt, refused
+from tests.tables.foreign_world import BronzeRows
 from tests.tables.merging_world import merged
 from tests.tables.registering_world import (
     arrive,
@@ -269,18 +280,32 @@ def test_a_store_from_before_a_merge_gets_it_again(world: ValueWorld, *, declare
     restore(world)
     world.streams.clear()
     arrive(world, [("move", b'{"x":9}')])
-    with pytest.raises(OtherColumns) as waits:
-        world.split()
-    stream = world.stream(CHESS)
-    stream.other_columns = lanes.failure_of(waits.value).other_columns
-    driver = shapes(world)
-    Lookup(world.engine, None, driver).want([stream])
+    registering = shapes(world)
+    stream = caught_up(world, Lookup(world.engine, None, registering))
+    assert (stream.other_columns, stream.decision.parked_at) == (frozenset({"move"}), None)
     for _ in range(4):
-        driver.step()
+        registering.step()
     assert content(world) == before
     assert drive(world) == 0
     assert [row["x"] for row in table(world)] == ["1", None, "text", "9"]
     assert is_clean(world)
+
+
+def caught_up(world: ValueWorld, lookup: Lookup) -> Stream:
+    """Let a driver of the game's group catch up with bronze, and ask for what its stream waits for."""
+    register_group(world.engine, "a", placing())
+    with world.engine.begin() as connection:
+        connection.execute(update(games).values(group_name="a"))
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
+    roster, schemas = roster_of(world.settings, world.paths, world.engine), CachedRegistry(registry(world))
+    driver = DemuxContext(spark, world.settings, roster, schemas, lambda _: None, lookup.want)
+    bronze = LocalBronze(world.settings, world.paths, world.engine, lambda low, high, _: BronzeRows(world, low, high))
+    with ThreadPoolExecutor(2) as pool:
+        catch_up = CatchUp(driver, world.paths.root / "checkpoint", bronze, passes_of(world, "catch-up", pool))
+        roster.sync()
+        while catch_up.step(lambda _: world.seq, lambda _: world.seq):
+            pass
+    return roster.streams[KEY]
 
 
 def back_up(world: ValueWorld) -> None:
