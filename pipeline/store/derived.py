@@ -73,7 +73,8 @@ def read_states(engine: Engine) -> dict[str, DerivedState]:
 
 def streams_in(connection: Connection) -> list[DerivedStream]:
     """Return the derived streams in force, with the groups of their games, in the order of their file."""
-    listed = [(each["name"], game_key(each["game"])) for each in json.loads(definitions_in(connection).definitions)]
+    trees = json.loads(definitions_in(connection).definitions)
+    listed = [(each["name"], game_key(each.get("silver", each)["game"])) for each in trees]  # gold has its silver
     if not listed:
         return []
     named = games.c.game_key.in_({key for _, key in listed})

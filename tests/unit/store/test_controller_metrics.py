@@ -8,6 +8,7 @@ from sqlalchemy import Engine, insert, update
 
 from listeners.totals import ControllerMetrics, DerivedMetrics
 from pipeline.base.names import game_key
+from pipeline.data.derived.definitions import Aggregate, GoldDefinition, SilverDefinition, dumps
 from pipeline.health.facts.controller_metrics import read_controller_metrics
 from pipeline.health.facts.fleet import read_fleet
 from pipeline.health.facts.incidents import keep_look
@@ -120,10 +121,13 @@ def test_derived_streams_are_known_with_their_groups(engine: Engine) -> None:
             insert(games).values(game_key=key, game="Chess", group_name="a", last_seq=1, discovered_at=1.0)
         )
     assert seen(engine).derived == []
-    derived.apply(engine, '[{"name": "sold", "game": "Chess"}, {"name": "go", "game": "Go"}]', 0, "ann", "wanted")
+    sold, go = SilverDefinition("sold", "Chess"), SilverDefinition("go", "Go")
+    hourly = GoldDefinition("hourly", sold, 3_600, (Aggregate("rows", "count"),))
+    derived.apply(engine, dumps([sold, hourly, go]), 0, "ann", "wanted")
     state = DerivedState("sold", "a", 2, 5, 5, 30, None, "Refused: no column 'x'", now - 60, now)
     derived.write_states(engine, [state])
     assert list(seen(engine).derived) == [
         DerivedMetrics("sold", key, "a", 30, 2, None, None, ("Refused", now - 60), now),
+        DerivedMetrics("hourly", key, "a", None, None, None, None, None, None),
         DerivedMetrics("go", game_key("Go"), "", None, None, None, None, None, None),
     ]
