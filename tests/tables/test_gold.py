@@ -20,6 +20,7 @@ from pipeline.data.derived.gold_columns import gold_schema
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.table import TableConflict
 from tests.tables.gold_world import SALES, GoldWorld
+from tests.tables.maintenance_world import LATER, maintain
 from tests.tables.silver_world import Row, hooked, killed
 
 OTHERS: Final = (SALES, replace(SALES, window=120), replace(SALES, lateness=90), replace(SALES, by=()))
@@ -191,6 +192,9 @@ def test_a_window_is_computed_once_and_late_rows_are_counted(world: GoldWorld) -
     found = world.found_account()
     assert found is not None
     assert (found.counted, found.late, found.open, found.undated) == (1, 3, 1, 1)
+    world.beat(60)
+    world.close()
+    assert [row["_event_id"] for row in world.gold_contents()] == ["a", "c"], "one file has rows of both windows"
 
 
 def test_a_new_silver_generation_has_the_same_closing_seqs(world: GoldWorld) -> None:
@@ -216,6 +220,28 @@ def test_a_new_silver_generation_has_the_same_closing_seqs(world: GoldWorld) -> 
     found = world.found_account()
     assert found is not None
     assert found.late == 2
+
+
+@pytest.mark.long
+def test_rounds_of_maintenance_keep_windows_and_closing_seqs(world: GoldWorld) -> None:
+    """Merged files, a checkpoint and a vacuum change no number, and windows close where they closed before."""
+    for at in range(12):
+        world.commit(Row(f"a{at}", 0.0, event=world.elapsed))
+        world.carry()
+        world.beat(60)
+        world.close()
+    before = world.gold_contents()
+    touched = {report.table for report in maintain(world.paths).tables if report.touched}
+    assert {"gold/sales", "closings/sales", "silver/sold"} <= touched
+    maintain(world.paths, after=LATER)
+    assert len(open_table(world.table_of_gold).file_uris()) < len(before)
+    world.check_gold()
+    world.thin()
+    world.rebuild()
+    world.carry()
+    world.close()
+    assert (world.generation_of_gold(), world.gold_contents()) == (2, before)
+    world.check_gold()
 
 
 def test_a_row_that_a_repair_brings_counts_in_the_next_generation(world: GoldWorld) -> None:
