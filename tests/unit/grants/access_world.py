@@ -15,6 +15,7 @@ from sqlalchemy import Engine
 from grants.applying import proposals
 from grants.catalogs.embedded import Embedded
 from grants.catalogs.opening import embedded
+from grants.catalogs.people import add
 from grants.model import Securable
 from grants.planning.entitlements import AccessIntent
 from grants.reconciler import AccessReconciler
@@ -85,6 +86,6 @@ def house_at(engine: Engine, folder: Path) -> Iterator[House]:
         world = ControlContext(settings, engine, paths)
         made = House(world, server, AccessReconciler(world, os.environ))
         for name in (ANN, BOB):
-            server.make("Users", name)
+            add(made.catalog, name, [])  # a moved environment has them
         yield made
         made.steward.stop()
