@@ -94,8 +94,9 @@ def test_each_row_is_in_one_class_and_closed_days_stay(empty: World, changes: li
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @given(st.lists(CHANGES, max_size=14))
-@settings(max_examples=200)
+@settings(max_examples=60)
 def test_each_row_is_in_one_class_over_many_orders(empty: World, changes: list[tuple[str, Any]]) -> None:
     """As the short one, over many more orders."""
     run(empty, changes)
