@@ -35,7 +35,7 @@ _OBSERVE_SECONDS: Final = 60.0  # the longest that a workspace's reads lag behin
 _AT_ONCE: Final = 4  # principals whose changes are applied side by side
 _MAX_PROBES: Final = 20  # of those who gain, and of those who lose
 
-_TRIES: Final = 3  # of all probes, where the catalog lost what it had shown
+_TRIES: Final = 3  # of all probes, where some differ from the plan
 _WAITING: Final = "Waiting for the catalog."
 _REVOKED: Final = StepResult("done", "Done by the check, as no other operation may come between.")
 
@@ -204,16 +204,15 @@ class Executor:
     def _probe(self, context: ControlContext, operation: Operation) -> str:
         """Probe as principals that gain and lose access, and judge the results.
 
-        A request of an earlier operation that nobody waits for any more may undo a change after it was observed: what
-        the catalog has lost is applied again, a few times, before the results count.
+        A request that nobody waits for any more may undo a change after it was observed, and a further one may make it
+        again: what the catalog has lost is applied again, and all are tried again, a few times, before results count.
         """
         catalog, again = self._open(), 0
         for tries_left in reversed(range(_TRIES)):
             tried, parts_failed = self._tried(context, operation, catalog)
-            lost = _apply_again(context, operation, catalog) if tries_left and not parts_failed and _wrong(tried) else 0
-            again += lost
-            if not lost:
+            if parts_failed or not tries_left or not _wrong(tried):
                 break
+            again += _apply_again(context, operation, catalog)
         report = _probe_report(tried, parts_failed=parts_failed)
         return report if not again else f"{report} {again} changes were undone meanwhile, and applied again."
 

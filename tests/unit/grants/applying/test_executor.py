@@ -395,6 +395,15 @@ class Overtaken(Failing):
         return self._inner.probe(principal, table)
 
 
+class Restored(Overtaken):
+    """As that, and before anybody looks a second late request gives it back."""
+
+    def probe(self, principal: str, table: GameTable) -> Probe:
+        result = super().probe(principal, table)
+        self._inner.change(Change(table.securable, ANN, add=("SELECT",)))
+        return result
+
+
 class Swapped(Overtaken):
     """As that, and the game's name leads to another table while the probe runs."""
 
@@ -422,6 +431,9 @@ def test_what_a_late_request_undoes_is_applied_again(desk: Desk) -> None:
     done = desk.finish(desk.submit(*give((ANN, CHESS))), Overtaken(desk.catalog, 1))
     assert (done.state, reads(desk, ANN, CHESS)) == ("succeeded", True), done.outcome
     assert "1 changes were undone meanwhile, and applied again" in (done.outcome or "")
+    assert desk.finish(desk.submit(*take((ANN, CHESS)))).state == "succeeded"
+    done = desk.finish(desk.submit(*give((ANN, CHESS))), Restored(desk.catalog, 1))
+    assert (done.state, reads(desk, ANN, CHESS)) == ("succeeded", True), done.outcome
     assert desk.finish(desk.submit(*take((ANN, CHESS)))).state == "succeeded"
     done = desk.finish(desk.submit(*give((ANN, CHESS))), Overtaken(desk.catalog, 9))
     assert f"Applied, but {ANN} does not read {CHESS}" in (done.outcome or "")
