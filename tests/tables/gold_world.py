@@ -104,8 +104,7 @@ class GoldWorld(SilverWorld):
     def compact_gold(self) -> None:
         """Merge all files of the gold table and of the closing seqs, as maintenance does."""
         for folder in (self.table_of_gold, self.paths.closings / self.gold.name):
-            if folder.is_folder():
-                merge(folder, WINDOWS)
+            merge(folder, WINDOWS)
 
     def account(self) -> None:
         """Let the oracle compute, of silver as it is now, what a step says that it has computed."""

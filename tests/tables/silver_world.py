@@ -23,6 +23,7 @@ from pipeline.data.maintenance.rewrite import columns_of, packed
 from pipeline.data.streams.writing.columns import OWN_COLUMNS
 from pipeline.lake.delta.commits import overwrite
 from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.errors import TableNotFoundError
 from pipeline.lake.delta.log import infos
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.rewrite import replace_files, table_files
@@ -118,8 +119,7 @@ class SilverWorld:
 
     def compact_silver(self) -> None:
         """Merge all files of the silver table likewise."""
-        if self.silver.is_folder():
-            merge(self.silver)
+        merge(self.silver)
 
     def remove(self, at: int) -> None:
         """Take a row away, as a dedupe does."""
@@ -230,8 +230,11 @@ def moment(seconds: float | None) -> datetime | None:
 
 
 def merge(table: Location, order: Sequence[str] = GAME) -> None:
-    """Merge all files of a table, as maintenance does."""
-    opened = open_table(table)
+    """Merge all files of a table, as maintenance does; a driver that was killed early has left none."""
+    try:
+        opened = open_table(table)
+    except TableNotFoundError:
+        return
     old = table_files(opened)
     if len(old) > 1:
         new = packed(table, columns_of(opened), old, order, columns_with_statistics(opened))

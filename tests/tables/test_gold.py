@@ -99,21 +99,24 @@ def test_gold_is_what_a_batch_computation_gives_in_many_orders(changes: list[tup
 
 
 @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.long)])
-def test_a_driver_killed_between_any_two_effects_computes_each_window_once(world: GoldWorld, step: int) -> None:
-    """Laws L3 and L4: windows and position are one commit, of a step as of a new generation."""
+def test_a_driver_killed_between_any_two_effects_computes_each_window_once(tmp_path: Path, step: int) -> None:
+    """Laws L3 and L4: windows and position are one commit, of a step as of a new generation.
+
+    Each kill has a world of its own, as a new generation has an effect more with each window.
+    """
     reached = 0
     for at in count(1, step):
-        world.commit(Row(f"a{at}", 0.0, event=world.elapsed), Row(f"b{at}", 1.0, event=0.0))
-        world.carry()
-        world.beat(100)
-        was_killed = world.kill_gold(at)
-        world.close()
-        world.check_gold()
-        world.rebuild()
-        world.carry()
-        was_killed |= world.kill_gold(at)
-        world.close()
-        world.check_gold()
+        world = GoldWorld(tmp_path / str(at))
+        was_killed = False
+        for is_rebuilt in (False, True):
+            world.commit(Row("a", 0.0, event=world.elapsed), Row("b", 1.0, event=0.0))
+            if is_rebuilt:
+                world.rebuild()
+            world.carry()
+            world.beat(100)
+            was_killed |= world.kill_gold(at)
+            world.close()
+            world.check_gold()
         if not was_killed:
             break
         reached = at
