@@ -9,19 +9,19 @@ from tests.signals.fleet import Fleet
 from tests.signals.servers import Servers, running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("signals")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def fleet(_folder: Path) -> Iterator[Fleet]:
     shown = Fleet(_folder / "targets")
     yield shown
     shown.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def servers(_folder: Path, fleet: Fleet) -> Iterator[Servers]:
     with running(_folder) as started:
         started.wait_for(lambda: started.scraped() == 3, "Prometheus does not reach every process")
