@@ -159,7 +159,7 @@ def dashboard(env_dir: Path, port: int | None) -> None:
 @click.option(
     "--books",
     is_flag=True,
-    help="With --once: also make a silver and a gold table of a game, close its days, and print their numbers.",
+    help="With --once: also give a game a contract, silver, gold and closed days, and print their numbers.",
 )
 @click.option(
     "--storage",

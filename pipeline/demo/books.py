@@ -1,5 +1,6 @@
-"""What `turnout demo --once --books` makes beside the games' tables: silver, gold and closed days of the first game."""
+"""What `turnout demo --once --books` makes of the first game: a contract, silver, gold and closed days."""
 
+import json
 import time
 from dataclasses import replace
 from typing import Final
@@ -8,6 +9,7 @@ from sqlalchemy import Engine
 
 from pipeline.base.actor import current_user
 from pipeline.control.derived import definition_file, proposals
+from pipeline.control.output_contracts import proposals as contract_proposals
 from pipeline.data.books import ledger
 from pipeline.data.books.closing import Books
 from pipeline.data.contracts.registry import LocalRegistry
@@ -24,6 +26,14 @@ SILVER: Final = "demo_events"
 GOLD: Final = "demo_by_10s"
 """The name of the gold table."""
 
+_CONTRACT: Final = """\
+version: 1
+contracts:
+- name: demo
+  games: [{game}]
+  rules:
+  - {{name: no_test_players, column: player_id, pattern: "[^0].*", action: quarantine}}
+"""
 _WITHIN: Final = 3600  # seconds
 _WINDOW: Final = 10  # seconds
 _AGGREGATES: Final = (
@@ -42,16 +52,19 @@ def start_time() -> float:
 
 
 def declare(settings: Settings, paths: Paths, engine: Engine, game: str) -> None:
-    """Apply a file with both tables, as a person would.
+    """Apply a file with a contract and one with both tables, as a person would.
 
     Raises:
-        Refused: another person has applied derived streams at the same moment, or this user may not apply them.
+        Refused: another person has applied some at the same moment, or this user may not apply them.
     """
     silver = SilverDefinition(SILVER, game, within=_WITHIN)
     gold = GoldDefinition(GOLD, silver, _WINDOW, _AGGREGATES, lateness=0)
     text = definition_file.render((silver, gold))
-    schemas = LocalRegistry(engine, paths.bronze).snapshot()
-    planned = proposals.plan(engine, schemas, known_names(engine).values(), text)
+    schemas, names = LocalRegistry(engine, paths.bronze).snapshot(), known_names(engine)
+    promised = contract_proposals.plan(engine, paths, schemas, names, _CONTRACT.format(game=json.dumps(game)))
+    if promised.changes:
+        contract_proposals.apply(settings, engine, promised, current_user(), "turnout demo")
+    planned = proposals.plan(engine, schemas, names.values(), text)
     if planned.changes:
         proposals.apply(settings, engine, planned, current_user(), "turnout demo")
 

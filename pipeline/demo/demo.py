@@ -15,6 +15,7 @@ from pipeline.base.actor import current_user
 from pipeline.base.terminal import say_json, say_lines
 from pipeline.control.present import DEMO, note
 from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.output_contracts.rules import REASON
 from pipeline.data.verify.balance import Balance
 from pipeline.data.verify.balance import verify as prove
 from pipeline.data.verify.report import as_dict
@@ -69,7 +70,7 @@ class DemoOptions:
     glue_endpoint: str | None = None
     event_types: int = 1
     appear_after: int | None = None
-    books: bool = False  # declare a silver and a gold table, too
+    books: bool = False  # give the first game a contract, silver, gold and closed days, too
 
     @property
     def is_mixed(self) -> bool:
@@ -131,7 +132,8 @@ def once(settings: Settings, paths: Paths, wanted: DemoOptions, events: int, *, 
     if wanted.books:
         say("closing days")
         closed = books.days_closed(settings, paths, engine, game)
-        made = {**books.rows(paths), "days_closed": closed}
+        refused = balance.by_reason.get(REASON, 0)
+        made = {"contract_refused": refused, **books.rows(paths), "days_closed": closed}
     return _print(balance, made, paths, events, wanted, time.monotonic() - started, as_json=as_json)
 
 
