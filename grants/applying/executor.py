@@ -206,6 +206,7 @@ class Executor:
 
         A request that nobody waits for any more may undo a change after it was observed, and a further one may make it
         again: what the catalog has lost is applied again, and all are tried again, a few times, before results count.
+        A read that only came along, by a SELECT from before, is no promise of this operation: it may be gone by now.
         """
         catalog, again = self._open(), 0
         for tries_left in reversed(range(_TRIES)):
@@ -213,7 +214,12 @@ class Executor:
             if parts_failed or not tries_left or not _wrong(tried):
                 break
             again += _apply_again(context, operation, catalog)
-        report = _probe_report(tried, parts_failed=parts_failed)
+        done = ledger.change_set(context.engine, operation.operation_id)
+        came_along = done.brought - {(folded(each.principal), each.key) for each in done.made}
+        gone = [each for each in _wrong(tried) if each[2] and each[:2] in came_along]
+        report = _probe_report([each for each in tried if each not in gone], parts_failed=parts_failed)
+        if gone:
+            report += f" {len(gone)} reads did not come along, as their grants are gone: {gone[0][0]} on {gone[0][1]}."
         return report if not again else f"{report} {again} changes were undone meanwhile, and applied again."
 
     def _tried(self, context: ControlContext, operation: Operation, catalog: Catalog) -> tuple[list[_Tried], bool]:

@@ -404,6 +404,28 @@ class Restored(Overtaken):
         return result
 
 
+class Lapsed(Failing):
+    """A real catalog in which a late request takes ANN's SELECT on GO once a change was made."""
+
+    def __init__(self, inner: Catalog) -> None:
+        super().__init__(inner, lambda _: None)
+
+    def probe(self, principal: str, table: GameTable) -> Probe:
+        where = Securable((*table.securable.path[:-1], GO))
+        self._inner.change(Change(where, ANN, remove=("SELECT",)))
+        return self._inner.probe(principal, table)
+
+
+@pytest.mark.proves("G118")
+def test_a_read_that_came_along_may_be_gone(desk: Desk) -> None:
+    """A grant by hand that USE_* would bring into force, and that ends meanwhile, fails no other grant."""
+    where = Securable((*proposals.schema_of(desk.world.settings.access).path, GO))
+    desk.catalog.change(Change(where, ANN, add=("SELECT",)))
+    done = desk.finish(desk.submit(*give((ANN, CHESS))), Lapsed(desk.catalog))
+    assert (done.state, reads(desk, ANN, CHESS)) == ("succeeded", True), done.outcome
+    assert f"1 reads did not come along, as their grants are gone: {ANN} on {GO}." in (done.outcome or "")
+
+
 class Swapped(Overtaken):
     """As that, and the game's name leads to another table while the probe runs."""
 
