@@ -104,6 +104,7 @@ def test_silver_is_complete_through_what_its_game_was_at_its_version(tmp_path: P
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_silver_is_complete_through_what_its_game_was_in_many_orders(tmp_path: Path) -> None:
     """L8: as the short one, over more orders of records, batches, heartbeats and clocks that go back."""
     for seed in range(20):
