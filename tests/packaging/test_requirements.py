@@ -109,7 +109,8 @@ def test_of_a_runtimes_packages_only_known_ones_are_replaced(metadata: Message) 
 
 def test_every_import_is_required_or_of_the_runtime(metadata: Message) -> None:
     """On a cluster no import fails: each module of a job is the wheel's, a requirement's or the runtime's."""
-    there = names_of(closure(required(metadata))) | RUNTIME.keys() | ON_A_LAPTOP
+    beside = ON_A_LAPTOP | names_of(iter(required(metadata, "edge")))  # no edge runs on a cluster
+    there = names_of(closure(required(metadata))) | RUNTIME.keys() | beside
     assert uncovered(there, "grants", "listeners", "pipeline", "protos") == set()
 
 
@@ -118,6 +119,13 @@ def test_every_import_of_the_dashboard_is_of_the_app(metadata: Message) -> None:
     there = names_of(closure([*required(metadata), *required(metadata, "app")]))
     assert uncovered(there, "app", "grants") == set()
     assert there & {"pyspark", "delta-spark", "grpcio-tools"} == set()
+
+
+def test_an_edge_needs_the_extra_edge_alone(metadata: Message) -> None:
+    """A machine with an edge, or a producer in Python, gets no Spark, no dashboard and no compiler."""
+    there = names_of(closure([*required(metadata), *required(metadata, "edge")]))
+    assert uncovered(there, "pipeline/edge") == set()
+    assert there & {"pyspark", "delta-spark", "streamlit", "grpcio-tools"} == set()
 
 
 def test_a_laptop_gets_everything(metadata: Message) -> None:

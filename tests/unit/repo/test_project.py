@@ -13,7 +13,7 @@ import protos
 from tests.checkout import ROOT
 
 SOURCES = {
-    "requirements.lock": ("requirements.in", "requirements-app.in", "requirements-local.in"),
+    "requirements.lock": ("requirements.in", "requirements-app.in", "requirements-edge.in", "requirements-local.in"),
     "requirements-app.lock": ("requirements.in", "requirements-app.in"),
     "requirements-dev.lock": ("requirements-dev.in",),
     "requirements-s3.lock": ("requirements-s3.in",),
