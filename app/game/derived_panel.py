@@ -1,4 +1,7 @@
-"""Draws the derived streams of a game in the card of its rows: how each is, how far behind, and why it stands still."""
+"""Draws the derived streams of a game in the card of its rows: how each is, how far behind, and why it stands still.
+
+Below them `gold_chart` draws a gold table over time.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,12 +12,14 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import formatting
 from app.components import pills
+from app.game import gold_chart
 from app.game.signals import GameSignals
 from app.look import parts
 from app.look.tokens import Tone
 from app.state.services import Environment, cached
 from pipeline.api import derived
 from pipeline.api.derived import DerivedReport, DerivedStanding
+from pipeline.api.gold import GoldDefinition
 from pipeline.base.errors import Refused
 from pipeline.base.texts import complete_through
 
@@ -65,6 +70,8 @@ def draw(environment: Environment, signals: GameSignals, place: DeltaGenerator) 
         alt="Derived streams of this game, with state, rows, how far behind each is, and why it stands still.",
         key="derived_table",
     )
+    if gold := [each.definition for each in found if isinstance(each.definition, GoldDefinition)]:
+        gold_chart.draw(environment, signals, gold)
 
 
 def _number(width: int, about: str) -> Any:

@@ -1,6 +1,7 @@
 """Which of a game's rows a viewer may see, decided before anything is read, and each look at values in the audit log.
 
-Called by `rows_panel.py`. What is not known is hidden: no old snapshot of the catalog shows anything to anybody.
+Called by `rows_panel.py` and `gold_chart.py`. What is not known is hidden: no old snapshot of the catalog shows
+anything to anybody.
 """
 
 import time
@@ -61,10 +62,10 @@ def sight(environment: Environment, key: str, kind: RowKind, viewer: Person) -> 
     return Sight("values", by="SELECT in the catalog") if why_not is None else Sight("places", why_not)
 
 
-def note_look(environment: Environment, key: str, kind: RowKind, viewer: Person, seen: Sight) -> None:
+def note_look(environment: Environment, key: str, kind: str, viewer: Person, seen: Sight) -> None:
     """Write a look at values into the audit log, before anything is read.
 
-    Within 15 minutes the same rows in the same tab are one look, however often they are drawn.
+    Within 15 minutes the same rows in the same tab are one look, however often they are drawn; `kind` says which.
 
     Raises:
         Refused: the log cannot be written.

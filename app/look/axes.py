@@ -19,6 +19,9 @@ Values = Sequence[float | None]
 
 FONT: Final = "'Source Sans', sans-serif"
 WHEN: Final = {"calculate": "utcFormat(datum.t, '%d %b %H:%M')", "as": "when"}
+_WHEN_LABEL: Final = (
+    "domain('x')[1] - domain('x')[0] > 2 * 86400000 ? utcFormat(datum.value, '%d %b') : utcFormat(datum.value, '%H:%M')"
+)
 _MOST_EVENTS: Final = 6
 _MOST_MARKS: Final = 20
 _LETTER: Final = 0.0095  # of the range: a letter, in the narrowest chart
@@ -171,7 +174,7 @@ def time_axis() -> dict[str, Any]:
         "type": "temporal",
         "title": None,
         "scale": {"type": "utc", "nice": False},
-        "axis": {"format": "%H:%M", "tickCount": 6, "grid": False, "labelFlush": False},
+        "axis": {"labelExpr": _WHEN_LABEL, "tickCount": 6, "grid": False, "labelFlush": False},
     }
 
 

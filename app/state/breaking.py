@@ -1,10 +1,13 @@
 """What the page Break it asks of the demo that runs this environment; nothing where none does."""
 
+from collections.abc import Collection
+
 from app.person import identity
 from app.state import services
 from app.state.services import Environment
 from pipeline.base.errors import Refused
 from pipeline.control.acts import DirectAct
+from pipeline.demo import promise
 from pipeline.demo.breaking import channel
 from pipeline.demo.breaking.channel import ChannelAnswer
 
@@ -25,6 +28,15 @@ def look(environment: Environment) -> ChannelAnswer:
     """
     _require_local(environment)
     return channel.look(environment.paths)
+
+
+def promised(environment: Environment) -> Collection[str]:
+    """Return the keys of the games with the demo's output contract.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
+    return promise.promised(services.engine(environment))
 
 
 def begin(environment: Environment, fault: str, target: str) -> str:

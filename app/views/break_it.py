@@ -1,6 +1,6 @@
 """Break it: the faults of the running demo, to learn turnout by them. No other environment has this page."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import streamlit as st
 
@@ -24,6 +24,7 @@ def _live(environment: Environment) -> None:
     lines = header.lines(environment, ranged=False)
     try:
         answer, fleet = breaking.look(environment), services.fleet(environment)
+        promised = breaking.promised(environment)
     except Refused as refused:
         header.headline("No demo to break", tone="blind")
         st.info(formatting.escaped(str(refused)), icon=":material/link_off:")
@@ -37,7 +38,7 @@ def _live(environment: Environment) -> None:
         for each in answer.active:
             _draw_active(environment, each, answer.read_at, names)
     lacking = services.missing_role(environment, DirectAct.BREAK_IT)
-    targets = _targets(fleet, names)
+    targets = _targets(fleet, names, promised)
     faults = [*FAULTS.values()]
     for begin in range(0, len(faults), _PER_LINE):
         for fault, place in zip(faults[begin : begin + _PER_LINE], st.columns(_PER_LINE, gap="small"), strict=False):
@@ -90,7 +91,7 @@ def _draw_fault(
         chosen: str | None = ""
         if fault.is_named:
             chosen = st.selectbox(
-                "Game" if fault.target == "game" else "Driver",
+                "Game" if fault.is_of_a_game else "Driver",
                 list(known),
                 key=f"target_{fault.name}",
                 format_func=lambda each: known.get(each, each),
@@ -107,7 +108,7 @@ def _draw_fault(
         )
     with st.expander("What to see where, and how it is mended", key=f"signs_{fault.name}"):
         for sign in fault.signs:
-            is_game = fault.target == "game" and sign.where in {"Game", "Schemas"}
+            is_game = fault.is_of_a_game and sign.where in {"Game", "Schemas"}
             st.page_link(
                 f"views/{sign.where.lower()}.py",
                 label=formatting.escaped(f"{sign.where}, within {sign.seconds} s: {sign.what}"),
@@ -116,11 +117,13 @@ def _draw_fault(
         st.html(parts.note(fault.mend))
 
 
-def _targets(fleet: Fleet, names: dict[str, str]) -> dict[TargetKind, dict[str, str]]:
-    """Return what each kind of fault may choose: target → text."""
+def _targets(fleet: Fleet, names: dict[str, str], promised: Collection[str]) -> dict[TargetKind, dict[str, str]]:
+    """Return what each kind of fault may choose: target → text; `promised` has the games with a contract."""
     games = {key: formatting.game_text(key, name) for key, name in sorted(names.items(), key=lambda each: each[1])}
     groups = {name: f"group {formatting.shown(name)}" for name in fleet.groups}
-    return {"group": groups, "driver": {**groups, "ingest": "ingest"}, "game": games, "source": {}, "store": {}}
+    kept = {key: text for key, text in games.items() if key in promised}
+    drivers = {**groups, "ingest": "ingest"}
+    return {"group": groups, "driver": drivers, "game": games, "promised": kept, "source": {}, "store": {}}
 
 
 def _begin(environment: Environment, fault: str, chooser: str | None) -> None:

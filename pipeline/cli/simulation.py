@@ -99,7 +99,8 @@ _simulation = combine_options(
 @click.option(
     "--start-time",
     type=Finite(-_FARTHEST, _FARTHEST),
-    help="Event time of the first event in Unix seconds; without it, a fixed day.",
+    help="Event time of the first event in Unix seconds; without it, a fixed day. With --rate, event times go on at "
+    "that rate.",
 )
 def simulate(
     env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int, hostile: bool,
@@ -125,7 +126,7 @@ def simulate(
         version_every=version_every, appear_after=appear_after,
     )  # fmt: skip
     if start_time is not None:
-        plan = replace(plan, start_time=start_time)
+        plan = replace(plan, start_time=start_time, step_seconds=plan.step_seconds if rate is None else 1 / rate)
     registry = RegistryAddress(registry_url, glue_endpoint)
     with noted(context.paths, "simulate"):
         sent = run(context.settings, context.paths, context.engine, plan, rate, stop_on_signals(), registry, into)

@@ -5,13 +5,14 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pipeline.base.actor import current_user
+from pipeline.base.names import shown
 from pipeline.base.terminal import say_json, say_lines
 from pipeline.control.present import DEMO, note
 from pipeline.data.contracts.registry import LocalRegistry
@@ -40,7 +41,7 @@ from pipeline.store.groups import change, read_groups
 
 GROUPS = ("a", "b")
 SOURCE_VARIABLES = "source.env"
-"""The file of variables for other terminals, in the environment's folder, of a source that the settings do not have."""
+"""The file of variables for other terminals, in the environment's folder, of what the settings do not have."""
 ADMINS = ("ada@demo", "ben@demo")
 """People as whom the demo's user may act, as nobody approves their own request. No account has such a name."""
 
@@ -70,7 +71,7 @@ class DemoOptions:
     glue_endpoint: str | None = None
     event_types: int = 1
     appear_after: int | None = None
-    books: bool = False  # give the first game a contract, silver, gold and closed days, too
+    books: bool = False  # give the first game of a bounded run a contract, silver, gold and closed days, too
 
     @property
     def is_mixed(self) -> bool:
@@ -119,7 +120,7 @@ def once(settings: Settings, paths: Paths, wanted: DemoOptions, events: int, *, 
             _know_group(settings, paths, name)
         game = game_names(wanted.games, wanted.seed, hostile=wanted.hostile)[0]
         if wanted.books:
-            books.declare(settings, paths, open_store(settings, paths), game)
+            books.declare(settings, paths, open_store(settings, paths), game, books.ONCE)
         if not _run(
             children, stop, {f"group-{name}": turnout("groups", "run", name, *env, "--once") for name in GROUPS}
         ):
@@ -151,13 +152,15 @@ def live(settings: Settings, paths: Paths, wanted: DemoOptions, rate: float) -> 
     stop = stop_on_signals()
     env = ("--env-dir", str(paths.root))
     _prepare(settings, paths, wanted)
+    game = books.live_game(_known_names(wanted))
+    booked = books.variables(settings, game)
     watching = monitoring.plan(settings, paths)
     with (
         _broker(settings, paths) as environ,
         _registry(paths, wanted) as (addressed, more),
-        Children(paths.logs, environ | more | ports.environ | watching.environ) as children,
+        Children(paths.logs, environ | more | booked | ports.environ | watching.environ) as children,
     ):
-        _export(paths, more)
+        _export(paths, more | booked)
         if settings.source.kind == "kafka":
             servers = environ.get(_SERVERS, settings.source.bootstrap_servers)
             ensure_topic(servers, settings.source.topic, PARTITIONS)
@@ -172,21 +175,12 @@ def live(settings: Settings, paths: Paths, wanted: DemoOptions, rate: float) -> 
             children.start("catalog", turnout("catalog", "serve", *env))
             if not _add_people(children, stop, env):
                 return 1
-        say(f"\n  dashboard   {url}")
-        for name, line in watching.lines.items():
-            say(f"  {name:<12}{line}")
-        if addressed.registry_url is not None:
-            say(f"  registry    {addressed.registry_url}")
-        if paths.storage:
-            say(f"  tables      {paths.storage}: in another terminal first `. {paths.root / VARIABLES}`")
-        say(f"  people      {', '.join(itertools.chain(*_PEOPLE.values()))}: see `./turnout grants --help`")
         why_whole = not_own(settings, environ)
-        if why_whole is None:
-            say(f"  act as      {' or '.join(ADMINS)}: see the name at the top right of the dashboard")
-        say(f"  break it    {why_whole or 'the page Break it of the dashboard, or `./turnout demo faults`'}")
-        say(f"  logs        {paths.logs}\n\nThe first games appear after about a minute. Ctrl-C stops everything.")
+        _tell_addresses(paths, url, watching, addressed.registry_url)
+        _tell_uses(paths, game, why_whole)
         with nullcontext() if why_whole else _faults(paths, environ | more, simulator, wanted.versions):
-            _watch(children, stop)
+            declaring = books.Declaring(settings, paths, open_store(settings, paths), game)
+            _watch(children, stop, declaring.look)
             say("stopping")
         children.end("controller", _GROUPS_STOP_SECONDS)
     return 0
@@ -285,13 +279,13 @@ def _registry(paths: Paths, wanted: DemoOptions) -> Iterator[tuple[DemoOptions, 
         yield wanted, _source_settings(name, wanted)
 
 
-def _export(paths: Paths, source: Mapping[str, str]) -> None:
-    """Keep the source's variables for other terminals, such as for `games pending`; the settings file lacks them."""
+def _export(paths: Paths, given: Mapping[str, str]) -> None:
+    """Keep variables for other terminals, such as for `games pending` or `books show`; the settings file lacks them."""
     file = paths.root / SOURCE_VARIABLES
-    if source:
+    if given:
         paths.root.mkdir(parents=True, exist_ok=True)
-        export(file, source)
-        say(f"commands in other terminals know the source after `. {file}`")
+        export(file, given)
+        say(f"commands in other terminals know the demo's source and days after `. {file}`")
     else:
         file.unlink(missing_ok=True)
 
@@ -311,6 +305,31 @@ def _kept_port(folder: Path) -> int | None:
     """Return the port of the last run: the broker's address is part of the ingested source's name."""
     kept = folder / _PORT
     return int(kept.read_text()) if kept.exists() else None
+
+
+def _known_names(wanted: DemoOptions) -> list[str]:
+    """Return the names of the games that send from the start."""
+    return game_names(wanted.games - (wanted.appear_after is not None), wanted.seed, hostile=wanted.hostile)
+
+
+def _tell_addresses(paths: Paths, url: str, watching: monitoring.Monitoring, registry_url: str | None) -> None:
+    say(f"\n  dashboard   {url}")
+    for name, line in watching.lines.items():
+        say(f"  {name:<12}{line}")
+    if registry_url is not None:
+        say(f"  registry    {registry_url}")
+    if paths.storage:
+        say(f"  tables      {paths.storage}: in another terminal first `. {paths.root / VARIABLES}`")
+
+
+def _tell_uses(paths: Paths, game: str, why_whole: str | None) -> None:
+    """Say what can be done with the demo; `why_whole` is why it must not be broken."""
+    say(f"  people      {', '.join(itertools.chain(*_PEOPLE.values()))}: see `./turnout grants --help`")
+    if why_whole is None:
+        say(f"  act as      {' or '.join(ADMINS)}: see the name at the top right of the dashboard")
+    say(f"  books       {shown(game)}: an output contract, silver, gold, and days of five minutes")
+    say(f"  break it    {why_whole or 'the page Break it of the dashboard, or `./turnout demo faults`'}")
+    say(f"  logs        {paths.logs}\n\nThe first games appear after about a minute. Ctrl-C stops everything.")
 
 
 def _know_group(settings: Settings, paths: Paths, name: str) -> None:
@@ -346,9 +365,11 @@ def _run(children: Children, stop: threading.Event, commands: dict[str, list[str
     return True
 
 
-def _watch(children: Children, stop: threading.Event) -> None:
-    """Start again what dies, until a signal to stop."""
+def _watch(children: Children, stop: threading.Event, look: Callable[[], str | None]) -> None:
+    """Start again what dies, until a signal to stop; `look` does what is due, and returns what to say of it."""
     while not stop.wait(1.0):
+        if (said := look()) is not None:
+            say(said)
         for child in children.dead():
             say(f"{child.name} ended; starting it again in {_RESTART_SECONDS:g} s. Its log: {child.log}")
             if stop.wait(_RESTART_SECONDS):

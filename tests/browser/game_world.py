@@ -7,15 +7,17 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 from sqlalchemy import insert, update
 
 from listeners.join import Pass
 from listeners.metrics_table import MetricsTables
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, PassResult, StreamMinute
-from pipeline.data.derived.definitions import SilverDefinition
+from pipeline.data.derived.definitions import Aggregate, GoldDefinition, SilverDefinition, loads
 from pipeline.data.derived.definitions import dumps as dumps_derived
 from pipeline.data.output_contracts.rules import ContractRule, OutputContract, dumps
 from pipeline.health.facts.incidents import keep_look
@@ -30,6 +32,7 @@ from pipeline.store.database.states import Cause
 from pipeline.store.output_contracts import read_contracts
 from pipeline.store.rows import DerivedState
 from tests.browser.seed import Seeded, fleet_of_forty, seed
+from tests.tables.gold_world import write_gold
 from tests.tables.repair_world import BROKEN, CHESS, Event, Message, World
 
 FIRST: Final = Message({"match_id": (1, "int64"), "move": (2, "string"), "clock_ms": (3, "int64")})
@@ -119,6 +122,35 @@ def with_derived(world: World, now: float) -> None:
     )
 
 
+def with_gold(world: World, now: float) -> None:
+    """Give Chess two gold tables: one with windows up to three minutes ago, of which one has no rows; one with none."""
+    silver = SilverDefinition("moves", CHESS.name, "M")
+    aggregates = (
+        Aggregate("played", "count"),
+        Aggregate("clock", "sum", "clock_ms"),
+        Aggregate("matches", "distinct", "match_id"),
+    )
+    minute = GoldDefinition("moves_by_minute", silver, 60, aggregates)
+    hour = GoldDefinition("moves_by_hour", silver, 3600, aggregates[:1], by=("move",))
+    applied = derived.read_definitions(world.engine)
+    known = [each for each in loads(applied.definitions) if each.name != silver.name]
+    derived.apply(world.engine, dumps_derived([*known, silver, minute, hour]), applied.number, "ann", "asked for by BI")
+    until = int(now) // 60 * 60 - 180
+    rows = [
+        {
+            "end": until - 60 * back,
+            "played": 40 + back % 7,
+            "clock": Decimal(9_000 + 100 * back),
+            "matches": 3,
+            "_rows": 40,
+        }
+        for back in range(45, -1, -1)
+        if back != 20
+    ]
+    kinds = {"played": pa.int64(), "clock": pa.decimal128(38, 0), "matches": pa.int64()}
+    write_gold(world.paths, world.settings.environment, minute, kinds, rows, until)
+
+
 def _incident(now: float) -> Incident:
     finding = Finding(
         Cause.SCHEMA,
@@ -186,4 +218,5 @@ if __name__ == "__main__":
     made = failing_game(Path(sys.argv[1]), time.time())
     with_contract(made, time.time())
     with_derived(made, time.time())
+    with_gold(made, time.time())
     made.engine.dispose()

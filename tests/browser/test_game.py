@@ -1,5 +1,6 @@
 """The Game page in a browser: what is chosen stands in the URL, and each link leads on in the same tab."""
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from pipeline.base.names import game_key
-from tests.browser.game_world import failing_game, with_contract, with_derived
+from tests.browser.game_world import failing_game, with_contract, with_derived, with_gold
 from tests.browser.lists import SOON, enter
 from tests.browser.seed import heartbeats
 from tests.browser.served import opened, served
@@ -21,6 +22,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     made = failing_game(folder, time.time())
     with_contract(made, time.time())
     with_derived(made, time.time())
+    with_gold(made, time.time())
     made.engine.dispose()
     with heartbeats(folder, ["ingest", "a", "b"]), served(folder) as url:
         yield url
@@ -56,6 +58,8 @@ def test_a_contract_stands_beside_the_rows(page: Page) -> None:
     cells = page.locator('[data-testid="stDataFrame"]').first.locator("td")
     for text in ("play/clock_ms", "integer · at least 0", "never null · matches [a-h][1-8]", "BI <b>, daily revenue"):
         expect(cells.filter(has_text=text).first).to_be_attached(timeout=SOON)
+    for exact in ("△ warn", "◆ quarantine", "■ stop", "6", "2", "0"):
+        expect(cells.filter(has_text=re.compile(f"^{exact}$"))).to_have_count(1, timeout=SOON)
 
 
 def test_derived_streams_stand_beside_the_rows(page: Page) -> None:
@@ -65,6 +69,22 @@ def test_derived_streams_stand_beside_the_rows(page: Page) -> None:
     cells = page.locator('[data-testid="stDataFrame"]').first.locator("td")
     for text in ("silver/moves_broken", "no column 'elo'", "no driver has carried it yet"):
         expect(cells.filter(has_text=text).first).to_be_attached(timeout=SOON)
+
+
+def test_a_gold_table_is_drawn_below_its_streams(page: Page) -> None:
+    """The choice of table and column stands in the URL; a table without a closed window is no chart of zeros."""
+    page.goto(f"/game?game={CHESS.key}&rows=derived&column=clock")
+    expect(page.get_by_text("windows of 1 min · computed through")).to_be_visible(timeout=SOON)
+    chart = page.locator('[data-testid="stVegaLiteChart"]').filter(
+        has=page.get_by_label("A number of each closed window")
+    )
+    expect(chart.locator("svg")).to_be_visible(timeout=SOON)
+    expect(chart.locator('path[aria-roledescription="rect mark"], .mark-rect path')).to_have_count(45, timeout=SOON)
+    page.get_by_role("combobox", name="Gold table").click()
+    page.get_by_role("option", name="moves_by_hour").click()
+    page.wait_for_url(lambda url: "gold=moves_by_hour" in url)
+    expect(page.get_by_text("No window has closed yet.")).to_be_visible(timeout=SOON)
+    expect(chart).to_have_count(0, timeout=SOON)
 
 
 def test_links_lead_on_in_the_same_tab(page: Page) -> None:

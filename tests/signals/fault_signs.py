@@ -133,7 +133,7 @@ def _all_run(view: View, _target: str) -> bool:
 
 
 def _refused(view: View, game: str) -> bool:
-    of_rows = (each for each in view.incidents if each.cause in {Cause.POISON, Cause.SCHEMA})
+    of_rows = (each for each in view.incidents if each.cause in {Cause.POISON, Cause.SCHEMA, Cause.CONTRACT})
     return any(game in each.games for each in of_rows)
 
 
@@ -212,6 +212,7 @@ _SIGNS: Final[Mapping[str, Signs]] = {
     "poison": Signs(REFUSED_SECONDS, _refused, _rejects, Cause.POISON, GAME),
     "quarantine": Signs(REFUSED_SECONDS, _refused, _rejects, Cause.POISON, GAME),
     "schema": Signs(REFUSED_SECONDS, _refused, _rejects, Cause.SCHEMA, GAME),
+    "contract": Signs(REFUSED_SECONDS, _refused, _rejects, Cause.CONTRACT, GAME),
 }
 
 _OF_INGEST: Final[Mapping[str, Signs]] = {

@@ -1,8 +1,9 @@
 """A silver table's world with bronze, a clock and the pairs of `through`, its gold table, and what must be in that."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import duckdb
@@ -12,12 +13,14 @@ from pipeline.base.names import bronze_app_id, closings_key, gold_key, silver_ke
 from pipeline.data.derived.definitions import Aggregate, GoldDefinition
 from pipeline.data.derived.gold import Gold, GoldPosition
 from pipeline.data.derived.gold_account import GoldAccount, gold_account
+from pipeline.data.derived.gold_columns import CLOSING, END, ROWS, START
 from pipeline.data.maintenance.compact import WINDOWS
 from pipeline.lake.delta import generation
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.errors import TableNotFoundError
 from pipeline.lake.delta.opening import open_table
+from pipeline.lake.delta.stats import stats_of
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.delta.through import ThroughPair, ThroughTable, joined, read_pairs
 from pipeline.lake.storage.location import Location
@@ -189,6 +192,27 @@ class GoldWorld(SilverWorld):
         counted = sum(row["_rows"] for row in self.counted)
         expected = GoldAccount(until, counted, ended - counted, len(times) - ended, len(rows) - len(times))
         assert found == expected
+
+
+def write_gold(
+    paths: Paths, environment: str, definition: GoldDefinition, kinds: Mapping[str, pa.DataType],
+    rows: Sequence[Mapping[str, Any]], until: int,
+) -> None:  # fmt: skip
+    """Write rows of a gold table by hand, a file for each window, and that windows are computed up to a time.
+
+    `kinds` are the columns between the window and `_rows`; a row names its window by `end`, in Unix seconds.
+    """
+    moment = pa.timestamp("us", "UTC")
+    own = pa.schema([(START, moment), (END, moment), *kinds.items(), (ROWS, pa.int64()), (CLOSING, pa.int64())])
+    folder = paths.gold / definition.name
+    table = CursorTable.create(folder, own, stream_app_id(environment, gold_key(definition.name), 1))
+    files = []
+    for end in dict.fromkeys(row["end"] for row in rows):
+        times = {START: datetime.fromtimestamp(end - definition.window, UTC), END: datetime.fromtimestamp(end, UTC)}
+        made = [{ROWS: 1, CLOSING: 9, **row, **times} for row in rows if row["end"] == end]
+        part = pa.Table.from_pylist(made, own)
+        files.append(replace(write_file(part, folder), stats=stats_of(part, [START, END])))
+    table.commit(files, table.cursor, until)
 
 
 def _sorted(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

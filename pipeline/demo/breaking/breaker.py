@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,8 +19,12 @@ from pipeline.control import gate
 from pipeline.control.acts import DirectAct
 from pipeline.control.registering import proposals
 from pipeline.control.registering.requests import SchemaRequest
+from pipeline.data.books import ledger
+from pipeline.data.books.days import MICROS, label, newest_revisions
 from pipeline.data.contracts.policies import Policies
 from pipeline.data.contracts.registrations import Registered, Registration
+from pipeline.data.output_contracts.rules import REASON
+from pipeline.demo import promise
 from pipeline.demo.breaking import faults
 from pipeline.demo.breaking.channel import Active
 from pipeline.demo.breaking.faults import FAULTS, Fault
@@ -38,7 +43,7 @@ from pipeline.demo.breaking.lasting import (
 from pipeline.demo.breaking.rows import batches, garbage
 from pipeline.demo.breaking.sessions import find_driver, signal_session
 from pipeline.demo.samples.conflicts import ConflictingSchema, conflicts
-from pipeline.demo.simulator import family
+from pipeline.demo.simulator import GOOD, Event, family
 from pipeline.settings.tree import Paths, Settings, load
 from pipeline.store import audit
 from pipeline.store.audit import Act
@@ -91,6 +96,8 @@ class Breaker:
             "poison": self._poison,
             "quarantine": self._fill_quarantine,
             "schema": self._deploy_schema,
+            "contract": self._break_contract,
+            "late": self._send_late,
         }
 
     @property
@@ -189,10 +196,7 @@ class Breaker:
     def _fill_quarantine(self, target: str) -> tuple[str, None]:
         game, schema = self._game(target)
         rows = faults.QUARANTINE_ROWS
-        burst = next(batches(game, schema.schema_id, garbage, rows, "malformed_payload"))
-        failed = self._world.send(iter([burst]), None, rows, threading.Event())
-        if failed:
-            raise Transient(f"The broker did not confirm {failed} of {rows} rows. Try again.")
+        self._send(batches(game, schema.schema_id, garbage, rows, "malformed_payload"), rows)
         return f"Sent {rows} malformed rows of {shown(game)}.", None
 
     def _deploy_schema(self, target: str) -> tuple[str, Lasting]:
@@ -206,6 +210,37 @@ class Breaker:
         sent = batches(game, done.schema_id, conflict.payload, _BATCH, "quarantined_schema")
         said = f"{shown(game)} sends version {done.version}, which turnout refused first: {change}"
         return said, Feed(self._world.send, sent, f"{shown(game)} sends its older versions alone again.")
+
+    def _break_contract(self, target: str) -> tuple[str, Lasting]:
+        game, schema = self._game(target)
+        payload = promise.payloads(schema.format, game, breaking=True)
+        sent = batches(game, schema.schema_id, payload, _BATCH, REASON)
+        said = f"{shown(game)} gets {faults.POISON_PER_SECOND} rows a second that break its output contract."
+        return said, Feed(self._world.send, sent, f"{shown(game)} gets no rows that break its contract any more.")
+
+    def _send_late(self, target: str) -> tuple[str, None]:
+        game, schema = self._game(target)
+        closed = newest_revisions(ledger.read(self._paths.books, target))
+        if not closed:
+            raise Refused(f"No day of {shown(game)} is closed yet: the page Books shows when one is.")
+        last = closed[max(closed)]
+        moment = last.day / MICROS + last.day_seconds / 2
+        rows, payload = faults.LATE_ROWS, promise.payloads(schema.format, game, breaking=False)
+        self._send(batches(game, schema.schema_id, payload, rows, GOOD, lambda: moment), rows)
+        return (
+            f"Sent {rows} rows of {shown(game)} for the day {label(last.day, last.day_seconds)}, which is closed.",
+            None,
+        )
+
+    def _send(self, sent: Iterator[list[Event]], rows: int) -> None:
+        """Send the first rows at once.
+
+        Raises:
+            Transient: the broker did not confirm all of them.
+        """
+        failed = self._world.send(iter([next(sent)]), None, rows, threading.Event())
+        if failed:
+            raise Transient(f"The broker did not confirm {failed} of {rows} rows. Try again.")
 
     def _register(self, registration: Registration) -> Registered | SchemaRequest:
         bronze = self._paths.bronze
@@ -240,13 +275,17 @@ class Breaker:
             if target:
                 raise Refused(f"{fault.title} takes no target: a demo has one {fault.target}.")
             return ""
-        if fault.target == "game":
+        if fault.is_of_a_game:
             if not target:
                 raise Refused(f"{fault.title} takes a game, by name or key: `turnout games list` has them.")
-            return str(find(target, {str(key): name for key, name in known_games(self._engine).items()}).key)
-        known = [*sorted(read_groups(self._engine)), *([INGEST] if fault.target == "driver" else [])]
-        if target not in known:
-            raise Refused(f"{fault.title} takes one of: {', '.join(map(shown, known))}.")
+            key = find(target, {str(key): name for key, name in known_games(self._engine).items()}).key
+            if fault.target == "promised" and key not in (known := promise.promised(self._engine)):
+                which = f"choose {', '.join(map(shown, known.values()))}" if known else "wait about a minute"
+                raise Refused(f"{fault.title} takes a game with the demo's output contract: {which}.")
+            return str(key)
+        drivers = [*sorted(read_groups(self._engine)), *([INGEST] if fault.target == "driver" else [])]
+        if target not in drivers:
+            raise Refused(f"{fault.title} takes one of: {', '.join(map(shown, drivers))}.")
         return target
 
     def _game(self, key: str) -> tuple[str, SchemaVersion]:
@@ -278,7 +317,7 @@ class Breaker:
 
 
 def _act(fault: Fault, what: str, target: str, why: str) -> Act:
-    kind = "group" if fault.target == "driver" else fault.target
+    kind = "group" if fault.target == "driver" else "game" if fault.is_of_a_game else fault.target
     targets = (f"{kind}:{target}" if target else kind,)
     return Act(current_user(), f"break it: {what}", targets, None, {"reason": why})
 

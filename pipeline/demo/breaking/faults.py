@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-TargetKind = Literal["group", "driver", "game", "source", "store"]
-"""`driver`: a group, or `ingest`. `source` and `store`: the demo has one of each, without a name."""
+TargetKind = Literal["group", "driver", "game", "promised", "source", "store"]
+"""`driver`: a group, or `ingest`. `promised`: a game with the demo's output contract. `source` and `store`: the demo
+has one of each, without a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,20 @@ class Fault:
         """Whether a person names the target."""
         return self.target not in {"source", "store"}
 
+    @property
+    def is_of_a_game(self) -> bool:
+        """Whether its target is a game."""
+        return self.target in {"game", "promised"}
+
 
 POISON_PER_SECOND: Final = 60
-"""Refused rows of a poisoned game, and rows of a breaking schema."""
+"""Refused rows of a poisoned game, rows of a breaking schema, and rows that break a contract."""
 
 QUARANTINE_ROWS: Final = 2_000
 """Refused rows of one burst."""
+
+LATE_ROWS: Final = 50
+"""Rows of a closed day that come at once."""
 
 _ALL: Final = (
     Fault(
@@ -178,6 +187,35 @@ _ALL: Final = (
         "On the page Schemas register the version again with incompatible=side-column; then replay the game.",
         "Roll the release back",
         900.0,
+    ),
+    Fault(
+        "contract",
+        "Break the contract",
+        "promised",
+        f"Sends {POISON_PER_SECOND} rows a second of the game with an output contract, beside its good rows: they "
+        "decode well, and their player is none that the contract promises.",
+        (
+            Sign(
+                30, "Game", "the tab Contract counts the rows by rule, the tab Refused has them; good rows still land"
+            ),
+            Sign(60, "Fleet", "an incident with the cause contract"),
+        ),
+        "Read the rule and the refused rows, name their producer, and let it be mended. Its rows stay in quarantine: a "
+        "replay refuses them again while the rule is the same.",
+        "Mend the producer",
+        900.0,
+    ),
+    Fault(
+        "late",
+        "Send late rows",
+        "promised",
+        f"Sends {LATE_ROWS} good rows at once, whose event time is in the last day that the game's books have closed.",
+        (
+            Sign(15, "Game", f"{LATE_ROWS} rows land in the game's table and in silver; no window of gold counts them"),
+            Sign(450, "Books", "the day keeps hash and sums; the next day that closes has an entry, and both say so"),
+        ),
+        "Nothing to do: `turnout books show` has the entry, and `turnout books verify` computes the hash again.",
+        None,
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Events that a fault sends to the demo's source: rows that no decoder accepts, and rows of a breaking schema."""
+"""Events that a fault sends to the demo's source, as a producer of its own."""
 
 import itertools
 import secrets
@@ -16,13 +16,19 @@ PRODUCER: Final = "break it"
 _MICROSECONDS: Final = 1_000_000
 
 
-def batches(game: str, schema_id: int, payload: Callable[[int], bytes], size: int, kind: str) -> Iterator[list[Event]]:
-    """Yield endless lists of `size` events of one game; `payload` makes each one's bytes from its number."""
+def batches(
+    game: str, schema_id: int, payload: Callable[[int], bytes], size: int, kind: str,
+    clock: Callable[[], float] = time.time,
+) -> Iterator[list[Event]]:  # fmt: skip
+    """Yield endless lists of `size` events of one game; `payload` makes each one's bytes from its number.
+
+    `clock` returns the event time of each.
+    """
     run = secrets.token_hex(4)  # so that no event id stands twice
     numbers = itertools.count(1)
     while True:
         yield [
-            Event(game.encode(), _wrapped(game, schema_id, payload(number), run, number), game, number, kind)
+            Event(game.encode(), _wrapped(game, schema_id, payload(number), run, number, clock()), game, number, kind)
             for number in itertools.islice(numbers, size)
         ]
 
@@ -32,7 +38,7 @@ def garbage(number: int) -> bytes:
     return b"\xff" * 11 + noise(number)
 
 
-def _wrapped(game: str, schema_id: int, payload: bytes, run: str, number: int) -> bytes:
+def _wrapped(game: str, schema_id: int, payload: bytes, run: str, number: int, at: float) -> bytes:
     wrapper = Wrapper(
         game=game,
         schema_id=schema_id,
@@ -41,6 +47,6 @@ def _wrapped(game: str, schema_id: int, payload: bytes, run: str, number: int) -
         producer_id=PRODUCER,
         sequence=number,
     )
-    wrapper.event_time.seconds, micros = divmod(int(time.time() * _MICROSECONDS), _MICROSECONDS)
+    wrapper.event_time.seconds, micros = divmod(int(at * _MICROSECONDS), _MICROSECONDS)
     wrapper.event_time.nanos = micros * 1000
     return wrapper.SerializeToString()
