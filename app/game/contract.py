@@ -33,6 +33,7 @@ def promise(rule: ContractRule) -> str:
     said += _between(rule.min, rule.max, "")
     said += [] if rule.pattern is None else [f"matches {rule.pattern}"]
     said += [f"one of {join_limited([str(each) for each in rule.allowed], _SHOWN)}"] if rule.allowed else []
+    said += [f"none of {join_limited([str(each) for each in rule.forbidden], _SHOWN)}"] if rule.forbidden else []
     said += _between(rule.min_length, rule.max_length, " long")
     return formatting.shown(" · ".join(said), 2 * _LONGEST)
 

@@ -13,8 +13,9 @@ from app.game.signals import GameSignals, until_text
 from app.look import parts
 from app.state.services import Environment, cached
 from pipeline.api import contracts
+from pipeline.api.contracts import GameContracts
 from pipeline.base.errors import Refused
-from pipeline.base.texts import short_moment
+from pipeline.base.texts import first_lines, short_moment
 
 _ABOUT: Final = (
     "Warn: the row lands. Quarantine: it waits there. Stop: the stream stops before it, until the contract changes."
@@ -38,7 +39,9 @@ def draw(environment: Environment, signals: GameSignals, place: DeltaGenerator) 
     if not rows:
         place.html(parts.section("Contract"))
         how = "turnout contracts apply FILE gives it one."
-        st.html(parts.silence("No output contract is for this game.", how))
+        none = "No rule is for this game." if found.contracts else "No output contract is for this game."
+        st.html(parts.silence(none, how))
+        _draw_unchecked(found)
         return
     said = [f"{len(rows)} {'rule' if len(rows) == 1 else 'rules'}"]
     if trend is None:
@@ -63,3 +66,9 @@ def draw(environment: Environment, signals: GameSignals, place: DeltaGenerator) 
         alt="Rules of this game's output contract, with action and the rows that broke each lately.",
         key="contract_table",
     )
+    _draw_unchecked(found)
+
+
+def _draw_unchecked(found: GameContracts) -> None:
+    if found.unchecked:
+        st.text(formatting.shown(f"Not checked, of protovalidate: {'; '.join(first_lines(found.unchecked))}", 1000))

@@ -80,7 +80,7 @@ def show_contracts(env_dir: Path, game: str | None, as_json: bool) -> None:
     """
     from pipeline.control.output_contracts.contract_file import render, tree
     from pipeline.control.output_contracts.newest import count_breaks
-    from pipeline.control.output_contracts.proposals import actions_of, break_lines
+    from pipeline.control.output_contracts.proposals import break_lines, given_lines
     from pipeline.data.output_contracts.rules import loads
     from pipeline.store.games import find
     from pipeline.store.output_contracts import read_contracts
@@ -92,10 +92,11 @@ def show_contracts(env_dir: Path, game: str | None, as_json: bool) -> None:
     if game is not None:
         of = find(game, context.names())
         contracts = tuple(each for each in contracts if each.is_for(of.name))
-        found = count_breaks(context.paths.table(of.key), of.key, context.registry.snapshot(), contracts)
-        lines = list(break_lines({of.name: found}, actions_of(contracts)))
+        schemas = context.registry.snapshot()
+        found = count_breaks(context.paths.table(of.key), of.key, schemas, contracts)
+        lines = [*given_lines(schemas, of.key, of.name, contracts), *break_lines({of.name: found})]
         lines.append(f"{found.rows:,} newest rows of its table were tried.")
-        shown |= {"game": of.name, "rows": found.rows, "broken": dict(found.broken)}
+        shown |= {"game": of.name, "rows": found.rows, "broken": dict(found.broken), "lines": lines}
     if as_json:
         say_json({**shown, "contracts": [tree(each) for each in contracts]})
     else:

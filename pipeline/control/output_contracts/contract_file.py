@@ -16,7 +16,17 @@ from pipeline.base.yaml_nodes import line_of
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.output_contracts.kinds import KINDS
 from pipeline.data.output_contracts.masks import whole_text
-from pipeline.data.output_contracts.rules import ACTIONS, Action, Bound, ContractRule, OutputContract, RuleNames, Value
+from pipeline.data.output_contracts.rules import (
+    ACTIONS,
+    SWITCHES,
+    Action,
+    Bound,
+    ContractRule,
+    OutputContract,
+    RuleNames,
+    Switch,
+    Value,
+)
 
 VERSION: Final = 1
 _EMPTY: Final = f"The file of contracts is empty: it needs at least 'version: {VERSION}' and 'contracts: []'."
@@ -25,9 +35,11 @@ _RULE_NAME: Final = re.compile(r"[\w.\[\]-]{1,80}")
 _PATH: Final = re.compile(r"\w+(\[\])*(\.\w+(\[\])*)*")
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,3})?")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[-+]\d\d:\d\d)?)?")
-_FIELDS: Final = ("name", "games", "prefixes", "onboarding_rules", "event_types", "readers", "rules")
+_FIELDS: Final = (
+    "name", "games", "prefixes", "onboarding_rules", "event_types", "readers", "protovalidate", "rules",
+)  # fmt: skip
 _LISTS: Final = ("games", "prefixes", "event_types", "readers")
-_CHECKS: Final = ("type", "required", "min", "max", "pattern", "allowed", "min_length", "max_length")
+_CHECKS: Final = ("type", "required", "min", "max", "pattern", "allowed", "forbidden", "min_length", "max_length")
 _RULE_FIELDS: Final = ("name", "column", "action", *_CHECKS)
 _MOST_RULES: Final = 100  # of one contract
 _LONGEST_PATTERN: Final = 1000
@@ -63,7 +75,9 @@ def tree(contract: OutputContract) -> dict[str, Any]:
     fields |= {name: list(found) for name in _LISTS if (found := getattr(contract, name))}
     if contract.by_rules:
         fields["onboarding_rules"] = [each.rule for each in contract.by_rules]
-    return {**fields, "rules": [rule_tree(each) for each in contract.rules]}
+    if contract.protovalidate != "off":
+        fields["protovalidate"] = contract.protovalidate
+    return {**fields, "rules": [rule_tree(each) for each in contract.rules]} if contract.rules else fields
 
 
 def rule_tree(rule: ContractRule) -> dict[str, Any]:
@@ -95,7 +109,7 @@ class _Reading:
 
     def _contract(self, node: yaml.Node, lines: dict[str, int]) -> OutputContract:
         fields = yaml_nodes.fields(node, "a contract", _FIELDS, self._problems)
-        self._require(node, fields, ("name", "rules"))
+        self._require(node, fields, ("name",) if "protovalidate" in fields else ("name", "rules"))
         name = self._name(fields.get("name"), _NAME, "a contract", lines)
         if fields and not fields.keys() & {"games", "prefixes", "onboarding_rules"}:
             said = "games, prefixes and onboarding_rules are missing; name the games that it is for"
@@ -112,6 +126,7 @@ class _Reading:
             rules=tuple(self._rule(each, rule_lines) for each in listed),
             readers=tuple(self._texts(fields.get("readers"), "readers")),
             by_rules=tuple(map(RuleNames, self._texts(fields.get("onboarding_rules"), "onboarding_rules"))),
+            protovalidate=self._switch(fields.get("protovalidate")),
         )
 
     def _rule(self, node: yaml.Node, lines: dict[str, int]) -> ContractRule:
@@ -140,7 +155,8 @@ class _Reading:
             min=self._bound(fields.get("min"), "min"),
             max=self._bound(fields.get("max"), "max"),
             pattern=self._pattern(fields.get("pattern"), name),
-            allowed=self._allowed(fields.get("allowed")),
+            allowed=self._values(fields.get("allowed"), "allowed"),
+            forbidden=self._values(fields.get("forbidden"), "forbidden"),
             min_length=self._length(fields.get("min_length"), "min_length"),
             max_length=self._length(fields.get("max_length"), "max_length"),
         )
@@ -194,6 +210,12 @@ class _Reading:
             self._problems.add(line_of(node), f"action must be one of {', '.join(ACTIONS)}")
         return next((each for each in ACTIONS if each == word), ACTIONS[0])
 
+    def _switch(self, node: yaml.Node | None) -> Switch:
+        word = self._text(node, "protovalidate")
+        if node is not None and word is not None and word not in SWITCHES:
+            self._problems.add(line_of(node), f"protovalidate must be one of {', '.join(SWITCHES)}")
+        return next((each for each in SWITCHES if each == word), SWITCHES[0])
+
     def _truth(self, node: yaml.Node | None) -> bool:
         return False if node is None else yaml_nodes.truth(node, "required", self._problems) or False
 
@@ -235,12 +257,12 @@ class _Reading:
             self._problems.add(line_of(node), f"rule {rule}: {shown(pattern)} is no pattern of RE2, which says: {said}")
         return pattern
 
-    def _allowed(self, node: yaml.Node | None) -> tuple[Value, ...]:
+    def _values(self, node: yaml.Node | None, what: str) -> tuple[Value, ...]:
         found = []
-        for item in [] if node is None else yaml_nodes.items(node, "allowed", self._problems):
+        for item in [] if node is None else yaml_nodes.items(node, what, self._problems):
             value = _value(item)
             if value is None:
-                said = "one of allowed must be a text, a number, or true or false; put a text in quotes"
+                said = f"one of {what} must be a text, a number, or true or false; put a text in quotes"
                 self._problems.add(line_of(item), said)
             else:
                 found.append(value)

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline.base.names import GameKey
 from pipeline.data.contracts.event_types import event_type
+from pipeline.data.contracts.promised import of_landed
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.output_contracts.masks import has_column, judge
-from pipeline.data.output_contracts.rules import OutputContract, label
+from pipeline.data.output_contracts.rules import Action, OutputContract, label
 from pipeline.lake.delta import parquet
 from pipeline.lake.delta.errors import DeltaError, TableNotFoundError
 from pipeline.lake.delta.files import newest_files, without_views
@@ -35,6 +35,7 @@ class Breaks:
     stopping: bool = False  # one of them breaks a rule that stops the stream
     by_type: Counter[str] = field(default_factory=Counter)  # rows that a rule was tried on, by rule
     present: set[str] = field(default_factory=set)  # rules whose column the rows have
+    actions: dict[str, Action] = field(default_factory=dict)  # of the rules that were tried
     problem: str | None = None  # why they were not read
 
 
@@ -44,7 +45,9 @@ def count_breaks(folder: Location, key: GameKey, schemas: SchemaSet, contracts: 
     structs = {event_type(schema.message): at.struct for schema, at in schemas.placed(key)}
     try:
         for rows in _newest(folder):
-            _add(found, rows, structs, contracts)
+            found.rows += rows.num_rows
+            for name, of_schema, own in of_landed(rows, schemas, key, contracts):
+                _add(found, of_schema, own, structs.get(name))
     except TableNotFoundError:
         return found
     except (DeltaError, OSError, pa.ArrowException) as error:
@@ -65,18 +68,13 @@ def _newest(folder: Location) -> Iterator[pa.Table]:
                 return
 
 
-def _add(found: Breaks, rows: pa.Table, structs: dict[str, str | None], contracts: Sequence[OutputContract]) -> None:
-    found.rows += rows.num_rows
-    for name in pc.unique(rows.column("_type")).to_pylist():
-        own = [each for each in contracts if name is not None and each.covers(name)]
-        if not own:
-            continue
-        of_type = rows.filter(pc.equal(rows.column("_type"), name)).combine_chunks()
-        verdict = judge(of_type, own, structs.get(name))
-        found.refused += 0 if verdict.refused is None else int(verdict.refused.sum())
-        found.stopping |= bool(verdict.stopping)
-        found.broken.update({rule: int(mask.sum()) for rule, mask in verdict.broken.items()})
-        for rule, named in ((rule, label(each, rule)) for each in own for rule in each.rules):
-            found.by_type[named] += of_type.num_rows
-            if has_column(of_type, rule, structs.get(name)):
-                found.present.add(named)
+def _add(found: Breaks, rows: pa.Table, contracts: Sequence[OutputContract], struct: str | None) -> None:
+    verdict = judge(rows, contracts, struct)
+    found.refused += 0 if verdict.refused is None else int(verdict.refused.sum())
+    found.stopping |= bool(verdict.stopping)
+    found.broken.update({rule: int(mask.sum()) for rule, mask in verdict.broken.items()})
+    for rule, named in ((rule, label(each, rule)) for each in contracts for rule in each.rules):
+        found.by_type[named] += rows.num_rows
+        found.actions[named] = rule.action
+        if has_column(rows, rule, struct):
+            found.present.add(named)

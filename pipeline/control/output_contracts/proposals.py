@@ -20,6 +20,7 @@ from pipeline.control.output_contracts import contract_file
 from pipeline.control.output_contracts.newest import Breaks, count_breaks
 from pipeline.control.output_contracts.rule_names import bound
 from pipeline.data.contracts.event_types import event_type
+from pipeline.data.contracts.promised import by_definition
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.output_contracts.masks import map_on_the_way
 from pipeline.data.output_contracts.rules import LANDS, Action, OutputContract, by_game, dumps, label, loads
@@ -34,6 +35,7 @@ from pipeline.store.output_contracts import AppliedContracts, read_contracts
 
 _MERGES: Final = frozenset({OperationKind.MERGE_COLUMNS, OperationKind.PART_COLUMNS})
 _SHOWN: Final = 20
+_NOT_CHECKED: Final = "NOT CHECKED"
 _MOST_GAMES: Final = 50  # whose rows a plan reads
 _WHERE: Final[Mapping[Action, str]] = {
     "warn": "would be counted", "quarantine": "would go to quarantine", "stop": "would stop the stream",
@@ -54,7 +56,7 @@ class ContractsProposal:
     @property
     def changes(self) -> bool:
         """Whether anything changes."""
-        return dumps(self.contracts) != self.seen.contracts
+        return self.contracts != loads(self.seen.contracts)
 
     @property
     def hash(self) -> str:
@@ -80,17 +82,19 @@ def plan(engine: Engine, paths: Paths, schemas: SchemaSet, games: Mapping[str, s
         names[key]: count_breaks(paths.table(key), key, schemas, own)
         for key, own in sorted(touched.items())[:_MOST_GAMES]
     }
-    actions = actions_of(contracts)
     most = tuple(
         name
         for name, found in breaks.items()
         if 2 * found.refused > found.rows
-        or any(2 * count > found.by_type[rule] for rule, count in found.broken.items() if actions[rule] != LANDS)
+        or any(2 * count > found.by_type[rule] for rule, count in found.broken.items() if found.actions[rule] != LANDS)
     )
     stops = tuple(name for name, found in breaks.items() if found.stopping)
-    effects = tuple(_effects(breaks, actions, len(touched))) if lines else ("Nothing to change: these are in force.",)
+    effects = tuple(_effects(breaks, len(touched))) if lines else ("Nothing to change: these are in force.",)
     silent = first_lines(tuple(_silent(changed, games.values(), breaks)), _SHOWN, str)
-    return ContractsProposal(seen, contracts, (*lines, *silent, *effects), breaks, most, stops)
+    given = tuple(line for key, own in sorted(touched.items()) for line in given_lines(schemas, key, names[key], own))
+    given = tuple(sorted(given, key=lambda line: _NOT_CHECKED not in line))
+    lines = (*lines, *first_lines(given, _SHOWN, str), *silent, *effects)
+    return ContractsProposal(seen, contracts, lines, breaks, most, stops)
 
 
 def apply(settings: Settings, engine: Engine, proposal: ContractsProposal, actor: str, reason: str) -> AppliedContracts:
@@ -117,19 +121,29 @@ def apply(settings: Settings, engine: Engine, proposal: ContractsProposal, actor
     return output_contracts.apply(engine, dumps(proposal.contracts), seen, actor, reason, require_no_merge)
 
 
-def actions_of(contracts: Iterable[OutputContract]) -> dict[str, Action]:
-    """Return the action of each rule, by its name among all contracts."""
-    return {label(each, rule): rule.action for each in contracts for rule in each.rules}
+def given_lines(schemas: SchemaSet, key: GameKey, game: str, contracts: Iterable[OutputContract]) -> Iterator[str]:
+    """Yield what contracts check of the rules in the newest definition of each event type of a game, and what not."""
+    for each in contracts:
+        said = f"{shown(game)}: {each.name} checks by protovalidate"
+        found = [*by_definition(schemas, key, each)]
+        if not found and each.protovalidate != "off":
+            yield f"{said} nothing yet, as no definition has such rules"
+        for name, rules, unchecked in found:
+            if unchecked:
+                yield f"{said} {name}: {_NOT_CHECKED}: {'; '.join(first_lines(unchecked, 50, shown))}"
+            for rule in rules:
+                besides = "" if rule.skip is None else f"; or {rule.skip!r}"
+                yield f"{said} {name}: {_fields(contract_file.rule_tree(rule))}{besides}"
 
 
-def break_lines(breaks: Mapping[str, Breaks], actions: Mapping[str, Action]) -> Iterator[str]:
-    """Yield a line for each rule that rows of a game break; `actions` has the action of each rule."""
+def break_lines(breaks: Mapping[str, Breaks]) -> Iterator[str]:
+    """Yield a line for each rule that rows of a game break."""
     for name, found in breaks.items():
         if found.problem is not None:
             yield f"{shown(name)}: its table cannot be read: {found.problem}"
         for rule, count in sorted(found.broken.items(), key=lambda each: (-each[1], each[0])):
             rows = found.by_type[rule]
-            where = _WHERE[actions[rule]]
+            where = _WHERE[found.actions[rule]]
             much = ", MORE THAN HALF" if 2 * count > rows else ""
             yield f"{shown(name)}: {count:,} of the newest {rows:,} rows {where} by {rule}{much}"
 
@@ -167,8 +181,8 @@ def _silent(changed: Iterable[OutputContract], games: Collection[str], breaks: M
                     yield f"{label(each, rule)}: the newest rows of {shown(name)} have no column {shown(rule.column)}"
 
 
-def _effects(breaks: Mapping[str, Breaks], actions: Mapping[str, Action], games: int) -> Iterator[str]:
-    yield from first_lines(tuple(break_lines(breaks, actions)), _SHOWN, str)
+def _effects(breaks: Mapping[str, Breaks], games: int) -> Iterator[str]:
+    yield from first_lines(tuple(break_lines(breaks)), _SHOWN, str)
     rows = sum(found.rows for found in breaks.values())
     if games > len(breaks):
         yield f"The contracts are for {games} games; the newest rows of the first {len(breaks)} were tried."

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from functools import reduce
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -52,10 +53,13 @@ def judge(rows: pa.Table, contracts: Sequence[OutputContract], struct: str | Non
         contracts: those that are for them.
         struct: the column of their event type's fields; None: they are columns of the table.
     """
-    verdict = BrokenRules()
+    verdict, columns = BrokenRules(), dict[str, _Column]()
     for contract in contracts:
         for rule in contract.rules:
-            mask = broken(rows, rule, struct)
+            column = columns.get(rule.column)
+            if column is None:
+                column = columns[rule.column] = _column_at(rows, rule.column, struct)
+            mask = _broken(column, rule, rows.num_rows)
             if mask is None:
                 continue
             verdict.broken[name := label(contract, rule)] = mask
@@ -70,20 +74,45 @@ def judge(rows: pa.Table, contracts: Sequence[OutputContract], struct: str | Non
 
 def broken(rows: pa.Table, rule: ContractRule, struct: str | None) -> Mask | None:
     """Return the rows that break a rule, None where none does."""
-    values, parents = _values(rows, rule.column, struct)
-    bad = _bad(values, rule)
-    if bad is None or not bad.any():
-        return None
-    if parents is None:
+    return _broken(_column_at(rows, rule.column, struct), rule, rows.num_rows)
+
+
+def _broken(column: "_Column", rule: ContractRule, rows: int) -> Mask | None:
+    bad = _bad(column, rule)
+    if bad is None or column.parents is None:
         return bad
-    mask = np.zeros(rows.num_rows, dtype=np.bool_)
-    mask[parents[bad]] = True
+    mask = np.zeros(rows, dtype=np.bool_)
+    mask[column.parents[bad]] = True
     return mask
 
 
 def has_column(rows: pa.Table, rule: ContractRule, struct: str | None) -> bool:
     """Return whether the rows of one event type, given as `broken` takes them, have the column of a rule."""
-    return not pa.types.is_null(_values(rows, rule.column, struct)[0].type)
+    return not pa.types.is_null(_column_at(rows, rule.column, struct).values.type)
+
+
+def type_at(columns: pa.Schema, path: str) -> pa.DataType | None:
+    """Return the type of a rule's column below those of its event type; None: there is no such column."""
+    kind = _column_at(columns.empty_table(), path, None).values.type
+    return None if pa.types.is_null(kind) else kind
+
+
+def unsuited(kind: pa.DataType, rule: ContractRule) -> bool:
+    """Return whether a rule is for other kinds of columns, so that each value of this type breaks it."""
+    is_number, is_time = KINDS["number"](kind), KINDS["date"](kind) or KINDS["timestamp"](kind)
+    is_text, types = KINDS["string"](kind), {type(each) for each in rule.allowed}
+    fitting: set[type] = (
+        {int, float} if is_number else {str} if is_text else {bool} if KINDS["boolean"](kind) else set()
+    )
+    has_length = is_text or KINDS["binary"](kind) or KINDS["list"](kind)
+    wanted = (
+        (rule.type, rule.type is not None and KINDS[rule.type](kind)),
+        *((each, is_time if isinstance(each, str) else is_number) for each in (rule.min, rule.max)),
+        (rule.pattern, is_text),
+        (rule.allowed or None, bool(types & fitting)),
+        *((each, has_length) for each in (rule.min_length, rule.max_length)),
+    )
+    return any(given is not None and not suits for given, suits in wanted)
 
 
 def map_on_the_way(columns: pa.Schema, rule: ContractRule, struct: str | None) -> str | None:
@@ -112,8 +141,17 @@ def map_on_the_way(columns: pa.Schema, rule: ContractRule, struct: str | None) -
     return None
 
 
-def _values(rows: pa.Table, path: str, struct: str | None) -> tuple[pa.Array, _Rows | None]:
-    """Return the values at a column's path, and of which row each is; None: each row has one.
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """The values at a column's path."""
+
+    values: pa.Array
+    around: pa.Array | None  # the structs that they are members of; None: they are columns, or elements
+    parents: _Rows | None  # of which row each is; None: each row has one
+
+
+def _column_at(rows: pa.Table, path: str, struct: str | None) -> _Column:
+    """Return what is at a column's path.
 
     A column that is not there is null in every row; a list that is not there has no element.
     """
@@ -121,14 +159,17 @@ def _values(rows: pa.Table, path: str, struct: str | None) -> tuple[pa.Array, _R
     if struct is not None and names[0] not in OWN:
         names = [struct, *names]
     values: pa.Array = pa.nulls(0)
+    around: pa.Array | None = None
     parents: _Rows | None = None
     for place, name in enumerate(names):
         bare = name.rstrip(ELEMENTS)
+        around = None if place == 0 else values
         values = _column(rows, bare) if place == 0 else _member(values, bare)
         for _ in range((len(name) - len(bare)) // len(ELEMENTS)):
+            around = None
             values, of = _elements(values)
             parents = of if parents is None else parents[of]
-    return values, parents
+    return _Column(values, around, parents)
 
 
 def _column(rows: pa.Table, name: str) -> pa.Array:
@@ -153,11 +194,14 @@ def _elements(values: pa.Array) -> tuple[pa.Array, _Rows]:
     return pc.list_flatten(values), np.repeat(np.arange(len(values), dtype=np.int64), sizes)
 
 
-def _bad(values: pa.Array, rule: ContractRule) -> Mask | None:
+def _bad(column: _Column, rule: ContractRule) -> Mask | None:
     """Return the values that break a rule; None: none does. A null breaks `required` alone."""
-    bad: Mask | None = None
+    values, bad = column.values, None
     if rule.required and values.null_count:
-        bad = _numpy(pc.is_null(values))
+        lacking = pc.is_null(values)
+        if rule.within and column.around is not None:
+            lacking = pc.and_(lacking, pc.is_valid(column.around))
+        bad = _numpy(lacking) if lacking.true_count else None
     if values.null_count == len(values):
         return bad
     checks = [
@@ -166,16 +210,22 @@ def _bad(values: pa.Array, rule: ContractRule) -> Mask | None:
         None if rule.max is None else _in_range(values, rule.max, below=False),
         None if rule.pattern is None else _like(values, rule.pattern),
         None if not rule.allowed else _among(values, rule.allowed),
+        None if not rule.forbidden else _not_among(values, rule.forbidden),
         None if rule.min_length is None else _has_length(values, rule.min_length, below=True),
         None if rule.max_length is None else _has_length(values, rule.max_length, below=False),
     ]
-    nulls = pc.is_null(values)
-    for good in checks:
-        if good is None:
-            continue
-        wrong = ~_numpy(pc.or_(pc.fill_null(good, False), nulls))
-        bad = wrong if bad is None else bad | wrong
-    return bad
+    kept = [each for each in checks if each is not None]
+    if not kept:
+        return bad
+    good = reduce(pc.and_, kept)
+    if rule.skip is not None:
+        good = pc.or_kleene(good, _is_skipped(values, rule.skip))
+    if values.null_count:
+        good = pc.or_kleene(good, pc.is_null(values))
+    if good.true_count == len(good):
+        return bad
+    wrong = ~_numpy(good)
+    return wrong if bad is None else bad | wrong
 
 
 def _numpy(mask: pa.BooleanArray) -> Mask:
@@ -295,6 +345,18 @@ def _exact(number: float, kind: pa.DataType) -> int | Decimal | None:
     except (pa.ArrowInvalid, OverflowError):
         return None
     return exact
+
+
+def _not_among(values: pa.Array, forbidden: Sequence[Value]) -> pa.BooleanArray | None:
+    found = _among(values, forbidden)
+    return None if found is None else pc.invert(found)
+
+
+def _is_skipped(values: pa.Array, skip: Value) -> pa.BooleanArray:
+    """Return which values break no check: one value, and of bytes and lists any that is empty."""
+    if pa.types.is_binary(values.type) or pa.types.is_list(values.type):
+        return _has_length(values, 0, below=False)
+    return _among(values, [skip])
 
 
 def _is_in(values: pa.Array, allowed: Sequence[object]) -> pa.BooleanArray:

@@ -12,6 +12,8 @@ from typing import Any, Final, Literal, TypeAlias
 from pipeline.base.names import GameKey, game_key
 
 Action: TypeAlias = Literal["warn", "quarantine", "stop"]
+Switch: TypeAlias = Literal["off", "warn", "quarantine", "stop"]
+"""What the rules of protovalidate in a payload's definition do with a row that breaks one."""
 Value: TypeAlias = str | int | float | bool
 Bound: TypeAlias = int | float | str
 """A number, or a moment in ISO 8601 for columns of dates and times: without a zone UTC, without a time midnight."""
@@ -19,6 +21,9 @@ Bound: TypeAlias = int | float | str
 ACTIONS: Final[tuple[Action, ...]] = ("warn", "quarantine", "stop")
 """What a rule does with a row that breaks it: count it, refuse it, or stop its stream before it; the first is the
 default."""
+
+SWITCHES: Final[tuple[Switch, ...]] = ("off", *ACTIONS)
+"""What a contract may say of protovalidate; the first is the default."""
 
 LANDS: Final = "warn"
 """The action with which a row lands although it breaks a rule."""
@@ -48,6 +53,17 @@ class ContractRule:
     allowed: tuple[Value, ...] = ()
     min_length: int | None = None  # characters of a text, bytes, elements of a list
     max_length: int | None = None
+    forbidden: tuple[Value, ...] = ()
+    within: bool = False  # `required` only where the struct around the column is there
+    skip: Value | None = None  # a value that breaks no check; of bytes and lists any that is empty
+
+
+@dataclass(frozen=True, slots=True)
+class GivenRules:
+    """The rules that a payload's definition has itself, such as by protovalidate."""
+
+    rules: tuple[ContractRule, ...] = ()  # the paths are those of the definition's own columns
+    unchecked: tuple[str, ...] = ()  # a sentence for each rule that is not translated
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +98,7 @@ class OutputContract:
     rules: tuple[ContractRule, ...] = ()
     readers: tuple[str, ...] = ()  # who relies on it, in a person's words
     by_rules: tuple[RuleNames, ...] = ()  # onboarding rules, for whose games it is
+    protovalidate: Switch = "off"
 
     def is_for(self, game: str) -> bool:
         """Return whether it is for a game: the one place that decides it."""
@@ -101,14 +118,14 @@ def label(contract: OutputContract, rule: ContractRule) -> str:
 def stopping(contracts: Iterable[OutputContract]) -> str:
     """Return a digest of the rules of one game's contracts that stop its stream; empty without any.
 
-    A stream that they have stopped goes on once it changes.
+    A stream that they have stopped goes on once it changes. The rules of a definition never do, so that only their
+    switch counts.
     """
-    rules = [
-        (each.name, each.event_types, asdict(rule))
-        for each in contracts
-        for rule in each.rules
-        if rule.action == "stop"
+    listed = tuple(contracts)
+    rules: list[tuple[object, ...]] = [
+        (each.name, each.event_types, asdict(rule)) for each in listed for rule in each.rules if rule.action == "stop"
     ]
+    rules += [(each.name, each.event_types, "protovalidate") for each in listed if each.protovalidate == "stop"]
     return hashlib.sha256(json.dumps(rules).encode()).hexdigest()[:32] if rules else ""
 
 
@@ -149,8 +166,12 @@ def loads(text: str) -> tuple[OutputContract, ...]:
 
 
 def _contract(tree: Mapping[str, Any]) -> OutputContract:
-    rules = tuple(ContractRule(**{**rule, "allowed": tuple(rule["allowed"])}) for rule in tree["rules"])
+    rules = tuple(
+        ContractRule(**{**rule, "allowed": tuple(rule["allowed"]), "forbidden": tuple(rule.get("forbidden", ()))})
+        for rule in tree["rules"]
+    )
     lists = {name: tuple(tree[name]) for name in ("games", "prefixes", "event_types", "readers")}
     named = ("names", "prefixes", "other_names", "longer")
     by_rules = tuple(RuleNames(each["rule"], *(tuple(each[name]) for name in named)) for each in tree["by_rules"])
-    return OutputContract(tree["name"], **lists, rules=rules, by_rules=by_rules)
+    switch = tree.get("protovalidate", "off")  # which contracts of older stores lack
+    return OutputContract(tree["name"], **lists, rules=rules, by_rules=by_rules, protovalidate=switch)

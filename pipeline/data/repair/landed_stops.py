@@ -6,10 +6,11 @@ Called before an operation registers what only a rebuild makes true. A contract 
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline.base.errors import Refused
+from pipeline.base.names import GameKey
 from pipeline.data.contracts.further_types import game_types
+from pipeline.data.contracts.promised import of_landed, promised
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.output_contracts.masks import judge
 from pipeline.data.output_contracts.rules import OutputContract, stopping
@@ -36,9 +37,12 @@ def require_no_stop(folder: Location, schemas: SchemaSet, game: Game) -> None:
     if not files:
         return
     structs = {name: each.struct for each in game_types(schemas, game.key) for name in each.names}
-    batches = parquet.dataset(files, held).to_batches(columns=_columns(held, contracts, structs))
+    batches = parquet.dataset(files, held).to_batches(
+        columns=_columns(held, [*_every(schemas, game.key, contracts)], structs)
+    )
     tables = (pa.Table.from_batches([each]) for each in batches)
-    if found := [stop for rows in tables for stop in _stops(rows, contracts, structs)]:
+    parts = (part for rows in tables for part in of_landed(rows, schemas, game.key, contracts))
+    if found := [stop for name, rows, own in parts for stop in _stops(rows, own, structs.get(name))]:
         raise refusal(min(found), game)
 
 
@@ -50,17 +54,23 @@ def refusal(stop: Stop, game: Game) -> Refused:
     )
 
 
+def _every(schemas: SchemaSet, key: GameKey, contracts: Sequence[OutputContract]) -> Iterator[OutputContract]:
+    """Yield contracts as they are, and with the rules of each schema's definition."""
+    yield from contracts
+    for placed in schemas.placed(key):
+        yield from promised(contracts, *placed)
+
+
 def _columns(held: pa.Schema, contracts: Sequence[OutputContract], structs: Mapping[str, str | None]) -> list[str]:
     """Return the columns of a table that its rules need."""
     named = {rule.column.split(".")[0].rstrip("[]") for each in contracts for rule in each.rules}
-    return [each for each in held.names if each in {"_seq", "_pos", "_type"} | named | {*structs.values()}]
+    own = {"_seq", "_pos", "_type", "_schema_id"}
+    return [each for each in held.names if each in own | named | {*structs.values()}]
 
 
-def _stops(rows: pa.Table, contracts: Sequence[OutputContract], structs: Mapping[str, str | None]) -> Iterator[Stop]:
-    """Yield the first row of each event type and rule that breaks the rule."""
-    for name in pc.unique(rows.column("_type")).to_pylist():
-        own = rows.filter(pc.equal(rows.column("_type"), name))
-        verdict = judge(own, [each for each in contracts if each.covers(name)], structs.get(name))
-        for rule, column in verdict.stopping.items():
-            places = own.select(["_seq", "_pos"]).filter(pa.array(verdict.broken[rule])).to_pylist()
-            yield min(Stop(each["_seq"], each["_pos"], rule, column) for each in places)
+def _stops(rows: pa.Table, contracts: Sequence[OutputContract], struct: str | None) -> Iterator[Stop]:
+    """Yield the first of some rows that breaks each rule."""
+    verdict = judge(rows, contracts, struct)
+    for rule, column in verdict.stopping.items():
+        places = rows.select(["_seq", "_pos"]).filter(pa.array(verdict.broken[rule])).to_pylist()
+        yield min(Stop(each["_seq"], each["_pos"], rule, column) for each in places)

@@ -35,29 +35,35 @@ def breaks(row: pa.Table, struct: str | None, rule: ContractRule) -> bool:
     columns = dict(zip(row.column_names, row.columns, strict=True))
     name, depth = steps[0]
     value, kind = (columns[name][0].as_py(), columns[name].type) if name in columns else (None, pa.null())
-    return any(_is_bad(each, held, rule) for each, held in _spread(value, kind, depth, steps[1:]))
+    reached = _spread(value, kind, depth, steps[1:], inside=True)
+    return any(_is_bad(each, held, rule, inside=inside) for each, held, inside in reached)
 
 
 def _spread(
-    value: Any, kind: pa.DataType, depth: int, steps: Sequence[tuple[str, int]]
-) -> Iterator[tuple[Any, pa.DataType]]:
-    """Yield the values at the end of a path, with their type."""
+    value: Any, kind: pa.DataType, depth: int, steps: Sequence[tuple[str, int]], *, inside: bool
+) -> Iterator[tuple[Any, pa.DataType, bool]]:
+    """Yield the values at the end of a path, with their type and whether what is around them is there."""
     if depth:
         for each in value if pa.types.is_list(kind) and value is not None else ():
-            yield from _spread(each, kind.value_type, depth - 1, steps)
+            yield from _spread(each, kind.value_type, depth - 1, steps, inside=True)
         return
     if not steps:
-        yield value, kind
+        yield value, kind, inside
         return
     (name, below), rest = steps[0], steps[1:]
     known = pa.types.is_struct(kind) and kind.get_field_index(name) >= 0
     inner = kind.field(name).type if known else pa.null()
-    yield from _spread(value.get(name) if known and value is not None else None, inner, below, rest)
+    member = value.get(name) if known and value is not None else None
+    yield from _spread(member, inner, below, rest, inside=value is not None)
 
 
-def _is_bad(value: Any, kind: pa.DataType, rule: ContractRule) -> bool:
+def _is_bad(value: Any, kind: pa.DataType, rule: ContractRule, *, inside: bool) -> bool:
     if value is None:
-        return rule.required
+        return rule.required and (inside or not rule.within)
+    if rule.skip is not None and (
+        not value if (_is_of(kind, "list") or _is_of(kind, "binary")) else _same(value, rule.skip, kind)
+    ):
+        return False
     return any(wanted is not None and not good(value, kind) for wanted, good in _checks(rule))
 
 
@@ -69,6 +75,7 @@ def _checks(rule: ContractRule) -> list[tuple[Any, Callable[[Any, pa.DataType], 
         (rule.max, lambda value, kind: _is_ordered(value, kind, rule.max) and value <= _bound(rule.max, value, kind)),
         (rule.pattern, lambda value, kind: pa.types.is_string(kind) and _fits(value, rule.pattern or "")),
         (rule.allowed or None, lambda value, kind: any(_same(value, each, kind) for each in rule.allowed)),
+        (rule.forbidden or None, lambda value, kind: not any(_same(value, each, kind) for each in rule.forbidden)),
         (rule.min_length, lambda value, kind: _has_length(kind) and len(value) >= (rule.min_length or 0)),
         (rule.max_length, lambda value, kind: _has_length(kind) and len(value) <= (rule.max_length or 0)),
     ]

@@ -23,9 +23,9 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import GameKey
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.game_types import joined_types
+from pipeline.data.contracts.promised import promised
 from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
 from pipeline.data.contracts.shape import beyond
-from pipeline.data.output_contracts.rules import OutputContract
 from pipeline.data.verify import meanings, readings
 from pipeline.data.verify.applying import KnownSchema
 from pipeline.data.verify.opening import Sources
@@ -151,13 +151,12 @@ def known_schemas(schemas: SchemaSet, key: GameKey, merges: str) -> dict[int, Kn
         parts.setdefault(at.struct, []).append((each, at))
     known = {schema_id: one for part in parts.values() for schema_id, one in _known_of_type(part).items()}
     of_game, later = schemas.contracts.get(key, ()), beyond((each for each, _ in placed), merges)
-    promising = {each.schema_id: _promising(known[each.schema_id], of_game) for each, _ in placed}
+    promising = {
+        each.schema_id: replace(known[each.schema_id], contracts=promised(of_game, each, at)) if of_game
+        else known[each.schema_id]
+        for each, at in placed
+    }  # fmt: skip
     return promising | {each: replace(promising[each], beyond=True) for each in later}
-
-
-def _promising(known: KnownSchema, contracts: Sequence[OutputContract]) -> KnownSchema:
-    own = tuple(each for each in contracts if each.covers(event_type(known.schema.message)))
-    return replace(known, contracts=own) if own else known
 
 
 def _known_of_type(placed: Sequence[tuple[Schema, FieldPlacement]]) -> dict[int, KnownSchema]:

@@ -1,7 +1,7 @@
 """The formats of payloads that turnout reads: a further one is a folder here and a line in `FORMATS`."""
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from types import MappingProxyType
@@ -17,9 +17,11 @@ from pipeline.data.contracts.formats.json.format import JsonFormat
 from pipeline.data.contracts.formats.json.names import UNDECLARED
 from pipeline.data.contracts.formats.json.undeclared_format import UndeclaredFormat
 from pipeline.data.contracts.formats.payload_format import PayloadDecoder, PayloadFormat
+from pipeline.data.contracts.formats.protobuf import standard_rules
 from pipeline.data.contracts.formats.protobuf.format import ProtobufFormat
 from pipeline.data.contracts.model import Message
 from pipeline.data.contracts.schemas import Schema
+from pipeline.data.output_contracts.rules import GivenRules
 
 FORMATS: Final[Mapping[str, PayloadFormat]] = MappingProxyType(
     {"protobuf": ProtobufFormat(), "avro": AvroFormat(), "json": JsonFormat()}
@@ -28,6 +30,9 @@ FORMATS: Final[Mapping[str, PayloadFormat]] = MappingProxyType(
 
 _ALL: Final[Mapping[str, PayloadFormat]] = MappingProxyType({**FORMATS, UNDECLARED: UndeclaredFormat()})
 """With the format that nobody gives: registrations of shapes make its schemas."""
+
+_GIVEN_RULES: Final[Mapping[str, Callable[[Schema], GivenRules]]] = {"protobuf": standard_rules.given_rules}
+"""Those whose definitions have rules for values of their own."""
 
 BY_SUFFIX: Final[Mapping[str, str]] = MappingProxyType(
     dict(sorted((suffix, name) for name, each in FORMATS.items() for suffix in each.suffixes))
@@ -78,6 +83,17 @@ def message(schema: Schema) -> Message:
 def numbering(schema: Schema) -> Numbering:
     """Return within what the ids of a schema's fields identify them."""
     return format_of(schema.format).numbering(schema.message)
+
+
+@lru_cache(maxsize=4096)
+def given_rules(schema: Schema) -> GivenRules:
+    """Return the rules for values that a schema's definition has itself, at the paths of its own columns.
+
+    Raises:
+        Refused: the definition has no form as columns.
+    """
+    read = _GIVEN_RULES.get(schema.format)
+    return GivenRules() if read is None else read(schema)
 
 
 @lru_cache(maxsize=2048)

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from pipeline.base.names import GameKey
 from pipeline.data.contracts.decoded import Rows
-from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.contracts.promised import promised
+from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
 from pipeline.data.output_contracts.masks import judge
 from pipeline.data.output_contracts.rules import REASON, OutputContract
 from pipeline.data.streams.writing.placed_rows import PlacedRows
@@ -21,33 +22,35 @@ _NONE: Final[tuple[OutputContract, ...]] = ()
 
 
 def keep_promised(
-    placed: PlacedRows, rows: Rows, schemas: SchemaSet, event_type: str, struct: str | None, found: Games
+    placed: PlacedRows, rows: Rows, schemas: SchemaSet, schema: Schema, placement: FieldPlacement, found: Games
 ) -> tuple[PlacedRows, list[tuple[int, str, str]]]:
     """Return the rows that may land, and each other one with its reason; count the rows that break a rule.
 
     The first row of each game that stops its stream is reported, too: nothing from its seq on counts then.
 
     Args:
-        placed: rows of one event type.
+        placed: rows of one schema.
         rows: the number of each, for what is returned.
         schemas: the set with the contracts.
-        event_type: their event type.
-        struct: the column of its fields; None: they are columns of the table.
+        schema: theirs.
+        placement: its columns in the tables of these games.
         found: the report of each game.
     """
     keys = whole(placed.keys).dictionary_encode()
     games = keys.indices.to_numpy()
     by_contracts: dict[tuple[OutputContract, ...], list[int]] = {}
     for game, key in enumerate(keys.dictionary.to_pylist()):
-        own = tuple(each for each in schemas.contracts.get(GameKey(key), _NONE) if each.covers(event_type))
-        if own:
-            by_contracts.setdefault(own, []).append(game)
+        if of_game := schemas.contracts.get(GameKey(key), _NONE):
+            by_contracts.setdefault(of_game, []).append(game)
     refused: list[tuple[int, str, str]] = []
     dropped = np.zeros(len(games), dtype=np.bool_)
-    for contracts, members in by_contracts.items():
+    for of_games, members in by_contracts.items():
+        contracts = promised(of_games, schema, placement)
+        if not any(each.rules for each in contracts):
+            continue
         chosen = None if len(members) == len(keys.dictionary) else np.flatnonzero(np.isin(games, members))
         table = placed.rows if chosen is None else placed.rows.take(pa.array(chosen))
-        verdict = judge(table, contracts, struct)
+        verdict = judge(table, contracts, placement.struct)
         places = np.arange(len(games)) if chosen is None else chosen
         for name, mask in verdict.broken.items():
             _count(found, keys.dictionary, games[places[mask]], name)

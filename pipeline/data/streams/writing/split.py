@@ -236,7 +236,7 @@ class _Split:
             keys = part.routed.column("game_key").take(rows)
             made = PlacedRows(keys, pa.table([*own.columns, types, *payload.columns], target.names))
             if self.job.schema_set.contracts:
-                held = good[members], self.job.schema_set, name, placement.struct, self.games
+                held = good[members], self.job.schema_set, schema, placement, self.games
                 made, breaking = keep_promised(made, *held)
                 broke += breaking
             decoded[target].append(made)

@@ -19,24 +19,26 @@ contracts:
       - {column: price, type: integer, required: true, min: 0, max: 1e6, action: quarantine}
       - {column: sold, min: 2026-01-31, max: "2026-02-28T12:00:00.5+01:00"}
       - {name: shop, action: stop, column: "shop.name", pattern: '[a-z]+', min_length: 2, max_length: 40}
-      - {column: "items[].kind", allowed: [sword, "1", 1, 0.5, true]}
+      - {column: "items[].kind", allowed: [sword, "1", 1, 0.5, true], forbidden: [shield]}
+  - {name: own, games: [Chess], protovalidate: quarantine}
 """
 
 
 def test_a_file_is_read_and_written_back() -> None:
     """`apply` takes the file that `show` prints, with the very same contracts."""
-    (contract,) = parse(FILE)
+    contract, own = parse(FILE)
     assert contract == OutputContract(
         "sales", ("Chess", "2048"), ("studio-a/",), ("acme.Sold",),
         (
             ContractRule("price", "price", "quarantine", required=True, type="integer", min=0, max=1e6),
             ContractRule("sold", "sold", min="2026-01-31", max="2026-02-28T12:00:00.5+01:00"),
             ContractRule("shop", "shop.name", "stop", pattern="[a-z]+", min_length=2, max_length=40),
-            ContractRule("items[].kind", "items[].kind", allowed=("sword", "1", 1, 0.5, True)),
+            ContractRule("items[].kind", "items[].kind", allowed=("sword", "1", 1, 0.5, True), forbidden=("shield",)),
         ),
         ("BI", "daily revenue"), (RuleNames("studio-b"),),
     )  # fmt: skip
-    assert parse(render((contract,))) == (contract,)
+    assert own == OutputContract("own", ("Chess",), protovalidate="quarantine")
+    assert parse(render((contract, own))) == (contract, own)
     assert parse("version: 1\ncontracts: []") == ()
 
 
@@ -68,6 +70,16 @@ def test_a_rule_with_an_error_is_refused(line: str, problem: str) -> None:
     """A rule that turnout does not understand is refused, with the line where it stands."""
     with pytest.raises(Refused, match=rf"1 problem\(s\).*\n  - line 5: .*{problem}"):
         parse(f"version: 1\ncontracts:\n- name: a\n  games: [Chess]\n  rules: [{line}]")
+
+
+@pytest.mark.parametrize("word", ["off", "warn", "quarantine", "stop"])
+def test_rules_of_definitions_have_a_switch(word: str) -> None:
+    """YAML reads off as false, and a person means the word; without it the rules of definitions do nothing."""
+    contract = "version: 1\ncontracts:\n- {name: a, games: [Chess], rules: [{column: x, min: 1}]"
+    (found,) = parse(f"{contract}, protovalidate: {word}}}")
+    assert (found.protovalidate, parse(contract + "}")[0].protovalidate) == (word, "off")
+    with pytest.raises(Refused, match="line 3: protovalidate must be one of off, warn, quarantine, stop"):
+        parse(f"{contract}, protovalidate: yes}}")
 
 
 def test_all_problems_come_at_once() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline.base.names import game_key
 from pipeline.data.output_contracts.kinds import KINDS
-from pipeline.data.output_contracts.masks import broken, judge, map_on_the_way
+from pipeline.data.output_contracts.masks import broken, judge, map_on_the_way, type_at, unsuited
 from pipeline.data.output_contracts.rules import ContractRule, OutputContract, by_game, dumps, loads, stopping
 from pipeline.data.verify.promises import breaks, refusing
 
@@ -99,6 +99,9 @@ _RULES: Final = st.builds(
     allowed=st.lists(st.sampled_from([*_NUMBERS, *_TEXTS, True, False]), max_size=3).map(tuple),
     min_length=st.none() | st.integers(1, 3),
     max_length=st.none() | st.integers(1, 3),
+    forbidden=st.lists(st.sampled_from([*_NUMBERS, *_TEXTS, True, False]), max_size=3).map(tuple),
+    within=st.booleans(),
+    skip=st.none() | st.sampled_from([0, "", "a", False, 0.1]),
 )  # fmt: skip
 _ROW: Final = st.fixed_dictionaries({each.name: _values(each.type) for each in _COLUMNS})
 
@@ -116,6 +119,17 @@ def test_masks_decide_as_a_plain_judgement(
         mask = broken(table, rule, struct)
         found = [False] * len(rows) if mask is None else mask.tolist()
         assert found == [breaks(table.slice(place, 1), struct, rule) for place in range(len(rows))], rule
+
+
+@settings(max_examples=150, deadline=None)
+@given(row=_ROW, rule=_RULES)
+def test_a_rule_for_other_kinds_is_broken_by_each_value(row: dict[str, Any], rule: ContractRule) -> None:
+    """A plan that says that a new type breaks a rule says it of every value."""
+    for column in (each for each in _COLUMNS if row[each.name] is not None):
+        own = replace(rule, column=column.name, required=False, skip=None)
+        if unsuited(column.type, own):
+            assert broken(pa.Table.from_pylist([row], schema=_COLUMNS), own, None) is not None, own
+        assert type_at(_COLUMNS, column.name) == column.type
 
 
 @pytest.mark.parametrize(

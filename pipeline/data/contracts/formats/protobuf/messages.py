@@ -29,6 +29,7 @@ from pipeline.data.contracts.formats.protobuf import extensions
 from pipeline.data.contracts.formats.protobuf.pools import pooled
 from pipeline.data.contracts.formats.protobuf.units import FOLDER, Given, unit_name, units
 from pipeline.data.contracts.formats.protobuf.well_known import WELL_KNOWN_FILES
+from protos.turnout.v1.standard_rules_pb2 import RuledOptions
 
 MAX_DESCRIPTOR_BYTES: Final = 1024 * 1024
 MAX_FILES: Final = 256
@@ -46,8 +47,8 @@ def canonical(message: str, descriptor_set: bytes) -> bytes:
 
     It has the messages, enums and extensions that a payload may hold, of all files in the set. It leaves out the
     well-known `google/protobuf` files (part of every protobuf runtime) and everything without data (names of files,
-    comments, services, options, JSON names). Editions keep the features that matter to the bytes. The canonical form of
-    a canonical definition is itself.
+    comments, services, options, JSON names). Editions keep the features that matter to the bytes, and options the rules
+    of protovalidate. The canonical form of a canonical definition is itself.
 
     Raises:
         Refused: the bytes are no complete FileDescriptorSet, or do not define the message.
@@ -311,7 +312,7 @@ def _bare_enum(enum: EnumDescriptorProto) -> None:
 
 
 def _keep_options(held: Any, *kept: str) -> None:
-    """Leave these of a definition's options, and those features that matter to the bytes."""
+    """Leave these of a definition's options, those features that matter to the bytes, and rules of protovalidate."""
     if not held.HasField("options"):
         return
     given = held.options
@@ -324,6 +325,8 @@ def _keep_options(held: Any, *kept: str) -> None:
             setattr(features, name, getattr(given.features, name))
     if features.ByteSize():
         options.features.CopyFrom(features)
+    if rules := b"".join(RuledOptions.FromString(given.SerializeToString()).rules):
+        options.MergeFromString(RuledOptions(rules=[rules]).SerializeToString())
     held.ClearField("options")
     if options.ByteSize():
         held.options.CopyFrom(options)
