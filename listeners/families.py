@@ -354,6 +354,12 @@ def _controller(seen: ControllerMetrics) -> Iterator[Metric]:
     )
     causes = (seen.incidents or {}).items()
     yield _gauge(
+        "contract_reader_info",
+        "A reader who relies on an output contract in force, as its file names them; always 1.",
+        ("contract", "reader"),
+        (((name, each), 1.0) for name, readers in seen.contract_readers.items() for each in readers),
+    )
+    yield _gauge(
         "incidents_open",
         "Open incidents by cause; absent when nobody judges causes.",
         ("cause",),

@@ -126,6 +126,7 @@ class ControllerMetrics:
     """Open incidents and their games by cause, 0 included; None: nobody judges causes."""
     derived: Sequence[DerivedMetrics] = ()
     books_due: Mapping[str, float] = field(default_factory=dict)  # games, when their oldest open day is due to close
+    contract_readers: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of output contracts, by name
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from click.testing import CliRunner
 
 from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
-from pipeline.data.output_contracts.rules import ContractRule
+from pipeline.control.operations.event_types import propose_types
+from pipeline.data.output_contracts.rules import ContractRule, OutputContract, dumps
 from pipeline.data.repair.rebuild import rebuild
 from pipeline.data.streams.writing.columns import landing_schema
 from pipeline.data.streams.writing.job import SplitJob
@@ -16,6 +17,8 @@ from pipeline.data.verify.balance import verify
 from pipeline.data.verify.values import Wanted
 from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.opening import open_table
+from pipeline.store import output_contracts
+from pipeline.store.database.states import OperationKind
 from pipeline.store.games import generations, record_seen
 from pipeline.store.output_contracts import read_contracts
 from tests.tables.contracts_world import give, refused
@@ -231,3 +234,15 @@ def test_a_plan_names_mistyped_names(world: World, tmp_path: Path) -> None:
     assert "c/pionts: the newest rows of 'Chess' have no column 'pionts'" in said
     assert "t: none of the newest rows of 'Chess' is of its event types" in said
     assert said.count("have no column") == 1
+
+
+def test_the_acceptance_of_a_type_names_the_readers_of_what_it_breaks(world: World) -> None:
+    """A contract for every event type is for an accepted one, too: its plan says who needs a column that it lacks."""
+    come(world, SOLD)
+    contract = OutputContract(
+        "all", (CHESS.name,), rules=(ContractRule("points", "points", required=True),), readers=("BI",)
+    )
+    output_contracts.apply(world.engine, dumps([contract]), 0, "ann", "agreed")
+    record_seen(world.engine, {CHESS.key: CHESS.name}, 1, placing())
+    proposal = propose_types(OperationKind.ACCEPT_TYPE, world.engine, None, CHESS.name, ["Sold"], "ann")
+    assert "! all/points: 'points' would be missing: each new row would be counted. Readers: 'BI'." in proposal.lines

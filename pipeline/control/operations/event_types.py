@@ -21,6 +21,7 @@ from pipeline.control.operations.definition import (
 )
 from pipeline.control.operations.repairs import REPLAY
 from pipeline.control.operations.settling import registering
+from pipeline.data.contracts.breaches import breach_lines
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.further_types import accepting, game_types, withdrawing
 from pipeline.data.contracts.plans import RegistrationPlan, render_plan
@@ -45,10 +46,12 @@ def propose_types(
         Refused: there is no such game, no such type waits or was accepted, or its schemas cannot be registered.
     """
     key = find(game, known_names(engine)).key
-    facts, plans = _plan(kind, LocalRegistry(engine, bronze), engine, key, types, actor, policies)
+    registry = LocalRegistry(engine, bronze)
+    facts, plans = _plan(kind, registry, engine, key, types, actor, policies)
     intent = intent_of("game", kind, {key: facts}, actor, reason)
     more = {"types": sorted(facts), "refused_for": "other_type", "policies": list(policies)}
     lines = [line for plan in plans for line in render_plan(plan)]
+    lines += breach_lines(engine, registry.snapshot(), plans)
     return OperationProposal(_with(intent, more), [*lines, *_CONSEQUENCES[kind]])
 
 

@@ -28,6 +28,7 @@ from pipeline.control.operations.executor import has_effect
 from pipeline.control.operations.repairs import REBUILD
 from pipeline.control.operations.settling import registering
 from pipeline.control.operations.tries import worked
+from pipeline.data.contracts.breaches import readers_of
 from pipeline.data.contracts.declared_types import FORMAT
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.json.merging import DOUBLE, Columns, column_type, columns_of_keys
@@ -35,8 +36,8 @@ from pipeline.data.contracts.formats.json.superset import ANY, Slot
 from pipeline.data.contracts.formats.json.undeclared_format import superset_of
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.contracts.schemas import SchemaSet
-from pipeline.data.output_contracts.masks import broken
-from pipeline.data.output_contracts.rules import ELEMENTS, LANDS, ContractRule, Value, label
+from pipeline.data.output_contracts.masks import unsuited
+from pipeline.data.output_contracts.rules import ELEMENTS, LANDS, ContractRule, label
 from pipeline.data.repair.decoding import RowsWait
 from pipeline.data.repair.rebuild import rebuild
 from pipeline.data.repair.report import render_rebuilt
@@ -57,8 +58,9 @@ _LINES: Final = (
     "New rows wait until the rebuild has ended, and land afterwards. No other table is touched.",
 )
 
-_VALUES: Final[Mapping[str, Value]] = {"long": 1, "double": 1.0, "boolean": True, "string": "a"}
-_TYPES: Final[Mapping[type, str]] = {int: "long", float: "double", bool: "boolean", str: "string"}
+_KINDS: Final[Mapping[str, pa.DataType]] = {
+    "long": pa.int64(), "double": pa.float64(), "boolean": pa.bool_(), "string": pa.string(),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,7 @@ def _require_kept_promises(
                 now = f"as {then[column]}" if column in then else "without that column"
                 raise Refused(
                     f"The output contract {label(contract, rule)} is for {shown(column)} as it is: {now} the rebuild "
-                    f"would refuse rows by it. Change it first: `turnout contracts apply`."
+                    f"would refuse rows by it. {readers_of(contract)} Change it first: `turnout contracts apply`."
                 )
 
 
@@ -166,21 +168,7 @@ def _breaks_each(rule: ContractRule, kind: str | None) -> bool:
     """Return whether a rule is broken by each value of a column of a type, None: by each row without that column."""
     if kind is None:
         return rule.required
-    mask = broken(pa.table({rule.name: pa.array([_VALUES[kind]])}), replace(_bare(rule), column=rule.name), None)
-    return mask is not None
-
-
-def _bare(rule: ContractRule) -> ContractRule:
-    """Return a rule whose checks suit a column or not, whatever is in it."""
-    return replace(
-        rule,
-        required=False,
-        min=None if rule.min is None else -1,
-        max=None if rule.max is None else 1,
-        pattern=None if rule.pattern is None else ".*",
-        allowed=tuple({type(each): _VALUES[_TYPES[type(each)]] for each in rule.allowed}.values()),
-        min_length=None if rule.min_length is None else 1,
-    )
+    return unsuited(_KINDS[kind], rule)
 
 
 def _find(engine: Engine, game: Game, column: str, of_type: str | None) -> _Found:

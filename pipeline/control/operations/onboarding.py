@@ -7,7 +7,7 @@ inverse is to retire the game: nothing is deleted.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -28,8 +28,9 @@ from pipeline.control.operations.definition import (
 )
 from pipeline.control.operations.tries import worked
 from pipeline.control.roles import CONTROLLER, Role, require_current
+from pipeline.data.contracts.breaches import registration_breaches
 from pipeline.data.contracts.catalogue.versions import read_versions
-from pipeline.data.contracts.registry import Registration
+from pipeline.data.contracts.registry import LocalRegistry, Registration
 from pipeline.data.ingest.admission import begun_without
 from pipeline.data.ingest.pending import approval
 from pipeline.data.repair import asking
@@ -116,7 +117,7 @@ def approve(
     target = f"game:{game_key(name)}"
     intent = Intent(OperationKind.ONBOARD, (target,), actor, reason, parameters, preview)
     renamed = () if wishes.renames is None else renaming.lines(engine, GameKey(wishes.renames), preview)
-    return OperationProposal(intent, [*renamed, *_lines(preview)])
+    return OperationProposal(intent, [*renamed, *_lines(preview), *_breaches(engine, name)])
 
 
 def rename(settings: Settings, engine: Engine, game: str, name: str, actor: str, reason: str = "") -> OperationProposal:
@@ -194,6 +195,15 @@ def _lines(preview: Mapping[str, Any]) -> list[str]:
         f"schema {preview['schema'] or 'none given'}; readers {readers}",
         "It becomes a game from ingest's next micro-batch on; rows that came before are replayed.",
     ]
+
+
+def _breaches(engine: Engine, name: str) -> Iterator[str]:
+    """Yield the output contracts that the proposed schema of a name breaks, which are for it by its name."""
+    proposal = read_proposals(engine).get(game_key(name))
+    if proposal is not None and proposal.definition is not None and proposal.message and proposal.format:
+        registry = LocalRegistry(engine)
+        registration = Registration(name, proposal.message, proposal.definition, format=proposal.format)
+        yield from registration_breaches(engine, registry, registration, registry.plan(registration))
 
 
 def _has_rows(engine: Engine, name: str) -> bool:

@@ -5,6 +5,7 @@ controller: a registration is one transaction of the control store, a fleet's fi
 a definition of megabytes belongs into no audit entry. Role and audit are the gate's, as for every other act.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -18,6 +19,7 @@ from pipeline.control.acts import DirectAct
 from pipeline.control.registering import requests
 from pipeline.control.registering.requests import SchemaRequest
 from pipeline.control.roles import is_self
+from pipeline.data.contracts.breaches import registration_breaches
 from pipeline.data.contracts.plans import RegistrationPlan, Step, render_plan
 from pipeline.data.contracts.registry import LocalRegistry, Registered, Registration
 from pipeline.lake.storage.location import Location
@@ -67,11 +69,12 @@ def propose(settings: Settings, engine: Engine, bronze: Location, registration: 
     Raises:
         Refused: a name, or a definition that no table can hold; or the control store has lost schemas of the game.
     """
-    plan = LocalRegistry(engine, bronze).plan(registration)
+    registry = LocalRegistry(engine, bronze)
+    plan = registry.plan(registration)
     needs_approval = _needs_approval(settings, plan)
-    lines = [*render_plan(plan)]
-    if needs_approval:
-        lines.insert(len(lines) - 1, " a second person must approve it")  # the last line is the hash
+    *lines, last = _lines(engine, registry, registration, plan)
+    lines += [" a second person must approve it"] if needs_approval else []
+    lines.append(last)
     return SchemaProposal(replace(registration, plan_hash=plan.hash), plan, tuple(lines), needs_approval)
 
 
@@ -100,7 +103,8 @@ def register(
     act = _act(given, actor, str(DirectAct.REGISTER_SCHEMA), reason)
     gate.permit(settings, engine, actor, DirectAct.REGISTER_SCHEMA)
     try:
-        plan = LocalRegistry(engine, bronze).require_possible(given)
+        registry = LocalRegistry(engine, bronze)
+        plan = registry.require_possible(given)
     except Refused:
         with gate.acting(settings, engine, DirectAct.REGISTER_SCHEMA, act):
             raise  # the attempt is in the audit log, too
@@ -111,7 +115,18 @@ def register(
             return LocalRegistry(engine, bronze).register_many([given])[0]
     act = replace(act, action="request a schema")
     with gate.acting(settings, engine, DirectAct.REGISTER_SCHEMA, act):
-        return requests.submit(engine, given, plan.hash, tuple(render_plan(plan)), actor, reason)
+        lines = tuple(_lines(engine, registry, given, plan))
+        return requests.submit(engine, given, plan.hash, lines, actor, reason)
+
+
+def _lines(
+    engine: Engine, registry: LocalRegistry, registration: Registration, plan: RegistrationPlan
+) -> Iterator[str]:
+    """Yield a plan in lines, with the contracts that it breaks before its hash, which is the last one."""
+    *lines, last = render_plan(plan)
+    yield from lines
+    yield from registration_breaches(engine, registry, registration, plan)
+    yield last
 
 
 def review(engine: Engine, bronze: Location, request: SchemaRequest) -> Review:

@@ -111,6 +111,8 @@ def _late_streams(objective: str) -> tuple[Alert, ...]:
             "{{ range query (printf "
             '"sum by (rule) (increase(turnout_stream_contract_violations_total{game=%q}[10m])) > 0" $labels.game) }}'
             " {{ .Labels.rule }} {{ .Value | humanize }};"
+            "{{ end }} readers:{{ range query (printf "
+            f'"{_READERS}" $labels.game) }} {{{{ .Labels.reader }}}};{{{{ else }}}} none named;'
             "{{ end }} `turnout contracts show` has the rules.",
             _GAME_PAGE,
         ),
@@ -308,6 +310,13 @@ sum by (game) (rate(turnout_stream_rows_total[10m]))
 > 0.01"""
 
 # A row now and then raises nothing: the wait is longer than the window.
+_READERS: Final = (
+    "max by (reader) (turnout_contract_reader_info and on (contract) label_replace("
+    "increase(turnout_stream_contract_violations_total{game=%q}[10m]) > 0, "
+    r"\"contract\", \"$1\", \"rule\", \"([^/]*)/.*\"))"
+)
+"""Those of the contracts that rows of a game broke lately, within a format of Go."""
+
 _VIOLATIONS: Final = "sum by (game) (increase(turnout_stream_contract_violations_total[10m])) > 0"
 
 # A stream that nobody reports stands still, too (value 0), unless its group does not run: that has an alert of its own.

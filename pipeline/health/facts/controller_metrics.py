@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
+from typing import Final
 
 from sqlalchemy import Connection, Engine, select
 
@@ -18,9 +19,13 @@ from pipeline.store.database.tables import catalog_snapshots
 from pipeline.store.derived import streams_in
 from pipeline.store.incidents import count_open
 from pipeline.store.operations import read_open
+from pipeline.store.output_contracts import contracts_in
 from pipeline.store.reports import waiting_in
 from pipeline.store.rows import DerivedStream
 from pipeline.store.schema_needs import read_states
+
+_MOST_CONTRACTS: Final = 200  # whose readers are exported
+_MOST_READERS: Final = 5  # of each
 
 
 def read_controller_metrics(engine: Engine, fleet: Fleet) -> ControllerMetrics:
@@ -39,6 +44,7 @@ def read_controller_metrics(engine: Engine, fleet: Fleet) -> ControllerMetrics:
         evacuations = waiting_in(connection) if is_running else {}  # of what a dead one saw nobody knows any more
         derived = streams_in(connection)
         books_due = due_in(connection)
+        contracts = json.loads(contracts_in(connection).contracts)
     own = away.computed(judgement, fleet.read_at)
     if own is not None:  # no judge can keep it
         incidents = {**(incidents or {}), str(Cause.STORE): (1, len(own.games))}
@@ -63,6 +69,7 @@ def read_controller_metrics(engine: Engine, fleet: Fleet) -> ControllerMetrics:
         last_good_round_at=None if upkeep.good is None else upkeep.good.ended_at,
         derived=[_derived(each, fleet.read_at) for each in derived],
         books_due=books_due,
+        contract_readers={each["name"]: each["readers"][:_MOST_READERS] for each in contracts[:_MOST_CONTRACTS]},
     )
 
 

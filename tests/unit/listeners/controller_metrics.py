@@ -22,4 +22,5 @@ CONTROLLER_METRICS = ControllerMetrics(
     incidents={"schema": (1, 2)},
     derived=[DerivedMetrics("sold", "g", "a", 1, 1, 1, 1.0, ("Refused", NOW), NOW)],
     books_due={"g": NOW},
+    contract_readers={"sales": ["BI"]},
 )

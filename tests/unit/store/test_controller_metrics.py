@@ -9,11 +9,13 @@ from sqlalchemy import Engine, insert, update
 from listeners.totals import ControllerMetrics, DerivedMetrics
 from pipeline.base.names import game_key
 from pipeline.data.derived.definitions import Aggregate, GoldDefinition, SilverDefinition, dumps
+from pipeline.data.output_contracts.rules import OutputContract
+from pipeline.data.output_contracts.rules import dumps as contract_texts
 from pipeline.health.facts.controller_metrics import read_controller_metrics
 from pipeline.health.facts.fleet import read_fleet
 from pipeline.health.facts.incidents import keep_look
 from pipeline.health.facts.placing import placing
-from pipeline.store import derived
+from pipeline.store import derived, output_contracts
 from pipeline.store.database.report_tables import incident_looks
 from pipeline.store.database.states import Cause, OperationState
 from pipeline.store.database.tables import catalog_snapshots, drivers, games, operations
@@ -111,6 +113,14 @@ def test_open_incidents_are_counted_by_cause_and_unknown_where_nobody_judges(eng
     with engine.begin() as connection:
         connection.execute(update(incident_looks).values(looked_at=time.time() - STALE_SECONDS - 1))
     assert seen(engine).incidents is None
+
+
+def test_readers_of_contracts_are_known(engine: Engine) -> None:
+    """An alert about a contract can name who relies on it."""
+    assert seen(engine).contract_readers == {}
+    contracts = [OutputContract("sales", ("Chess",), readers=("BI", "daily revenue")), OutputContract("c", ("Go",))]
+    output_contracts.apply(engine, contract_texts(contracts), 0, "ann", "agreed")
+    assert seen(engine).contract_readers == {"sales": ["BI", "daily revenue"], "c": []}
 
 
 def test_derived_streams_are_known_with_their_groups(engine: Engine) -> None:
