@@ -4,7 +4,11 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from click.testing import CliRunner
+
 from listeners.sample import Lane
+from pipeline.base.errors import Refused
+from pipeline.cli.main import cli
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.output_contracts.rules import ContractRule, OutputContract, dumps
 from pipeline.data.streams.catchup import CatchUp
@@ -12,9 +16,12 @@ from pipeline.data.streams.demux import DemuxContext, committed
 from pipeline.data.streams.outage import CachedRegistry
 from pipeline.data.streams.passes import Passes
 from pipeline.data.streams.roster import Roster
+from pipeline.data.verify.balance import verify
+from pipeline.data.verify.values import Wanted
 from pipeline.lake.delta.opening import open_table
 from pipeline.settings.tree import Demux, Settings
 from pipeline.store import output_contracts
+from pipeline.store.games import generations
 from pipeline.store.output_contracts import read_contracts
 from pipeline.store.stream_control import StreamControl, decided
 from tests.game_streams import roster_of
@@ -91,3 +98,21 @@ def driver_of(world: ForeignWorld, passes: Passes, *, chunk: int = 100, slice_by
 def stopped(world: World) -> StreamControl:
     """Return what is decided about Chess."""
     return decided(world.engine).get(CHESS.key, StreamControl())
+
+
+def values(world: World) -> tuple[list[str], int, dict[str, int], dict[str, int]]:
+    """Return problems, mismatches, and quarantined rows that land today or do not, by `turnout verify --values`."""
+    wanted = Wanted(world.registry.snapshot())
+    balance = verify(world.paths, world.environment, generations(world.engine), wanted=wanted)
+    assert balance.values is not None
+    found = balance.values
+    return [str(each) for each in balance.problems], found.mismatches, dict(found.decodable), dict(found.undecodable)
+
+
+def command(world: World, *arguments: str, code: int = 0) -> str:
+    done = CliRunner().invoke(cli, ["contracts", *arguments, "--env-dir", str(world.paths.root)])
+    if code:
+        assert isinstance(done.exception, Refused), done.output
+        return str(done.exception)
+    assert done.exit_code == 0, done.output + str(done.exception)
+    return done.output

@@ -11,12 +11,11 @@ from pipeline.data.output_contracts.rules import OutputContract, Switch, dumps
 from pipeline.data.repair.rebuild import rebuild
 from pipeline.store import output_contracts
 from pipeline.store.output_contracts import read_contracts
-from tests.tables.contracts_world import refused
+from tests.tables.contracts_world import command, refused, values
 from tests.tables.repair_world import CHESS, World, good, make_world
 from tests.tables.replay_laws import run
-from tests.tables.test_output_contracts import command, values
 from tests.tables.types_world import accept, come, event
-from tests.unit.data.contracts.formats.protobuf.protovalidate.ruled_world import schema_of
+from tests.unit.data.contracts.formats.protobuf.ruled_world import schema_of
 
 
 @pytest.fixture

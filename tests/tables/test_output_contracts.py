@@ -13,15 +13,13 @@ from pipeline.data.output_contracts.rules import ContractRule, OutputContract, d
 from pipeline.data.repair.rebuild import rebuild
 from pipeline.data.streams.writing.columns import landing_schema
 from pipeline.data.streams.writing.job import SplitJob
-from pipeline.data.verify.balance import verify
-from pipeline.data.verify.values import Wanted
 from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.opening import open_table
 from pipeline.store import output_contracts
 from pipeline.store.database.states import OperationKind
-from pipeline.store.games import generations, record_seen
+from pipeline.store.games import record_seen
 from pipeline.store.output_contracts import read_contracts
-from tests.tables.contracts_world import give, refused
+from tests.tables.contracts_world import command, give, refused, values
 from tests.tables.repair_world import CHESS, GO, World, good, make_world, split_rows
 from tests.tables.replay_laws import run
 from tests.tables.types_world import SOLD, accept, come, event
@@ -30,15 +28,6 @@ from tests.tables.types_world import SOLD, accept, come, event
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return make_world(tmp_path)
-
-
-def values(world: World) -> tuple[list[str], int, dict[str, int], dict[str, int]]:
-    """Return problems, mismatches, and quarantined rows that land today or do not, by `turnout verify --values`."""
-    wanted = Wanted(world.registry.snapshot())
-    balance = verify(world.paths, world.environment, generations(world.engine), wanted=wanted)
-    assert balance.values is not None
-    found = balance.values
-    return [str(each) for each in balance.problems], found.mismatches, dict(found.decodable), dict(found.undecodable)
 
 
 LOW = ContractRule("low", "points", "quarantine", min=0)
@@ -149,15 +138,6 @@ contracts:
   rules:
   - {column: points, min: 0, max: MAX, action: quarantine}
 """
-
-
-def command(world: World, *arguments: str, code: int = 0) -> str:
-    done = CliRunner().invoke(cli, ["contracts", *arguments, "--env-dir", str(world.paths.root)])
-    if code:
-        assert isinstance(done.exception, Refused), done.output
-        return str(done.exception)
-    assert done.exit_code == 0, done.output + str(done.exception)
-    return done.output
 
 
 def test_a_person_plans_applies_and_reads_contracts(world: World, tmp_path: Path) -> None:

@@ -315,7 +315,7 @@ _READERS: Final = (
     "increase(turnout_stream_contract_violations_total{game=%q}[10m]) > 0, "
     r"\"contract\", \"$1\", \"rule\", \"([^/]*)/.*\"))"
 )
-"""Those of the contracts that rows of a game broke lately, within a format of Go."""
+"""Readers of the contracts that rows of a game broke lately, within a format of Go."""
 
 _VIOLATIONS: Final = "sum by (game) (increase(turnout_stream_contract_violations_total[10m])) > 0"
 

@@ -68,7 +68,7 @@ READERS = "Readers: 'BI', 'daily revenue'."
 def test_a_plan_names_the_readers_of_a_contract_that_it_breaks(
     engine: Engine, bronze: Location, later: Registration, said: list[str]
 ) -> None:
-    """A field that a contract needs, removed or of another type, is named with who needs it; a benign change is not."""
+    """A field that a contract needs, removed or of another type, is named with its readers; a benign change is not."""
     proposals.register(SETTINGS, engine, bronze, FIRST, "ann")
     give(engine, CONTRACT)
     assert named(propose(SETTINGS, engine, bronze, later).lines) == said

@@ -32,7 +32,7 @@ _ALL: Final[Mapping[str, PayloadFormat]] = MappingProxyType({**FORMATS, UNDECLAR
 """With the format that nobody gives: registrations of shapes make its schemas."""
 
 _GIVEN_RULES: Final[Mapping[str, Callable[[Schema], GivenRules]]] = {"protobuf": standard_rules.given_rules}
-"""Those whose definitions have rules for values of their own."""
+"""Formats whose definitions have rules for values of their own."""
 
 BY_SUFFIX: Final[Mapping[str, str]] = MappingProxyType(
     dict(sorted((suffix, name) for name, each in FORMATS.items() for suffix in each.suffixes))

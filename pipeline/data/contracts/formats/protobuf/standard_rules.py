@@ -288,7 +288,7 @@ def _quoted(text: str) -> str:
 
 
 def _range(kind: str, found: dict[str, Any], checks: dict[str, Any]) -> Iterator[str]:
-    """Add a range; yield its name where it is none that two inclusive bounds say."""
+    """Add a range; yield its name where two inclusive bounds cannot say it."""
     names = [name for name in ("gt", "gte", "lt", "lte") if name in found]
     bounds = {name: found.pop(name) for name in names}
     finite = found.pop("finite", False)

@@ -3,7 +3,7 @@
 Not a test: protovalidate is no dependency. In an environment of its own, from this folder:
 
     pip install protovalidate==2.1.0 protobuf==7.36.0 grpcio-tools==1.85.1
-    python record.py [SEED [MESSAGES]] > verdicts.json
+    python record_verdicts.py [SEED [MESSAGES]] > verdicts.json
 """
 
 import ast
@@ -127,7 +127,7 @@ def main(seed: int = 1, messages: int = 24) -> None:
             for word, wanted in (("right", True), ("wrong", False))
         }
     recorded = {
-        "by": f"protovalidate {version('protovalidate')}, record.py {seed} {messages}",
+        "by": f"protovalidate {version('protovalidate')}, record_verdicts.py {seed} {messages}",
         "definition": base64.b64encode(zlib.compress(definition, 9)).decode(),
         "verdicts": found,
     }

@@ -1,4 +1,4 @@
-"""Rules of protovalidate in a definition refuse what it refuses: `record.py` recorded its verdicts."""
+"""Rules of protovalidate in a definition refuse what it refuses: `record_verdicts.py` recorded its verdicts."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from pipeline.data.contracts.schemas import PLAIN, FieldPlacement
 from pipeline.data.output_contracts.masks import judge
 from pipeline.data.output_contracts.rules import GivenRules, OutputContract
 from pipeline.data.verify.promises import refusing
-from tests.unit.data.contracts.formats.protobuf.protovalidate.ruled_world import DEFINITION, recorded, schema_of
+from tests.unit.data.contracts.formats.protobuf.ruled_world import DEFINITION, recorded, schema_of
 
 
 def test_every_verdict_is_that_of_protovalidate() -> None:

@@ -1,4 +1,4 @@
-"""What the real protovalidate said about the messages of `ruled.proto`: `record.py` wrote `verdicts.json`."""
+"""Verdicts of the real protovalidate on messages of `ruled.proto`; `record_verdicts.py` wrote them."""
 
 import base64
 import json
