@@ -1,6 +1,6 @@
 """What turnout asks of a format of payloads; each format is one folder beside this module, listed in `supported`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -83,6 +83,14 @@ class PayloadFormat(Protocol):
 
         Raises:
             Refused: the definition has no form as columns.
+        """
+        ...
+
+    def quick_look(self, schema: Schema) -> Callable[[bytes], bool] | None:
+        """Return what recognises single payloads that the decoder surely takes, None where only the decoder can judge.
+
+        Raises:
+            Refused: the definition is not valid.
         """
         ...
 

@@ -106,6 +106,16 @@ def decoder(schema: Schema) -> PayloadDecoder:
     return format_of(schema.format).decoder(schema)
 
 
+@lru_cache(maxsize=2048)
+def quick_look(schema: Schema) -> Callable[[bytes], bool] | None:
+    """Return what recognises single payloads that the decoder surely takes, None where only the decoder can judge.
+
+    Raises:
+        Refused: the schema's definition is not valid.
+    """
+    return format_of(schema.format).quick_look(schema)
+
+
 def prepare(schemas: Collection[Schema]) -> None:
     """Let the decoders of these schemas share memory; call it before the first of several is made.
 

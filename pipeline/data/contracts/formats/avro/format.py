@@ -49,6 +49,9 @@ class AvroFormat:
     def prepare(self, schema: Schema) -> None:
         """Do nothing: decoders of Avro share nothing."""
 
+    def quick_look(self, schema: Schema) -> None:
+        """Return None: only the decoder can judge."""
+
     def reference(self, schema: Schema, names: Mapping[str, str]) -> ReferenceDecoder:
         """Return the decoder of fastavro, payload by payload."""
         return ReferenceDecoder(schema.definition, names)

@@ -52,6 +52,9 @@ class UndeclaredFormat:
     def prepare(self, schema: Schema) -> None:
         """Do nothing: decoders of JSON share nothing."""
 
+    def quick_look(self, schema: Schema) -> None:
+        """Return None: only the decoder can judge."""
+
     def reference(self, schema: Schema, names: Mapping[str, str]) -> "UndeclaredReference":
         """Return the decoder of documents that are written again, one by one."""
         return UndeclaredReference(superset_of(schema), names)

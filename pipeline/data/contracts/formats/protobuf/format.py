@@ -1,6 +1,6 @@
 """Protobuf as a format of payloads."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from pipeline.data.contracts.formats.protobuf.excerpt import excerpt
 from pipeline.data.contracts.formats.protobuf.messages import canonical, describe, submitted
 from pipeline.data.contracts.formats.protobuf.neutral import message_of
 from pipeline.data.contracts.formats.protobuf.parsing import columns
+from pipeline.data.contracts.formats.protobuf.quick_look import quick_look
 from pipeline.data.contracts.formats.protobuf.reference import ReferenceDecoder
 from pipeline.data.contracts.model import Message
 from pipeline.data.contracts.schemas import Schema
@@ -53,6 +54,10 @@ class ProtobufFormat:
     def prepare(self, schema: Schema) -> None:
         """Add the definition to those that decoders share."""
         prepare(schema)
+
+    def quick_look(self, schema: Schema) -> Callable[[bytes], bool] | None:
+        """Return what parses a payload alone, for definitions that it covers."""
+        return quick_look(schema)
 
     def reference(self, schema: Schema, names: Mapping[str, str]) -> ReferenceDecoder:
         """Return the decoder of google.protobuf, message by message."""
