@@ -12,6 +12,9 @@ from confluent_kafka.cimpl import NewTopic
 from pipeline.base.errors import Refused, Transient, first_line
 from pipeline.lake.kafka.connection import Connection, client_options, translate
 
+RECORD_BYTES: Final = 2 * 1024 * 1024
+"""Largest record of a producer and of a topic that turnout creates: a payload of 1 MiB fits in it with its wrapper."""
+
 _METADATA_SECONDS: Final = 8.0
 _DELIVERY_SECONDS: Final = 30.0  # how long one message may stay undelivered
 _FLUSH_SECONDS: Final = _DELIVERY_SECONDS + 5.0
@@ -19,13 +22,15 @@ _FLUSH_SECONDS: Final = _DELIVERY_SECONDS + 5.0
 NO_OPTIONS: Final[Mapping[str, str]] = MappingProxyType({})
 """Settings of a producer for a broker without security."""
 
-_EXACTLY_ONCE: Final = {
+EXACTLY_ONCE: Final[Mapping[str, Any]] = MappingProxyType({
     "enable.idempotence": True,
     "acks": "all",
     "partitioner": "murmur2_random",  # as Java producers do, so that a key has one partition for all producers
     "linger.ms": 20,
     "delivery.timeout.ms": int(_DELIVERY_SECONDS * 1000),
-}
+    "message.max.bytes": RECORD_BYTES,
+})  # fmt: skip
+"""Options of a producer whose records are in the topic once, in the order of their key."""
 
 
 class TopicProducer:
@@ -38,10 +43,10 @@ class TopicProducer:
             Refused: no broker answers within about 8 seconds, it has no such topic, or an option of security has no
                 counterpart.
         """
-        logger = _Quiet()
+        logger = LastError()
         self._topic, self._outcomes, self._produced = topic, _Outcomes(), 0
-        self._producer = Producer({**_connection(bootstrap, options, logger), **_EXACTLY_ONCE})
-        if topic not in _topics(self._producer, bootstrap, logger):
+        self._producer = Producer({**connection_options(bootstrap, options, logger), **EXACTLY_ONCE})
+        if topic not in known_topics(self._producer, bootstrap, logger):
             raise Refused(
                 f"The topic {topic!r} does not exist at {bootstrap}. Create it first, or correct source.topic."
             )
@@ -84,11 +89,12 @@ def ensure_topic(bootstrap: str, topic: str, partitions: int, options: Mapping[s
         Refused: no broker answers within about 8 seconds, it rejects the topic, or a security option has no
             counterpart.
     """
-    logger = _Quiet()
-    admin = AdminClient(_connection(bootstrap, options, logger))
-    if topic in (known := _topics(admin, bootstrap, logger)):
+    logger = LastError()
+    admin = AdminClient(connection_options(bootstrap, options, logger))
+    if topic in (known := known_topics(admin, bootstrap, logger)):
         return known[topic]
-    created = admin.create_topics([NewTopic(topic, num_partitions=partitions)], request_timeout=_METADATA_SECONDS)
+    wanted = NewTopic(topic, num_partitions=partitions, config={"max.message.bytes": str(RECORD_BYTES)})
+    created = admin.create_topics([wanted], request_timeout=_METADATA_SECONDS)
     try:
         created[topic].result()
     except KafkaException as error:
@@ -96,7 +102,9 @@ def ensure_topic(bootstrap: str, topic: str, partitions: int, options: Mapping[s
         if reason.code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise Refused(f"The topic {topic!r} cannot be created at {bootstrap}: {reason.str()}.") from error
     deadline = time.monotonic() + _METADATA_SECONDS
-    while topic not in (known := _topics(admin, bootstrap, logger)):  # the broker's own view follows a little later
+    while topic not in (
+        known := known_topics(admin, bootstrap, logger)
+    ):  # the broker's own view follows a little later
         if time.monotonic() > deadline:
             raise Refused(
                 f"The topic {topic!r} was created at {bootstrap} but does not appear. Check the broker's log."
@@ -116,17 +124,26 @@ class _Outcomes:
             self.delivered += 1
 
 
-class _Quiet:
-    """Takes the client's errors off stderr and keeps the last for our own message."""
+class LastError:
+    """Takes the client's errors off stderr; keeps the last for our own message, and the one that ended it for good."""
 
     def __init__(self) -> None:
         self.last = "no answer"
+        self.fatal: str | None = None
 
     def __call__(self, error: KafkaError) -> None:
+        """Take an error of the client."""
         self.last = error.str()
+        if error.fatal():
+            self.fatal = self.last
 
 
-def _connection(servers: str, options: Mapping[str, str], errors: _Quiet) -> dict[str, Any]:
+def connection_options(servers: str, options: Mapping[str, str], errors: LastError) -> dict[str, Any]:
+    """Return the options of a client of these brokers; `options` are those of Kafka's Java client.
+
+    Raises:
+        Refused: a security option has no counterpart.
+    """
     return {
         "socket.connection.setup.timeout.ms": 5000,
         **client_options(servers, _translated(options)),
@@ -149,8 +166,12 @@ def _translated(options: Mapping[str, str]) -> Connection:
     return connection
 
 
-def _topics(client: Producer | AdminClient, bootstrap: str, errors: _Quiet) -> dict[str, int]:
-    """Return the partitions of each topic."""
+def known_topics(client: Producer | AdminClient, bootstrap: str, errors: LastError) -> dict[str, int]:
+    """Return the partitions of each topic.
+
+    Raises:
+        Refused: no broker answers within about 8 seconds.
+    """
     try:
         known = client.list_topics(timeout=_METADATA_SECONDS).topics
     except KafkaException as error:
