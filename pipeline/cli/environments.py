@@ -14,7 +14,8 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 _BEGIN: Final = frozenset(
     {
-        "alerts write", "catalog add-user", "catalog serve", "controller run", "dashboard", "demo", "games approve",
+        "alerts write", "catalog add-user", "catalog serve", "controller run", "dashboard", "demo",
+        "edge producers apply", "edge run", "games approve",
         "games propose", "games rules apply", "groups create", "groups run", "ingest run", "schemas register",
         "simulate",
     }
@@ -24,7 +25,7 @@ _BEGIN: Final = frozenset(
 _MAKE_NOTHING: Final = frozenset(
     {
         "deploy adopt", "deploy apply", "deploy build", "deploy diff", "deploy drift", "deploy plan",
-        "deploy uninstall", "doctor", "paths", "setup", "source probe",
+        "deploy uninstall", "doctor", "edge producers token", "paths", "setup", "source probe",
     }
 )  # fmt: skip
 """Commands that need no control store: they say what is there, or where things would be."""

@@ -174,6 +174,20 @@ _COMMANDS: Final = (
         LazyCommand("gaps", "pipeline.cli.ingest:accepted_gaps"),
     ),
     group(
+        "edge",
+        "The gRPC edge: producers send events and get an answer for each.",
+        LazyCommand("run", "pipeline.cli.edge:run_edge"),
+        group(
+            "producers",
+            "Producers of the edge: who may send events of which games.",
+            LazyCommand("token", "pipeline.cli.edge:make_token"),
+            LazyCommand("plan", "pipeline.cli.edge:plan_producers"),
+            LazyCommand("apply", "pipeline.cli.edge:apply_producers"),
+            LazyCommand("list", "pipeline.cli.edge:list_producers"),
+            LazyCommand("revoke", "pipeline.cli.edge:revoke_producer"),
+        ),
+    ),
+    group(
         "source",
         "Records of the source.",
         LazyCommand("probe", "pipeline.cli.source:probe_source"),

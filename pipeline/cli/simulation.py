@@ -83,12 +83,26 @@ _simulation = combine_options(
 )
 """Says what to simulate."""
 
+_via = click.option(
+    "--via",
+    type=click.Choice(["edge"]),
+    help="Send events through the gRPC edge, which needs a Kafka topic as the source: see docs/edge.md.",
+)
+
 
 @click.command("simulate")
 @_simulation
 @click.option("--events", type=click.IntRange(1), help="Stop after this number of events; without it, never.")
 @click.option("--rate", type=Finite(0.1, 10_000_000), help="Events per second; without it, as fast as possible.")
 @click.option("--into", default="", metavar="NAME", help="One of the sources of `[sources.NAME]`.")
+@_via
+@click.option(
+    "--edge",
+    metavar="HOST:PORT",
+    default="127.0.0.1:8470",
+    show_default=True,
+    help="Address of the edge, for --via.",
+)
 @click.option(
     "--skip-games",
     type=click.IntRange(0, 2000),
@@ -106,15 +120,17 @@ def simulate(
     env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int, hostile: bool,
     formats: tuple[str, ...], framings: tuple[str, ...], event_types: int, version_every: int | None,
     appear_after: int | None, registry_url: str | None, glue_endpoint: str | None, source: str | None,
-    events: int | None, rate: float | None, into: str, skip_games: int, start_time: float | None,
+    events: int | None, rate: float | None, into: str, via: str | None, edge: str, skip_games: int,
+    start_time: float | None,
 ) -> None:  # fmt: skip
-    """Write simulated events to the landing table or the Kafka topic.
+    """Write simulated events to the landing table or the Kafka topic, or send them to an edge.
 
     Registers the sample schemas first, or lets the serializers register them in a registry, with an onboarding rule
     for their games. May run beside ingest.
     """
     from pipeline.control.present import noted
     from pipeline.demo.framings.supported import RegistryAddress
+    from pipeline.demo.simulate import Carried
     from pipeline.demo.simulate import simulate as run
     from pipeline.demo.simulator import SimulationPlan
     from pipeline.platforms.local.signals import stop_on_signals
@@ -129,8 +145,9 @@ def simulate(
         plan = replace(plan, start_time=start_time, step_seconds=plan.step_seconds if rate is None else 1 / rate)
     registry = RegistryAddress(registry_url, glue_endpoint)
     with noted(context.paths, "simulate"):
-        sent = run(context.settings, context.paths, context.engine, plan, rate, stop_on_signals(), registry, into)
-    say_json({"events": sent.events, **sent.by_kind})
+        where = context.settings, context.paths, context.engine
+        sent = run(*where, plan, rate, stop_on_signals(), registry, Carried(into, edge if via else None))
+    say_json({"events": sent.events, **sent.by_kind, **({"refused_by_edge": dict(sent.refused)} if via else {})})
 
 
 @click.command("dashboard")
@@ -169,22 +186,24 @@ def dashboard(env_dir: Path, port: int | None) -> None:
     show_default=True,
     help="Where the tables are: in the environment's folder, or in a bucket of an S3 server that the demo starts.",
 )
+@_via
 @click.option("--cluster", is_flag=True, help="Run drivers on a Spark master and two workers; needs --storage s3.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
 def demo(
     env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int, hostile: bool,
     formats: tuple[str, ...], framings: tuple[str, ...], event_types: int, version_every: int | None,
     appear_after: int | None, registry_url: str | None, glue_endpoint: str | None, source: str | None,
-    events: int | None, rate: float, once: bool, books: bool, storage: str, cluster: bool, as_json: bool,
+    events: int | None, rate: float, once: bool, books: bool, storage: str, via: str | None, cluster: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Run everything on this machine: simulator, ingest, two groups, dashboard, and Prometheus if it is installed.
 
     Runs until Ctrl-C, with the controller and the groups `a` and `b`. Prometheus, Alertmanager and the receiver of its
     alerts use the ports 9090, 9093 and 9095. A part whose port is in use takes another one, and the demo prints it. It
     refuses a folder that another demo, controller or ingest uses. It restarts a driver that dies. With Kafka as the
-    source and no broker in the settings it starts a broker; for Confluent's frames without --registry-url a schema
-    registry. With --formats or --framing, --once also compares every value, and a live run brings a new version of each
-    game every minute.
+    source and no broker in the settings it starts a broker, with --via edge also an edge before it; for Confluent's
+    frames without --registry-url a schema registry. With --formats or --framing, --once also compares every value, and
+    a live run brings a new version of each game every minute.
     """
     from pipeline.demo import claim
     from pipeline.demo import demo as runs
@@ -206,8 +225,13 @@ def demo(
         glue_endpoint,
         event_types,
         appear_after,
-        books,
+        books=books,
+        via_edge=via is not None,
     )
+    if via:
+        source = source or "kafka"
+        if source != "kafka":
+            raise Refused("The edge writes into a Kafka topic. Leave out --source, or add --source kafka.")
     if books and not once:
         raise Refused("--books is for a bounded run. Add --once.")
     if cluster and storage != "s3":

@@ -24,6 +24,8 @@ class DirectAct(StrEnum):
     CHANGE_RULES = "apply onboarding rules", Role.MOVER, True
     CHANGE_CONTRACTS = "apply output contracts", Role.OPERATOR, True
     CHANGE_DERIVED = "apply derived streams", Role.OPERATOR, True
+    CHANGE_PRODUCERS = "apply edge producers", Role.MOVER, True
+    REVOKE_PRODUCER = "revoke an edge producer", Role.OPERATOR, True
     CLOSE_DAY = "close a day", Role.OPERATOR
     REGISTER_SCHEMA = "register a schema", Role.OPERATOR
     APPROVE_SCHEMA = "approve a schema", Role.OPERATOR

@@ -27,6 +27,7 @@ from pipeline.demo.framings import by_type
 from pipeline.demo.framings.supported import FOREIGN, WRAPPER, RegistryAddress, check_framings
 from pipeline.demo.object_storage import VARIABLES, export
 from pipeline.demo.registry import Registry
+from pipeline.demo.server_process import free_ports
 from pipeline.demo.simulate import PARTITIONS, send
 from pipeline.demo.simulator import Event, game_names
 from pipeline.health.facts.placing import placing_by
@@ -51,6 +52,7 @@ _SERVERS = "TURNOUT_SOURCE__BOOTSTRAP_SERVERS"
 _PEOPLE = {"analysts": ("ann@example.com", "bob@example.com"), "guests": ("eve@example.com",)}
 _RESTART_SECONDS = 5.0
 _SIMULATOR_SECONDS = 20.0
+_EDGE_SECONDS = 20.0
 _GROUPS_STOP_SECONDS = STOP_SECONDS + 10.0
 
 
@@ -71,6 +73,7 @@ class DemoOptions:
     glue_endpoint: str | None = None
     event_types: int = 1
     appear_after: int | None = None
+    via_edge: bool = False  # events go through a gRPC edge of the demo's own
     books: bool = False  # give the first game of a bounded run a contract, silver, gold and closed days, too
 
     @property
@@ -110,8 +113,11 @@ def once(settings: Settings, paths: Paths, wanted: DemoOptions, events: int, *, 
         say(f"simulating {events} events of {wanted.games} games")
         begin = ("--start-time", str(books.start_time())) if wanted.books else ()
         simulate = turnout("simulate", *env, *addressed.arguments(), "--events", str(events), *begin)
+        simulate += _start_edge(children, settings, paths, environ, wanted)
         if not _run(children, stop, {"simulate": simulate}):
             return 1
+        if wanted.via_edge:
+            children.end("edge", _EDGE_SECONDS)
         say("landing them in bronze")
         if not _run(children, stop, {"ingest": turnout("ingest", "run", *env, "--once")}):
             return 1
@@ -162,9 +168,9 @@ def live(settings: Settings, paths: Paths, wanted: DemoOptions, rate: float) -> 
     ):
         _export(paths, more | booked)
         if settings.source.kind == "kafka":
-            servers = environ.get(_SERVERS, settings.source.bootstrap_servers)
-            ensure_topic(servers, settings.source.topic, PARTITIONS)
-        simulator = _Simulator(children, [*env, *addressed.arguments(), "--rate", str(rate)], stop)
+            ensure_topic(_servers(settings, environ), settings.source.topic, PARTITIONS)
+        through = _start_edge(children, settings, paths, environ, wanted)
+        simulator = _Simulator(children, [*env, *addressed.arguments(), *through, "--rate", str(rate)], stop)
         simulator.start()
         children.start("ingest", turnout("ingest", "run", *env))
         children.start("controller", turnout("controller", "run", "--stop-groups", *env))
@@ -184,6 +190,25 @@ def live(settings: Settings, paths: Paths, wanted: DemoOptions, rate: float) -> 
             say("stopping")
         children.end("controller", _GROUPS_STOP_SECONDS)
     return 0
+
+
+def _servers(settings: Settings, environ: Mapping[str, str]) -> str:
+    return environ.get(_SERVERS, settings.source.bootstrap_servers)
+
+
+def _start_edge(
+    children: Children, settings: Settings, paths: Paths, environ: Mapping[str, str], wanted: DemoOptions
+) -> list[str]:
+    """Start the edge of a demo via one; return the options by which a simulator sends through it."""
+    if not wanted.via_edge:
+        return []
+    ensure_topic(_servers(settings, environ), settings.source.topic, PARTITIONS)
+    (port,) = free_ports(None, 0)
+    address = f"{dashboard.HOST}:{port}"
+    run = turnout("edge", "run", "--env-dir", str(paths.root), "--listen-token", address, "--name", "demo")
+    children.start("edge", run)
+    say(f"  edge        {address}: see docs/edge.md")
+    return ["--via", "edge", "--edge", address]
 
 
 @dataclass(frozen=True, slots=True)

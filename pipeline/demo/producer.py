@@ -1,4 +1,4 @@
-"""Carries events to a source: appends them to the Delta landing table, or produces them to a Kafka topic.
+"""Carries events to a source: appends to the Delta landing table, produces to a Kafka topic, or sends to an edge.
 
 Called by the command line, the demo, the bench and tests with the batches of a simulator. A batch is taken only when
 it is due and is then sent whole, so after a stop the simulator's counts are what was sent.
@@ -7,8 +7,12 @@ it is due and is then sent whole, so after a stop the simulator's counts are wha
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
 from threading import Event as StopEvent
+from threading import Lock
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from tqdm import tqdm  # type: ignore[import-untyped]  # its types are another package
@@ -23,6 +27,11 @@ from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.kafka.producer import TopicProducer
 from pipeline.lake.storage.location import Location
 
+if TYPE_CHECKING:
+    from pipeline.edge.client import EdgeOutcome
+
+_FAILED: Final = "failed"
+_EDGE_SECONDS: Final = 15.0  # for an edge to start, and to learn of a new producer
 _CHECKPOINT_EVERY = 50  # landing commits; without checkpoints each opening of the table reads its whole log
 
 
@@ -83,6 +92,64 @@ def write_kafka(
             producer.produce(event.value, event.key)
         producer.poll()
     return producer.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeDoor:
+    """An edge, and the token of a producer that it knows or will know within seconds."""
+
+    address: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class SentToEdge:
+    """What became of events that were sent to an edge."""
+
+    acknowledged: int
+    refused: Mapping[str, int]  # by reason code
+    failed: int  # not acknowledged in time: a few of them may be in the log
+
+
+def write_edge(
+    edge: EdgeDoor,
+    batches: Iterator[Sequence[Event]],
+    *,
+    rate_per_second: float | None = None,
+    total: int | None = None,
+    stop: StopEvent | None = None,
+    bar: bool = True,
+) -> SentToEdge:
+    """Send each event to an edge until it is acknowledged or refused. The options are those of `write_landing`.
+
+    Raises:
+        Refused: the edge does not answer, or does not take the token, within 15 seconds.
+    """
+    from pipeline.edge.client import EdgeAcknowledged, EdgeClient, EdgeGaveUp
+
+    counts: Counter[str] = Counter()
+    lock = Lock()
+
+    def count(future: "Future[EdgeOutcome]") -> None:
+        error = future.exception()
+        outcome = None if error is not None else future.result()
+        name = "" if isinstance(outcome, EdgeAcknowledged) else _FAILED if outcome is None else outcome.reason
+        with lock:
+            counts[name] += 1
+
+    with EdgeClient(edge.address, edge.token) as client:
+        try:
+            client.wait_until_ready(_EDGE_SECONDS)
+        except EdgeGaveUp as error:
+            raise Refused(
+                f"The edge {edge.address} takes no events: {_line(error)}. Start it, or see its log."
+            ) from None
+        for batch in _due(batches, rate_per_second, total, stop or StopEvent(), bar):
+            for event in batch:
+                client.send_wrapper(event.value).add_done_callback(count)
+        client.flush()
+    refused = {name: events for name, events in counts.items() if name not in {"", _FAILED}}
+    return SentToEdge(counts[""], refused, counts[_FAILED])
 
 
 def _landing_table(path: Location) -> CursorTable:

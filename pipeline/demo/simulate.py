@@ -5,8 +5,9 @@ A later run on the same environment goes on where the last one stopped: its sequ
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event as StopEvent
 
@@ -17,7 +18,7 @@ from pipeline.base.errors import Refused, Transient
 from pipeline.base.private_files import PUBLIC, write_file
 from pipeline.data.contracts.registry import LocalRegistry, Registration
 from pipeline.demo.framings.supported import NO_REGISTRY, WRAPPER, RegistryAddress, foreign_framing
-from pipeline.demo.producer import write_kafka, write_landing
+from pipeline.demo.producer import EdgeDoor, write_edge, write_kafka, write_landing
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import Event, SimulationPlan, Simulator, family, game_writings
 from pipeline.lake.kafka.producer import ensure_topic
@@ -25,6 +26,8 @@ from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
 from pipeline.settings.source import Source, reads_several
 from pipeline.settings.tree import Paths, Settings
+from pipeline.store.edge_producers import EdgeProducer, read_producers, sha256_of
+from pipeline.store.edge_producers import apply as apply_producers
 from pipeline.store.onboarding import onboarded_names
 from pipeline.store.onboarding_rules import ALL_TYPES, OnboardingRule, RuleSet, apply, read_rules
 
@@ -35,12 +38,21 @@ _BATCHES_PER_SECOND = 2  # at a given rate
 
 
 @dataclass(frozen=True, slots=True)
+class Carried:
+    """How events get into a source."""
+
+    into: str = ""  # of several sources, the name of one
+    edge: str | None = None  # the address of the edge that they go through; None: through none
+
+
+@dataclass(frozen=True, slots=True)
 class Simulated:
     """What one run sent."""
 
     events: int
     failed: int  # events whose delivery Kafka did not confirm
     by_kind: dict[str, int]
+    refused: Mapping[str, int] = field(default_factory=dict)  # by the edge, by reason code
 
 
 def simulate(
@@ -51,16 +63,17 @@ def simulate(
     rate: float | None,
     stop: StopEvent | None = None,
     registry: RegistryAddress = NO_REGISTRY,
-    into: str = "",
+    carried: Carried | None = None,
 ) -> Simulated:
     """Send the plan's events to the source of the settings, at `rate` per second or as fast as it goes.
 
-    Of several sources `into` names one.
+    An edge that carries them there gets a producer of its own.
 
     Raises:
         Refused: the plan is impossible, or the source or the registry does not take it.
         Transient: Kafka did not confirm every event, or the registry does not answer.
     """
+    into, edge = ("", None) if carried is None else (carried.into, carried.edge)
     source = settings.every_source.get(into)
     if source is None:
         known = ", ".join(settings.sources)
@@ -77,11 +90,17 @@ def simulate(
     allow_others(engine, plan)
     size = _BATCH_EVENTS if rate is None else max(1, round(rate / _BATCHES_PER_SECOND))
     batches = simulator.batches(size)
-    failed = send(source, paths, batches, rate, plan.events, stop)
+    refused: Mapping[str, int] = {}
+    if edge is None:
+        failed = send(source, paths, batches, rate, plan.events, stop)
+    else:
+        door = EdgeDoor(edge, _new_token(engine))
+        sent = write_edge(door, batches, rate_per_second=rate, total=plan.events, stop=stop)
+        failed, refused = sent.failed, sent.refused
     _keep(state, simulator.next_sequence)
     if failed:
         raise Transient(f"Kafka did not confirm {failed} events. Check the broker's log, then retry.")
-    return Simulated(simulator.counts.total(), failed, simulator.counts_by_kind())
+    return Simulated(simulator.counts.total(), failed, simulator.counts_by_kind(), refused)
 
 
 def send(
@@ -109,6 +128,16 @@ def send(
     landing = located(source.path) if source.path else paths.landing
     write_landing(landing, batches, rate_per_second=rate, total=total, stop=stop, bar=bar)
     return 0
+
+
+def _new_token(engine: Engine) -> str:
+    """Return a token of the edge's producer of this name, which may send events of all games; its last one ends."""
+    token, known = secrets.token_urlsafe(32), read_producers(engine)
+    own = EdgeProducer(_RULE, sha256_of(token), prefixes=("",))
+    others = [each for each in known.producers if each.name != _RULE]
+    act = {"action": "apply edge producers", "target": _RULE}
+    apply_producers(engine, [*others, own], known.number, current_user(), "turnout simulate --via edge", **act)
+    return token
 
 
 def register_samples(

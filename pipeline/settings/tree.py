@@ -20,6 +20,7 @@ from pipeline.settings.access import Access
 from pipeline.settings.alerts import AlertSettings, alert_problems
 from pipeline.settings.books import BooksSettings
 from pipeline.settings.derived import Derived
+from pipeline.settings.edge import EdgeSettings
 from pipeline.settings.maintenance import Maintenance
 from pipeline.settings.parsing import (
     Range,
@@ -245,11 +246,12 @@ class Roles:
     operators: tuple[str, ...] = ()
     """They may pause, resume, retry, replay, dedupe, rebuild and restart, approve and reject names of games, register
     schemas and approve those of others, apply output contracts and derived streams, trust registries, switch own
-    queries, accept gaps and adopt sources. An operation's kind also decides who may resume, close and cancel it."""
+    queries, accept gaps, adopt sources and revoke producers of the edge. An operation's kind also decides who may
+    resume, close and cancel it."""
 
     movers: tuple[str, ...] = ()
-    """They may do what operators may, and also move and retire games, apply onboarding rules, and start, stop, create
-    and change groups."""
+    """They may do what operators may, and also move and retire games, apply onboarding rules and producers of the
+    edge, and start, stop, create and change groups."""
 
     access_admins: tuple[str, ...] = ()
     """They may grant and revoke access to games' tables, decide about requests, and add users to the embedded catalog.
@@ -288,6 +290,7 @@ class Settings:
     metrics: Metrics = field(default_factory=Metrics)
     dashboard: Dashboard = field(default_factory=Dashboard)
     alerts: AlertSettings = field(default_factory=AlertSettings)
+    edge: EdgeSettings = field(default_factory=EdgeSettings)
     through: ThroughSettings = field(default_factory=ThroughSettings)
     maintenance: Maintenance = field(default_factory=Maintenance)
     roles: Roles = field(default_factory=Roles)

@@ -14,7 +14,7 @@ JUDGED: Final = "time() - max(turnout_fleet_judged_timestamp_seconds) < 60"
 
 # A scrape of a group's driver, answered or not, or its heartbeat.
 _HEARD: Final = """\
-    max by (cluster_group) (up{job="turnout",kind!~"ingest|bridge"})
+    max by (cluster_group) (up{job="turnout",kind!~"ingest|bridge|edge"})
     or on (cluster_group) max by (cluster_group) (max_over_time(turnout_group_heartbeat_timestamp_seconds[2m]))"""
 
 # The target file of a driver that was killed stays, also when its group is stopped or removed. An ingest that tells of
@@ -43,10 +43,10 @@ GROUP_SILENT: Final = f"""\
 (
   time() - max by (cluster_group) (max_over_time(turnout_group_heartbeat_timestamp_seconds[2m])) > 120
   or on (cluster_group)
-  max by (cluster_group) (max_over_time(up{{job="turnout",kind!~"ingest|bridge"}}[2m])) == 0
+  max by (cluster_group) (max_over_time(up{{job="turnout",kind!~"ingest|bridge|edge"}}[2m])) == 0
   or on (cluster_group)
   0 * (
-    max by (cluster_group) (up{{job="turnout",kind!~"ingest|bridge"}} offset 2m) == 1
+    max by (cluster_group) (up{{job="turnout",kind!~"ingest|bridge|edge"}} offset 2m) == 1
     unless on (cluster_group) max by (cluster_group) (max_over_time(turnout_group_heartbeat_timestamp_seconds[2m]))
   )
 )
@@ -59,9 +59,9 @@ or on (cluster_group)
 """The groups that are down: the age of a heartbeat in seconds, 0 where none is read, -1 by the judgement."""
 
 UNANSWERED: Final = f"""\
-max by (cluster_group) (up{{job="turnout",kind!~"ingest|bridge"}}) == 0
+max by (cluster_group) (up{{job="turnout",kind!~"ingest|bridge|edge"}}) == 0
 unless on (cluster_group) (
-  max by (cluster_group) (up{{job="turnout",kind!~"ingest|bridge"}})
+  max by (cluster_group) (up{{job="turnout",kind!~"ingest|bridge|edge"}})
   unless on (cluster_group) (max by (cluster_group) (turnout_fleet_group_down) == 0)
   and on () (max(turnout_fleet_group_down) or max(turnout_fleet_group_stopped))
   and on () ({JUDGED})

@@ -25,7 +25,7 @@ _ASK_SECONDS: Final = 8.0
 _FULL: Final = KafkaError._QUEUE_FULL  # noqa: SLF001 -- the client's own constants have such names
 
 
-class OffsetRange(NamedTuple):
+class DeliveredOffsets(NamedTuple):
     """The lowest and the highest offset of a batch's records in one partition."""
 
     first: int
@@ -40,7 +40,7 @@ class Delivered:
     def __init__(self, records: int, done: Callable[["Delivered"], None]) -> None:
         """Expect a report for each of these records."""
         self.error: KafkaError | None = None  # of one of the records that failed; None: all are in the log
-        self.offsets: dict[int, OffsetRange] = {}  # by partition
+        self.offsets: dict[int, DeliveredOffsets] = {}  # by partition
         self._left, self._done, self._lock = records, done, threading.Lock()
 
     @property
@@ -57,7 +57,7 @@ class Delivered:
             elif partition is not None and offset is not None:
                 known = self.offsets.get(partition)
                 first, last = (offset, offset) if known is None else known
-                self.offsets[partition] = OffsetRange(min(first, offset), max(last, offset))
+                self.offsets[partition] = DeliveredOffsets(min(first, offset), max(last, offset))
             self._left -= 1
             ended = self._left == 0
         if ended:

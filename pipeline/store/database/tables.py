@@ -377,6 +377,8 @@ profiles = store_table(  # how sources route and pack their records; append-only
 # See `pipeline/data/output_contracts/rules.py`; its number is of one sequence with the three tables before.
 output_contracts = applied_sets("output_contracts", "contracts")
 
+edge_producers = applied_sets("edge_producers", "producers")  # see `pipeline/store/edge_producers.py`
+
 derived_streams = applied_sets("derived_streams", "definitions")  # see `pipeline/data/derived/definitions.py`
 
 derived_states = store_table(  # how drivers carry them; no row: none has yet

@@ -14,7 +14,7 @@ from pipeline.settings.tree import load
 from pipeline.store.database.engine import open_store
 from tests.unit.cli.role_commands import READS
 
-FREE = {"doctor", "paths", "source probe"}
+FREE = {"doctor", "edge producers token", "paths", "source probe"}
 OF_NONE = {"deploy build", "setup"}  # they make files, of no environment
 OF_A_WORKSPACE = {f"deploy {each}" for each in ("adopt", "apply", "diff", "drift", "plan", "uninstall")}
 ARGUMENTS = {

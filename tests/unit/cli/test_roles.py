@@ -22,6 +22,8 @@ from pipeline.store import audit
 from pipeline.store.database.engine import open_store, writing
 from pipeline.store.database.states import OperationState
 from pipeline.store.database.tables import schema_requests
+from pipeline.store.edge_producers import EdgeProducer
+from pipeline.store.edge_producers import apply as apply_producers
 from pipeline.store.games import record_seen
 from pipeline.store.groups import Group, create
 from pipeline.store.onboarding import OnboardingCandidate, onboard
@@ -32,7 +34,8 @@ from tests.unit.cli.role_commands import READS
 
 RUNS = {  # who may start a process on the machine may do what it does, and write the files of its servers
     "demo break", "demo mend",  # by the demo's own process, which checks the role: demo/breaking/breaker.py
-    "alerts write", "simulate", "ingest run", "dashboard", "maintain", "demo", "controller run", "groups run",
+    "alerts write", "simulate", "ingest run", "edge run", "dashboard", "maintain", "demo", "controller run",
+    "groups run",
     "catalog serve", "setup", "deploy build",
     # by their own rights in the workspace; the group of a new store passes the gate: deploy/opening.py
     "deploy plan", "deploy diff", "deploy apply", "deploy drift", "deploy adopt", "deploy uninstall",
@@ -53,6 +56,7 @@ OPERATIONS = {  # their role is checked where they are submitted, and again by t
 REQUEST: Final = "0af3"
 RULES: Final = str(Path(__file__).with_name("rules.yaml"))
 CONTRACTS: Final = str(Path(__file__).with_name("contracts.yaml"))
+PRODUCERS: Final = str(Path(__file__).with_name("producers.yaml"))
 DERIVED: Final = str(Path(__file__).with_name("derived.yaml"))
 ACTS = {
     "games propose": (("Chess", "--reason", "new"), "propose a game"),
@@ -61,6 +65,8 @@ ACTS = {
     "games rules apply": ((RULES, "--reason", "new"), "apply onboarding rules"),
     "contracts apply": ((CONTRACTS, "--reason", "new"), "apply output contracts"),
     "derived apply": ((DERIVED, "--reason", "new"), "apply derived streams"),
+    "edge producers apply": ((PRODUCERS, "--reason", "new"), "apply edge producers"),
+    "edge producers revoke": (("chess", "--reason", "leaked"), "revoke an edge producer"),
     "books close": (("Go", "2026-11-29", "--reason", "signed"), "close a day"),
     "groups create": (("b", "--cores", "2"), "create a group"),
     "groups set": (("a", "--priority", "high"), "change a group"),
@@ -110,6 +116,7 @@ def test_below_the_gate_nobody_begins_an_act_by_themselves() -> None:
         ("pipeline/store/operations.py", "begin"), ("pipeline/store/groups.py", "begin"),
         ("pipeline/store/games.py", "begin"),
         ("pipeline/store/output_contracts.py", "begin"), ("pipeline/store/derived.py", "begin"),
+        ("pipeline/store/edge_producers.py", "begin"),
         ("pipeline/store/onboarding_rules.py", "begin"), ("pipeline/store/game_proposals.py", "begin"),
         ("grants/applying/requests.py", "begin"),
         ("grants/applying/drift_store.py", "begin"),
@@ -145,6 +152,14 @@ SILVER: Mapping[str, object] = {
     "kind": "silver", "name": "go_sold", "game": "Go", "type": None, "within": 3600, "id": "_event_id",
     "mask": [["email", "hash"]],
 }  # fmt: skip
+CHESS: Final = EdgeProducer("chess", "0" * 64, ("Chess",))
+SENDER: Mapping[str, object] = {
+    "name": "go-servers", "token_sha256": f"{'0' * 62}aa", "games": ["Go"], "prefixes": [], "expires_at": None,
+    "events_per_second": None, "revoked": False,
+}  # fmt: skip
+REVOKED: Mapping[str, object] = {
+    **SENDER, "name": "chess", "token_sha256": "0" * 64, "games": ["Chess"], "revoked": True,
+}  # fmt: skip
 PROPOSAL: Mapping[str, object] = {
     "game_key": game_key("Chess"), "game": "Chess", "proposed_by": current_user(), "reason": "new",
     "events_per_second": None, "group": None, "priority": None, "readers": [], "format": None, "message": None,
@@ -160,6 +175,8 @@ ENTRIES: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
     "games rules apply": ("apply onboarding rules", "rules", {"reason": "new", "rules": [RULE]}),
     "contracts apply": ("apply output contracts", "contracts", {"reason": "new", "contracts": [CONTRACT]}),
     "derived apply": ("apply derived streams", "derived", {"reason": "new", "derived": [SILVER]}),
+    "edge producers apply": ("apply edge producers", "producers", {"reason": "new", "producers": [SENDER]}),
+    "edge producers revoke": ("revoke an edge producer", "chess", {"reason": "leaked", "producers": [REVOKED]}),
     "groups create": ("create group", "group:b", {**EMPTY, "desired": "running", "capacity_cores": 2.0, "reason": ""}),
     "groups set": ("change group", "group:a", {**EMPTY, "priority": "high", "reason": ""}),
     "groups remove": ("remove group", "group:a", {**EMPTY, "reason": "old"}),
@@ -203,6 +220,7 @@ def run_act(name: str, folder: Path, *more: str) -> tuple[BaseException | None, 
     given.refresh()
     given.keep([lost])
     write_needs(engine, [OpenNeed("old", b"\0\0\0\0\7", game_key("Go"), "Go", 1.0, 1, 0)])
+    apply_producers(engine, [CHESS], 0, "ann", "new", action="apply edge producers", target="producers")
     before = len(list(audit.entries(engine)))
     done = CliRunner().invoke(cli, [*name.split(), *ACTS[name][0], *more, "--env-dir", str(folder)])
     found = list(audit.entries(engine))[before:]

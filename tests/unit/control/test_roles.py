@@ -32,13 +32,13 @@ REPAIRS = {
     "trust a registry", "give up a registry", "accept lost schemas", "set an own query", "accept a gap",
     "adopt a source", "break the demo", "accept-type", "withdraw-type", "nest-type", "flatten-type",
     "pin-variations", "unpin-variations", "refuse-variation", "allow-variation", "apply output contracts",
-    "apply derived streams", "close a day",
+    "apply derived streams", "close a day", "revoke an edge producer",
     "merge-columns", "part-columns",
     "declare", "undeclare",
 }  # fmt: skip
 STEERS = {
     "move", "start", "stop", "retire", "restore", "isolate", "create a group", "change a group", "remove a group",
-    "set a priority", "stop the environment", "apply onboarding rules",
+    "set a priority", "stop the environment", "apply onboarding rules", "apply edge producers",
 }  # fmt: skip
 ACCESS = {
     "access", "decide about a request", "ignore drift", "stop ignoring drift", "add a user", "relocate tables",

@@ -31,7 +31,7 @@ from pipeline.store.games import register_group
 from tests.postgres import Postgres
 
 Upgrade = Callable[[Connection], None]
-FIRST_TABLES = ("r0015", "1fb4d5a2dbb7a608")
+FIRST_TABLES = ("r0016", "5bfccde5abeab1bf")
 FOLDER = Path(migrate.__file__).with_name("migrations")
 
 

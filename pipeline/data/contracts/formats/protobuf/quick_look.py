@@ -37,7 +37,7 @@ _PLAIN: Final = _TIMES | {
 def quick_look(schema: Schema) -> Callable[[bytes], bool] | None:
     """Return what recognises payloads that the decoder takes, None where only the decoder can judge.
 
-    That is so for definitions with a file that is not proto3, or with a message of Google's beyond times and wrappers.
+    None for definitions with a file that is not proto3, or with a message of Google's beyond times and wrappers.
 
     Raises:
         Refused: the definition is not valid.

@@ -1,0 +1,243 @@
+"""`turnout edge run`: the process of one edge, from its lease to its drain. The command line calls it."""
+
+import asyncio
+import ipaddress
+import logging
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from sqlalchemy import Engine
+
+from listeners.prometheus import serve
+from pipeline.base.errors import Refused
+from pipeline.data.ingest.profiles import configured
+from pipeline.data.streams.outage import tolerate_store_outage
+from pipeline.edge.known import Knowledge
+from pipeline.edge.messages import MAX_REQUEST_BYTES
+from pipeline.edge.metrics import EdgeMetrics
+from pipeline.edge.service import SERVICE, EdgeService
+from pipeline.lake.kafka.acknowledged import AcknowledgedProducer
+from pipeline.settings.source import reads_several
+from pipeline.settings.tree import Paths, Settings
+from pipeline.store.database.engine import DRIVER_CONNECTIONS, open_store
+from pipeline.store.database.states import ProcessState
+from pipeline.store.processes.drivers import heartbeat, start_driver
+from pipeline.store.processes.leases import leased
+from pipeline.telemetry.driver import remove_target, write_target
+from protos.turnout.v1 import edge_pb2
+
+KIND: Final = "edge"
+"""The kind of process of an edge, in leases, heartbeats and labels."""
+
+GRACE_SECONDS: Final = 5.0
+"""How long a drain waits for open calls, and again for the log's reports."""
+
+_FATAL_SECONDS: Final = 1.0  # between two looks at the producer
+_OPTIONS: Final = (
+    # Above our own cap, so that we refuse what is too large and count it; gRPC refuses what is larger still.
+    ("grpc.max_receive_message_length", MAX_REQUEST_BYTES + 1024 * 1024),
+    ("grpc.so_reuseport", 0),  # else a second edge binds the same port, and nobody is warned
+    ("grpc.max_concurrent_streams", 200),  # of one connection
+    ("grpc.server_handshake_timeout_ms", 5_000),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.absolute_max_metadata_size", 16 * 1024),
+)
+_MOST_CALLS: Final = 4_000  # of all clients
+
+_NAME: Final = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9.:\[\]_-]{0,39}")
+
+_log: Final = logging.getLogger("turnout")
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeAddress:
+    """Where an edge listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> EdgeAddress:
+    """Return an address on which tokens may go unencrypted.
+
+    Raises:
+        Refused: it is no HOST:PORT, or not of the loopback interface.
+    """
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isascii() or not port.isdigit() or not 0 <= int(port) <= 65_535:
+        raise Refused(f"{text!r} is no address: write HOST:PORT, such as 127.0.0.1:8470.")
+    try:
+        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback:
+        raise Refused(
+            f"The edge has no TLS yet, so it listens on loopback addresses only, and {host} is none: name 127.0.0.1 or "
+            f"[::1], and put a proxy with TLS before it."
+        )
+    return EdgeAddress(host, int(port))
+
+
+def edge_name(text: str) -> str:
+    """Return a name for an edge.
+
+    Raises:
+        Refused: it cannot be one.
+    """
+    if not _NAME.fullmatch(text):
+        raise Refused(f"{text!r} cannot name an edge: use 1 to 40 letters, digits and any of '.:[]_-'. Give --name.")
+    return text
+
+
+def run_edge(settings: Settings, paths: Paths, address: EdgeAddress, name: str, run_id: int | None = None) -> int:
+    """Serve producers until SIGTERM or Ctrl-C; return the exit code, 1 where Kafka's client has ended for good.
+
+    Raises:
+        Refused: the source cannot take events from an edge, an address is in use, or another edge has the name.
+    """
+    _require_source(settings)
+    engine = open_store(settings, paths, connections=DRIVER_CONNECTIONS)
+    with leased(engine, settings.store, KIND, name, run_id):
+        source = settings.source
+        topic = next(iter(source.topics), source.topic)
+        log = AcknowledgedProducer(
+            source.bootstrap_servers, topic, source.kafka_options, settings.edge.deadline_seconds
+        )
+        return asyncio.run(_Edge(settings, paths, engine, log, address, name, run_id).run())
+
+
+def _require_source(settings: Settings) -> None:
+    """Go on only where an edge can write what ingest reads.
+
+    Raises:
+        Refused: the source is a landing table, several sources or topics, or of records that are no wrappers.
+    """
+    if settings.sources:
+        raise Refused("The edge writes into one source, and the settings have several. Use [source] alone for it.")
+    source = settings.source
+    if source.kind != "kafka":
+        raise Refused(
+            "The edge writes into a Kafka topic, and the source is a landing table. Set source.kind to kafka."
+        )
+    if reads_several(source):
+        raise Refused("The edge writes into one topic. Set source.topic alone.")
+    if configured(settings) is not None:
+        raise Refused(
+            "The edge takes turnout's own wrappers, and the source has other records. Leave out source.envelope, "
+            "source.routing and source.framing."
+        )
+
+
+class _Edge:
+    """One edge, from its first port to its last."""
+
+    def __init__(
+        self, settings: Settings, paths: Paths, engine: Engine, log: AcknowledgedProducer, address: EdgeAddress,
+        name: str, run_id: int | None,
+    ) -> None:  # fmt: skip
+        self._settings, self._paths, self._engine, self._log = settings, paths, engine, log
+        self._address, self._name, self._run_id = address, name, run_id
+        self._metrics = EdgeMetrics()
+
+    async def run(self) -> int:
+        refuses = self._settings.edge.unknown_games == "refuse"
+        knowledge = Knowledge(self._engine, self._paths.bronze, refuses_unknown=refuses)
+        service = EdgeService(self._settings.edge, knowledge.now, self._log, self._metrics)
+        server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=_MOST_CALLS)
+        checks: Any = health.aio.HealthServicer()  # type: ignore[attr-defined]  # its stubs lack it
+        health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+        names = (edge_pb2.DESCRIPTOR.services_by_name["Edge"].full_name, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, server)
+        server.add_generic_rpc_handlers((service.handler(),))
+        try:
+            port = server.add_insecure_port(str(self._address))
+        except RuntimeError as error:
+            raise Refused(f"{self._address} cannot be listened on: is it in use? Choose another port.") from error
+        loop, stopping = asyncio.get_running_loop(), asyncio.Event()
+        for each in (signal.SIGTERM, signal.SIGINT):
+            with suppress(ValueError, RuntimeError):  # not the main thread, as in tests
+                loop.add_signal_handler(each, stopping.set)
+        with self._served_metrics() as metrics_address, self._heartbeats(metrics_address):
+            await server.start()
+            for checked in ("", SERVICE):
+                await checks.set(checked, health_pb2.HealthCheckResponse.SERVING)
+            knowledge.start(lambda known: _soon(loop, service.learn, known))
+            _log.info("the edge %s listens on %s:%d", self._name, self._address.host, port)
+            code = await self._until(stopping)
+            await checks.enter_graceful_shutdown()
+            service.drain()
+            await server.stop(GRACE_SECONDS)
+        knowledge.stop()
+        left = await asyncio.to_thread(self._log.close, GRACE_SECONDS)
+        service.close()
+        if left:
+            _log.warning("%d events were given up unacknowledged: their clients send them again", left)
+        return code
+
+    async def _until(self, stopping: asyncio.Event) -> int:
+        """Wait for a signal to stop, or for the end of Kafka's client; return the exit code."""
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), _FATAL_SECONDS)
+            if stopping.is_set():
+                return 0
+            if (fatal := self._log.fatal) is not None:
+                _log.error("Kafka's producer has ended for good (%s): start the edge again", fatal)
+                return 1
+
+    @contextmanager
+    def _served_metrics(self) -> Iterator[str]:
+        bind = self._settings.metrics.bind
+        try:
+            port, stop = serve(self._metrics.registry, bind)
+        except (OSError, ValueError) as error:
+            raise Refused(f"{error}. The setting is metrics.bind.") from error
+        target = self._paths.target(KIND, self._name)
+        write_target(target, f"{bind}:{port}", {"kind": KIND, "edge": self._name})
+        try:
+            yield f"{bind}:{port}"
+        finally:
+            remove_target(target, f"{bind}:{port}")
+            stop()
+
+    @contextmanager
+    def _heartbeats(self, metrics_address: str) -> Iterator[None]:
+        """Send heartbeats while the block runs, and record how it ended."""
+        start_driver(self._engine, KIND, self._name, metrics_address, self._run_id)
+        ended = threading.Event()
+        thread = threading.Thread(target=self._beat, args=(ended,), name="heartbeat", daemon=True)
+        thread.start()
+        state: ProcessState = "failed"
+        try:
+            yield
+            state = "stopped"
+        finally:
+            ended.set()
+            thread.join()
+            with tolerate_store_outage("the end of the edge is not recorded"):
+                heartbeat(self._engine, KIND, self._name, state, None, self._log.fatal)
+
+    def _beat(self, ended: threading.Event) -> None:
+        while True:
+            with tolerate_store_outage("this heartbeat is not recorded"):
+                heartbeat(self._engine, KIND, self._name, "running", None)
+            if ended.wait(self._settings.metrics.heartbeat_seconds):
+                return
+
+
+def _soon(loop: asyncio.AbstractEventLoop, call: object, *arguments: object) -> None:
+    with suppress(RuntimeError):  # the loop has ended
+        loop.call_soon_threadsafe(call, *arguments)  # type: ignore[arg-type]  # any callable

@@ -1,0 +1,324 @@
+"""The gRPC service of the edge: takes requests as bytes, and answers each once the log has its events.
+
+Everything here runs in the event loop but for suspects, which a thread judges, and delivery reports, which a thread of
+Kafka's client hands over.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import grpc
+from grpc_status import rpc_status
+
+from pipeline.edge.admission import Admission
+from pipeline.edge.judging import Judge, Judged
+from pipeline.edge.known import Known
+from pipeline.edge.messages import EdgeBatch, answer, parse
+from pipeline.edge.metrics import EdgeMetrics
+from pipeline.edge.statuses import EdgeStatus, too_late, unauthenticated, unavailable
+from pipeline.lake.kafka.acknowledged import Delivered
+from pipeline.settings.edge import EdgeSettings
+from pipeline.store.edge_producers import EdgeProducer
+
+SERVICE: Final = "turnout.v1.Edge"
+"""The service's full name on the wire."""
+
+MAX_FRAMES: Final = 8
+"""Most requests of one stream that are on their way; further ones stay in the connection's window."""
+
+_log: Final = logging.getLogger("turnout")
+_BEARER: Final = "bearer "
+
+
+class EdgeLog(Protocol):
+    """Where accepted events go: `AcknowledgedProducer` of `lake.kafka`."""
+
+    record_bytes: int
+
+    @property
+    def fatal(self) -> str | None:
+        """Why it takes no more, None while it does."""
+        ...
+
+    def send(self, keys: Sequence[bytes], values: Sequence[bytes], done: Callable[[Delivered], None]) -> None:
+        """Hand over a batch; `done` is called once, in any thread."""
+        ...
+
+
+@dataclass(eq=False)
+class _Stream:
+    """One open stream: its requests on their way, in order, and its end."""
+
+    token: str
+    is_reading: bool = False  # a request was read, and its answer is not queued yet
+    tasks: "asyncio.Queue[asyncio.Task[bytes] | EdgeStatus | None]" = field(
+        default_factory=lambda: asyncio.Queue(MAX_FRAMES)
+    )
+    ending: "asyncio.Future[EdgeStatus | None]" = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+    def end(self, status: EdgeStatus | None) -> None:
+        """Let the stream end: at once with a status, or after the answers of what was read with None."""
+        if not self.ending.done():
+            self.ending.set_result(status)
+
+
+class EdgeService:
+    """Handlers of `turnout.v1.Edge`."""
+
+    def __init__(self, settings: EdgeSettings, known: Known, log: EdgeLog, metrics: EdgeMetrics) -> None:
+        """Take what is known at the start, and where accepted events go."""
+        self._settings, self._log, self._metrics = settings, log, metrics
+        self._known, self._judge = known, Judge(known, log.record_bytes)
+        self._admission = Admission(settings.events_in_flight, settings.producer_events_in_flight)
+        self._slow = ThreadPoolExecutor(1, "edge suspects")
+        self._streams: set[_Stream] = set()
+        self._room = asyncio.Event()  # set whenever events have left
+        self._drains = False
+
+    def handler(self) -> "grpc.GenericRpcHandler[Any, Any]":
+        """Return the handlers for a server: of bytes, as typed ones answer bad bytes with a Python error's name."""
+        return grpc.method_handlers_generic_handler(
+            SERVICE,
+            {
+                "Publish": grpc.unary_unary_rpc_method_handler(self._publish),
+                "PublishStream": grpc.stream_stream_rpc_method_handler(self._publish_stream),
+            },
+        )
+
+    def learn(self, known: Known) -> None:
+        """Judge by a newer look at the store; streams end whose producer may send no more."""
+        is_same = known.schemas is self._known.schemas and known.games == self._known.games
+        rules_are_same = known.rules == self._known.rules
+        self._known = known
+        if not (is_same and rules_are_same):
+            self._judge = Judge(known, self._log.record_bytes)
+        for stream in [*self._streams]:
+            try:
+                self._producer_of(stream.token)
+            except EdgeStatus as status:
+                stream.end(status)
+
+    def drain(self) -> None:
+        """Take nothing more from streams; each ends when what it has sent is answered."""
+        self._drains = True
+        for stream in [*self._streams]:
+            stream.end(None)
+
+    def close(self) -> None:
+        """End the thread for suspects."""
+        self._slow.shutdown()
+
+    # ------------------------------------------------------------------------------------------------- unary calls
+
+    async def _publish(self, raw: bytes, context: Any) -> bytes:
+        try:
+            producer = self._producer_of(_token(context))
+            self._admission.enter(producer)
+            try:
+                return await (await self._taken(raw, producer, self._patience(context), None))
+            finally:
+                self._admission.leave(producer)
+        except EdgeStatus as status:
+            await self._abort(context, status)
+            raise  # never: it has raised
+
+    def _patience(self, context: Any) -> float:
+        left = context.time_remaining()
+        most = self._settings.deadline_seconds
+        return most if left is None else max(0.0, min(most, left))
+
+    # ----------------------------------------------------------------------------------------------------- streams
+
+    async def _publish_stream(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        stream, producer = None, None
+        reader: asyncio.Task[None] | None = None
+        try:
+            try:
+                stream = _Stream(_token(context))
+                producer = self._producer_of(stream.token)
+                self._admission.enter(producer)
+            except EdgeStatus as status:
+                producer = None
+                await self._abort(context, status)
+                return
+            self._streams.add(stream)
+            self._metrics.streams.inc()
+            if self._drains:
+                stream.end(None)
+            reader = asyncio.create_task(self._read(requests, stream))
+            while True:
+                following = await _first_of(stream)
+                if following is None:
+                    return
+                if isinstance(following, EdgeStatus):
+                    await self._abort(context, following)
+                    return
+                try:
+                    yield await following
+                except EdgeStatus as status:
+                    await self._abort(context, status)
+                    return
+        finally:
+            if reader is not None:
+                reader.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await reader
+            if producer is not None and stream is not None:
+                while not stream.tasks.empty():
+                    if isinstance(left := stream.tasks.get_nowait(), asyncio.Task):
+                        left.cancel()
+                self._streams.discard(stream)
+                self._metrics.streams.dec()
+                self._admission.leave(producer)
+
+    async def _read(self, requests: AsyncIterator[bytes], stream: _Stream) -> None:
+        """Hand a stream's requests to the log, in order, and queue what will be their answers."""
+        try:
+            async for raw in requests:
+                if stream.ending.done():
+                    return
+                stream.is_reading = True
+                producer = self._producer_of(stream.token)
+                patience = self._settings.deadline_seconds
+                await stream.tasks.put(await self._taken(raw, producer, patience, stream))
+                stream.is_reading = False
+            await stream.tasks.put(None)
+        except EdgeStatus as status:
+            await stream.tasks.put(status)
+        except Exception:  # noqa: BLE001 -- else the stream would wait for ever
+            _log.exception("a stream of the edge ends by a fault")
+            await stream.tasks.put(unavailable("FAULT", "the edge has failed; its log says why"))
+
+    # ---------------------------------------------------------------------------------------------- one request
+
+    async def _taken(
+        self, raw: bytes, producer: EdgeProducer, patience: float, stream: _Stream | None
+    ) -> "asyncio.Task[bytes]":
+        """Judge a request and hand what is accepted to the log; return what ends with its answer.
+
+        Raises:
+            EdgeStatus: nothing of it was handed over.
+        """
+        started = time.monotonic()
+        batch = parse(raw)
+        if stream is None and (full := self._admission.lacks_room(producer, len(batch.wrappers), len(raw))) is not None:
+            raise full
+        self._admission.charge(producer, len(batch.wrappers), started)
+        judged, suspects = self._judge.glance(batch.wrappers, producer)
+        if suspects:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._slow, self._judge.settle, judged, suspects)
+        values = [batch.wrappers[row] for row in judged.rows]
+        if not values:
+            return asyncio.create_task(self._without_log(batch, judged, started))
+        if (fatal := self._log.fatal) is not None:
+            raise unavailable("LOG_LOST", f"the edge's producer has ended ({fatal}); it starts again")
+        size = sum(map(len, values))
+        await self._make_room(producer, len(values), size, stream, started + patience)
+        delivered = self._hand_over(producer, judged.keys, values, size)
+        return asyncio.create_task(self._answered(batch, judged, delivered, started, patience))
+
+    async def _make_room(
+        self, producer: EdgeProducer, events: int, size: int, stream: _Stream | None, until: float
+    ) -> None:
+        """Refuse a call without room; a stream waits for it, so that its client is slowed down.
+
+        Raises:
+            EdgeStatus: there is none.
+        """
+        while (status := self._admission.lacks_room(producer, events, size)) is not None:
+            left = until - time.monotonic()
+            if stream is None or left <= 0:
+                raise status
+            self._room.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._room.wait(), left)
+        self._admission.take(producer, events, size)
+
+    def _hand_over(
+        self, producer: EdgeProducer, keys: Sequence[bytes], values: Sequence[bytes], size: int
+    ) -> "asyncio.Future[Delivered]":
+        """Give events to the log; they count as in flight until their reports come, whatever becomes of the call."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Delivered] = loop.create_future()
+
+        def reported(delivered: Delivered) -> None:
+            self._admission.release(producer, len(values), size)
+            self._metrics.in_flight.set(self._admission.events)
+            self._room.set()
+            if not future.done():
+                future.set_result(delivered)
+
+        def done(delivered: Delivered) -> None:
+            with suppress(RuntimeError):  # the loop has ended: nobody waits
+                loop.call_soon_threadsafe(reported, delivered)
+
+        self._log.send(keys, values, done)
+        self._metrics.in_flight.set(self._admission.events)
+        return future
+
+    async def _answered(
+        self, batch: EdgeBatch, judged: Judged, delivered: "asyncio.Future[Delivered]", started: float, patience: float
+    ) -> bytes:
+        try:
+            outcome = await asyncio.wait_for(asyncio.shield(delivered), max(0.0, started + patience - time.monotonic()))
+        except TimeoutError:
+            raise too_late("the log has not acknowledged in time; send it again with the same event ids") from None
+        if outcome.is_full:
+            raise unavailable("QUEUE_FULL", "a part found no room; send it again with the same event ids")
+        if outcome.error is not None:
+            why = outcome.error.str()
+            raise unavailable("LOG_FAILED", f"not all is in the log ({why}); send it again with the same event ids")
+        self._metrics.answered(judged, time.monotonic() - started)
+        return answer(batch, judged, outcome.offsets)
+
+    async def _without_log(self, batch: EdgeBatch, judged: Judged, started: float) -> bytes:
+        self._metrics.answered(judged, time.monotonic() - started)
+        return answer(batch, judged, {})
+
+    # ----------------------------------------------------------------------------------------------------- callers
+
+    def _producer_of(self, token: str) -> EdgeProducer:
+        producer = self._known.producer_of(token) if token else None
+        if producer is None:
+            raise unauthenticated("UNKNOWN_TOKEN", "the call has no token that turnout knows: authorization: Bearer …")
+        if producer.revoked:
+            raise unauthenticated("TOKEN_REVOKED", f"the token of {producer.name} was revoked")
+        if not producer.is_valid(time.time()):
+            raise unauthenticated("TOKEN_EXPIRED", f"the token of {producer.name} has expired")
+        return producer
+
+    async def _abort(self, context: Any, status: EdgeStatus) -> None:
+        self._metrics.ended(status.code_name, status.reason)
+        await context.abort_with_status(rpc_status.to_status(status.status))
+
+
+def _token(context: Any) -> str:
+    """Return the bearer token of a call, empty without one."""
+    for name, value in context.invocation_metadata() or ():
+        if name == "authorization" and isinstance(value, str) and value[: len(_BEARER)].lower() == _BEARER:
+            return value[len(_BEARER) :].strip()
+    return ""
+
+
+async def _first_of(stream: _Stream) -> "asyncio.Task[bytes] | EdgeStatus | None":
+    """Return what is next on a stream: a request's answer, its end, or None where the client has sent everything."""
+    if not stream.tasks.empty() or (stream.ending.done() and stream.is_reading):
+        return await stream.tasks.get()
+    if stream.ending.done():
+        return stream.ending.result()
+    waiting = asyncio.ensure_future(stream.tasks.get())
+    either: list[asyncio.Future[Any]] = [waiting, stream.ending]
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if waiting.done():
+        return waiting.result()
+    waiting.cancel()
+    return await _first_of(stream)

@@ -1,0 +1,145 @@
+"""An edge before a real broker: acknowledged events are in the topic, and it ends in order."""
+
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from pipeline.base.errors import Refused
+from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES
+from pipeline.demo.broker import Broker
+from pipeline.demo.samples.supported import sample
+from pipeline.edge.client import EdgeAcknowledged, EdgeClient, EdgeEvent, EdgeGaveUp, EdgeRejected
+from pipeline.edge.process import parse_address, run_edge
+from pipeline.settings.tree import load
+from tests.kafka.edge_world import GAME, TOKEN, edge_before, event_ids, metric
+from tests.unit.data.contracts.formats.protobuf.wire_world import varint
+
+
+def payload(sequence: int) -> bytes:
+    made = sample("protobuf", "puzzle", 3, 1)
+    return made.encode(made.event(sequence, sequence, 1_700_000_000_000_000))
+
+
+def test_acknowledged_events_are_in_the_topic_and_a_drain_loses_none(broker: Broker, tmp_path: Path) -> None:
+    """An edge under load ends by SIGTERM within seconds with exit code 0; each acknowledged event is in the topic."""
+    with edge_before(broker, tmp_path, "edge-drain") as edge:
+        client = EdgeClient(edge.address, TOKEN, give_up_seconds=1.0, batch_events=50)
+        futures = [client.send(EdgeEvent(GAME, 1, payload(number), event_id=f"e{number}")) for number in range(2_000)]
+        bad = client.send(EdgeEvent(GAME, 1, b"\xff", event_id="bad"))
+        assert client.flush(60)
+        assert isinstance(bad.result(), EdgeRejected)
+        assert metric(tmp_path, "turnout_edge_accepted_events_total") == 2_000
+        assert metric(tmp_path, "turnout_edge_refused_events_total") == 1
+        stop = threading.Event()
+
+        def load_on() -> None:
+            number = 2_000
+            while not stop.is_set():
+                futures.append(client.send(EdgeEvent(GAME, 1, payload(number), event_id=f"e{number}")))
+                number += 1
+
+        sender = threading.Thread(target=load_on)
+        sender.start()
+        assert edge.end() == 0, edge.said()
+        stop.set()
+        sender.join()
+        client.close(0.0)
+        acknowledged = {
+            each.result().event_id
+            for each in futures
+            if each.exception() is None and isinstance(each.result(), EdgeAcknowledged)
+        }
+        assert len(acknowledged) >= 2_000
+        found = event_ids(broker.address, "edge-drain")
+        assert acknowledged - set(found) == set()
+        assert "bad" not in found
+        assert not (tmp_path / "targets" / "edge-one.json").exists()
+
+
+def test_a_payload_of_1_mib_is_taken_and_one_of_a_byte_more_is_not(broker: Broker, tmp_path: Path) -> None:
+    """Caps of gRPC, of Kafka's client and of the topic lie above that of a pass."""
+
+    def of(size: int) -> bytes:
+        """Return an unknown text, number 1023, which a table leaves out."""
+        return b"\xfa\x3f" + varint(size - 5) + b"x" * (size - 5)
+
+    with edge_before(broker, tmp_path, "edge-large") as edge, EdgeClient(edge.address, TOKEN) as client:
+        fits = client.send(EdgeEvent(GAME, 1, of(MAX_PAYLOAD_BYTES), event_id="fits")).result(60)
+        over = client.send(EdgeEvent(GAME, 1, of(MAX_PAYLOAD_BYTES + 1), event_id="over")).result(60)
+        assert isinstance(fits, EdgeAcknowledged), fits
+        assert isinstance(over, EdgeRejected)
+        assert over.reason == "malformed_payload"
+        assert event_ids(broker.address, "edge-large") == ["fits"]
+
+
+def test_health_and_reflection_answer_and_a_revocation_counts(broker: Broker, tmp_path: Path) -> None:
+    """Any client finds the service by reflection; a revoked token is refused within 10 s, also on an open stream."""
+    from click.testing import CliRunner
+
+    from pipeline.cli.main import cli
+
+    with edge_before(broker, tmp_path, "edge-health") as edge, grpc.insecure_channel(edge.address) as channel:
+        health: Any = health_pb2_grpc.HealthStub(channel)
+        asked = health_pb2.HealthCheckRequest(service="turnout.v1.Edge")
+        assert health.Check(asked, timeout=20).status == health_pb2.HealthCheckResponse.SERVING
+        reflection: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
+        question = reflection_pb2.ServerReflectionRequest(list_services="")
+        (answer,) = reflection.ServerReflectionInfo(iter([question]), timeout=20)
+        assert "turnout.v1.Edge" in {each.name for each in answer.list_services_response.service}
+        idle = threading.Event()
+
+        def requests() -> Any:
+            idle.wait(60)
+            yield b""
+
+        plain: Any = channel
+        opened = plain.stream_stream("/turnout.v1.Edge/PublishStream")
+        stream = opened(requests(), metadata=(("authorization", f"Bearer {TOKEN}"),), timeout=30)
+        done = CliRunner().invoke(
+            cli, ["edge", "producers", "revoke", "chess", "--reason", "leaked", "--env-dir", str(tmp_path)]
+        )
+        assert done.exit_code == 0, done.output
+        with pytest.raises(grpc.RpcError) as raised:
+            next(stream)
+        idle.set()
+        assert raised.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        client = EdgeClient(edge.address, TOKEN)
+        with pytest.raises(EdgeGaveUp, match="revoked"):
+            client.send(EdgeEvent(GAME, 1, payload(1))).result(30)
+        client.close(5)
+
+
+@pytest.mark.parametrize("text", ["0.0.0.0:8470", "10.0.0.1:1", "example.com:1", "127.0.0.1", "127.0.0.1:70000", ":1"])
+def test_without_tls_only_loopback_is_listened_on(text: str) -> None:
+    """Tokens never cross a network in the clear."""
+    with pytest.raises(Refused):
+        parse_address(text)
+    assert [str(parse_address(each)) for each in ("127.0.0.1:1", "[::1]:2", "localhost:3")] == [
+        "127.0.0.1:1", "[::1]:2", "localhost:3",
+    ]  # fmt: skip
+
+
+def test_an_edge_without_a_topic_to_write_to_does_not_start(broker: Broker, tmp_path: Path) -> None:
+    """Each source that an edge cannot serve is refused in a sentence, before it listens."""
+    kafka = {"TURNOUT_SOURCE__KIND": "kafka", "TURNOUT_SOURCE__BOOTSTRAP_SERVERS": broker.address}
+    for environ, words in (
+        ({}, "landing table"),
+        ({**kafka, "TURNOUT_SOURCE__TOPIC": "typo"}, "does not exist"),
+        ({**kafka, "TURNOUT_SOURCE__TOPIC_PATTERN": "a.*"}, "one topic"),
+        ({**kafka, "TURNOUT_SOURCE__ENVELOPE": "none", "TURNOUT_SOURCE__ROUTING": "key",
+          "TURNOUT_SOURCE__FRAMING": "game"}, "turnout's own wrappers|registry"),
+    ):  # fmt: skip
+        with pytest.raises(Refused, match=words):
+            run_edge(*load(tmp_path, environ), parse_address("127.0.0.1:0"), "one")
+
+
+def test_the_newest_signal_that_matters_is_the_first(broker: Broker, tmp_path: Path) -> None:
+    """Ctrl-C drains as SIGTERM does."""
+    with edge_before(broker, tmp_path, "edge-interrupt") as edge:
+        assert edge.end(signal.SIGINT) == 0, edge.said()
