@@ -290,6 +290,12 @@ def _control(known: MetricsSnapshot) -> Iterator[Metric]:
         yield from _controller(known.controller_metrics)
         yield from _derived(known.controller_metrics.derived)
         yield _gauge(
+            "derived_left_out_types",
+            "Event types that a rule chooses and that have no silver table, as a cap is reached; absent where none is.",
+            ("game",),
+            (((game,), count) for game, count in known.controller_metrics.left_out_types.items()),
+        )
+        yield _gauge(
             "books_due_timestamp_seconds",
             "When the oldest open day of the game is due to close; absent if no closer has looked at its days.",
             ("game",),

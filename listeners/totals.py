@@ -125,6 +125,7 @@ class ControllerMetrics:
     incidents: Mapping[str, tuple[int, int]] | None = None
     """Open incidents and their games by cause, 0 included; None: nobody judges causes."""
     derived: Sequence[DerivedMetrics] = ()
+    left_out_types: Mapping[str, int] = field(default_factory=dict)  # by game, event types that a cap leaves untabled
     books_due: Mapping[str, float] = field(default_factory=dict)  # games, when their oldest open day is due to close
     contract_readers: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of output contracts, by name
 

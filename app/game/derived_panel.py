@@ -3,7 +3,7 @@
 Below them `gold_chart` draws a gold table over time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
@@ -18,7 +18,7 @@ from app.look import parts
 from app.look.tokens import Tone
 from app.state.services import Environment, cached
 from pipeline.api import derived
-from pipeline.api.derived import DerivedReport, DerivedStanding
+from pipeline.api.derived import DerivedReport, DerivedStanding, Uncarried
 from pipeline.api.gold import GoldDefinition
 from pipeline.base.errors import Refused
 from pipeline.base.texts import complete_through
@@ -33,20 +33,26 @@ _WORDS: Final[Mapping[DerivedStanding, tuple[str, Tone]]] = {  # the worst first
 _ROW: Final = 36
 _TALL: Final = 396  # more rows scroll
 
+_MOST_NAMED: Final = 10
+
 _streams: Final = cached(derived.listed, seconds=5, most=200)
+_uncarried: Final = cached(derived.uncarried, seconds=5, most=200)
 
 
 def draw(environment: Environment, signals: GameSignals, place: DeltaGenerator) -> None:
     """Draw the streams; `place` is that of the card's head."""
     try:
-        found = _streams(environment, signals.row.game)
+        found, without = _streams(environment, signals.row.game), _uncarried(environment, signals.row.game)
     except Refused as refused:
         place.html(parts.section("Derived"))
         st.html(parts.silence("The derived streams cannot be read.", formatting.shown(str(refused))))
         return
+    if without:
+        _draw_uncarried(without)
     if not found:
         place.html(parts.section("Derived"))
-        st.html(parts.silence("No derived stream is of this game.", "turnout derived apply FILE gives it some."))
+        if not without:
+            st.html(parts.silence("No derived stream is of this game.", "turnout derived apply FILE gives it some."))
         return
     place.html(parts.section("Derived", "tables that follow from this game's table"))
     order = {each: at for at, each in enumerate(_WORDS)}
@@ -72,6 +78,14 @@ def draw(environment: Environment, signals: GameSignals, place: DeltaGenerator) 
     )
     if gold := [each.definition for each in found if isinstance(each.definition, GoldDefinition)]:
         gold_chart.draw(environment, signals, gold)
+
+
+def _draw_uncarried(found: Sequence[Uncarried]) -> None:
+    """Draw the event types that a rule chooses or chose, and whose table is not there or gets no more rows."""
+    head = f"Event types of a rule whose rows come into no silver table: {len(found):,}"
+    said = [f"{formatting.shown(each.row.type, 80)}: {formatting.shown(each.row.reason or '', 200)}" for each in found]
+    more = [f"and {len(said) - _MOST_NAMED:,} more"] if len(said) > _MOST_NAMED else []
+    st.html(parts.silence(head, "; ".join([*said[:_MOST_NAMED], *more])))
 
 
 def _number(width: int, about: str) -> Any:

@@ -11,11 +11,11 @@ from pipeline.data.derived.kinds import Described, described, table_of
 from pipeline.health.verdicts.derived import DerivedStanding, DerivedVerdict, judge
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.store.database.engine import reading
-from pipeline.store.derived import read_definitions, read_states
+from pipeline.store.derived import read_in_force, read_rule_tables, read_states
 from pipeline.store.processes.leases import store_time
-from pipeline.store.rows import DerivedState
+from pipeline.store.rows import DerivedState, RuleTable
 
-__all__ = ["DerivedReport", "DerivedStanding", "listed"]
+__all__ = ["DerivedReport", "DerivedStanding", "Uncarried", "listed", "uncarried"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +108,42 @@ class DerivedReport:
             yield f"carried by group {self.state.group_name}"
 
 
+@dataclass(frozen=True, slots=True)
+class Uncarried:
+    """An event type that a rule chooses or chose, and whose table no driver carries, if it was made at all."""
+
+    row: RuleTable
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether the type has no table, as a cap is reached; else its table stays as it is."""
+        return not self.row.number
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        row = self.row
+        return {
+            "name": row.name, "game": row.game, "type": row.type, "is_left_out": self.is_left_out, "reason": row.reason
+        }  # fmt: skip
+
+    @property
+    def line(self) -> str:
+        """All of it as a line for people; raw texts are in it."""
+        what = "NO TABLE" if self.is_left_out else "gets no more rows"
+        return f"{self.row.name}: {self.row.type} of {self.row.game} by a rule: {what}: {self.row.reason}"
+
+
+@reading()
+def uncarried(environment: OpenEnvironment, game: str | None = None) -> list[Uncarried]:
+    """Read the event types whose tables no driver carries although a rule chooses or chose them; a game's own only."""
+    rows = read_rule_tables(environment.engine)
+    return [Uncarried(each) for each in rows if each.definition is None and game in {None, each.game}]
+
+
 @reading()
 def listed(environment: OpenEnvironment, game: str | None = None) -> list[DerivedReport]:
     """Read the derived streams in force, in the order of their file; with the exact name of a game its own only."""
-    definitions, states = loads(read_definitions(environment.engine).definitions), read_states(environment.engine)
+    definitions, states = loads(read_in_force(environment.engine)), read_states(environment.engine)
     now = store_time(environment.engine)
     return [
         DerivedReport(

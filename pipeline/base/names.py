@@ -21,12 +21,14 @@ MALFORMED: Final = GameKey("malformed_wrapper")
 
 _SLUG_LENGTH: Final = 40
 _HASH_LENGTH: Final = 12
+_TYPE_LENGTH: Final = 24
 _MAX_SHOWN: Final = 80
 _GROUP: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _BRONZE_APP: Final = re.compile(r"turnout/([^/]+)/bronze")
 # Hangul fillers, the Braille cell without dots and the notehead without ink:
 _BLANK_LETTERS: Final = frozenset("\u115f\u1160\u2800\u3164\uffa0\U0001d159")
 _KEY: Final = re.compile(rf"[a-z0-9_]{{1,{_SLUG_LENGTH}}}_[a-z2-7]{{{_HASH_LENGTH}}}")
+_RULE_TABLE: Final = re.compile(rf"{_KEY.pattern}__[a-z0-9_]{{1,{_TYPE_LENGTH}}}_[a-z2-7]{{{_HASH_LENGTH}}}")
 _SECURABLE_PART: Final = re.compile(r"[A-Za-z0-9_-]{1,255}")
 
 
@@ -37,8 +39,22 @@ def game_key(name: str) -> GameKey:
     The hash distinguishes names with equal slugs (case twins, spaces, other scripts).
     """
     slug = _folded(name).strip("_")[:_SLUG_LENGTH].rstrip("_") or "game"
-    digest = hashlib.sha256(name.encode()).digest()
-    return GameKey(f"{slug}_{base64.b32encode(digest).decode().lower()[:_HASH_LENGTH]}")
+    return GameKey(f"{slug}_{_hashed(name)}")
+
+
+def rule_table_name(game: str, event_type: str) -> str:
+    """Return the name of the silver table that a rule makes for an event type of a game.
+
+    Its readable parts are those of the game's key and the type's last segment; the hash tells types apart as the key's
+    tells games.
+    """
+    slug = _folded(event_type.rpartition(".")[2]).strip("_")[:_TYPE_LENGTH].rstrip("_") or "type"
+    return f"{game_key(game)}__{slug}_{_hashed(event_type)}"
+
+
+def is_rule_table_name(text: str) -> bool:
+    """Return whether a table that a rule makes may have this name, so that no other one takes it."""
+    return _RULE_TABLE.fullmatch(text) is not None
 
 
 def key_pattern(text: str) -> str | None:
@@ -56,6 +72,10 @@ def key_pattern(text: str) -> str | None:
     if not is_readable or sum(map(len, folded)) > _SLUG_LENGTH or not text.isascii():
         return None
     return f"{'.*'.join(folded)}_[a-z2-7]{{{_HASH_LENGTH}}}"
+
+
+def _hashed(text: str) -> str:
+    return base64.b32encode(hashlib.sha256(text.encode()).digest()).decode().lower()[:_HASH_LENGTH]
 
 
 def _folded(text: str) -> str:

@@ -54,7 +54,7 @@ def apply_derived(env_dir: Path, file: Path, expected: str | None, reason: str, 
     number = proposal.seen.number
     if proposal.changes:
         number = apply(context.settings, context.engine, proposal, context.actor, reason).number
-        say(f"{len(proposal.definitions)} derived streams are in force", err=as_json)
+        say(f"{len(proposal.entries)} derived streams and rules are in force", err=as_json)
     if as_json:
         say_json({**_as_dict(proposal), "number": number})
 
@@ -62,16 +62,20 @@ def apply_derived(env_dir: Path, file: Path, expected: str | None, reason: str, 
 @click.command("list")
 @_JSON
 def list_derived(env_dir: Path, as_json: bool) -> None:
-    """List the derived streams in force: where each is, through which time it is complete, and why it stands still."""
-    from pipeline.api.derived import listed
+    """List the derived streams in force: where each is, through which time it is complete, and why it stands still.
 
-    found = listed(CommandContext(env_dir).environment)
+    Event types of rules whose table no driver carries follow, each with the reason.
+    """
+    from pipeline.api.derived import listed, uncarried
+
+    environment = CommandContext(env_dir).environment
+    found, without = listed(environment), uncarried(environment)
     if as_json:
-        say_json({"derived": [each.as_dict() for each in found]})
-    elif not found:
+        say_json({"derived": [each.as_dict() for each in found], "uncarried": [each.as_dict() for each in without]})
+    elif not found and not without:
         say("No derived stream is in force.")
     else:
-        say_lines("\n".join(plain(each.line) for each in found))
+        say_lines("\n".join(map(plain, [*(each.line for each in found), *(each.line for each in without)])))
 
 
 def _planned(context: CommandContext, file: Path) -> "DerivedProposal":
@@ -82,13 +86,16 @@ def _planned(context: CommandContext, file: Path) -> "DerivedProposal":
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Refused(f"The derived streams {file} cannot be read: {error}.") from error
-    return plan(context.engine, context.registry.snapshot(), known_names(context.engine).values(), text)
+    games = known_names(context.engine).values()
+    return plan(context.settings, context.engine, context.registry.snapshot(), games, text)
 
 
 def _as_dict(proposal: "DerivedProposal") -> dict[str, Any]:
     from pipeline.control.derived.definition_file import tree
+    from pipeline.data.derived.definitions import FlatRule
 
     return {
         "plan": proposal.hash, "changes": proposal.changes, "lines": proposal.lines,
-        "derived": [tree(each) for each in proposal.definitions],
+        "derived": [tree(each) for each in proposal.entries if not isinstance(each, FlatRule)],
+        "rules": [tree(each) for each in proposal.entries if isinstance(each, FlatRule)],
     }  # fmt: skip

@@ -96,7 +96,8 @@ def declare(settings: Settings, paths: Paths, engine: Engine, game: str, declare
     promised = contract_proposals.plan(engine, paths, schemas, names, text)
     if promised.changes:
         contract_proposals.apply(settings, engine, promised, current_user(), "turnout demo")
-    planned = proposals.plan(engine, schemas, names.values(), definition_file.render((silver, gold)))
+    text = definition_file.render((silver, gold))
+    planned = proposals.plan(settings, engine, schemas, names.values(), text)
     if planned.changes:
         proposals.apply(settings, engine, planned, current_user(), "turnout demo")
 

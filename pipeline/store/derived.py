@@ -4,19 +4,21 @@ The tables themselves know where they are; a row here saves readers the look.
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
-from sqlalchemy import Connection, Engine, delete, insert, select
+from sqlalchemy import Connection, Engine, delete, func, insert, select
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.store import audit
 from pipeline.store.database.engine import reading, writing
-from pipeline.store.database.tables import derived_states, derived_streams, games
+from pipeline.store.database.tables import derived_states, derived_streams, games, rule_tables
 from pipeline.store.processes.leases import store_now
-from pipeline.store.rows import DerivedState, DerivedStream
+from pipeline.store.rows import DerivedState, DerivedStream, RuleTable
+
+_RULE: Final = "rule"  # the kind of an entry that is no stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +26,65 @@ class AppliedStreams:
     """The definitions of one application."""
 
     number: int = 0  # 0: none was ever applied
-    definitions: str = "[]"  # JSON
+    definitions: str = "[]"  # JSON, rules too
 
 
 NONE: Final = AppliedStreams()
 """What is in force before the first application."""
 
+Planner: TypeAlias = Callable[[AppliedStreams, list[RuleTable]], list[RuleTable]]
+"""Returns which tables rules make, from the file and those that they made before."""
+
 
 def read_definitions(engine: Engine) -> AppliedStreams:
-    """Return the definitions in force."""
+    """Return the definitions and rules as a person applied them."""
     with reading(), engine.connect() as connection:
         return definitions_in(connection)
 
 
-def apply(engine: Engine, definitions: str, seen: int, actor: str, reason: str) -> AppliedStreams:
+def read_in_force(engine: Engine) -> str:
+    """Return the JSON of all definitions in force: those of the file, then those that its rules made."""
+    with reading(), engine.connect() as connection:
+        return in_force_in(connection)
+
+
+def read_rule_tables(engine: Engine) -> list[RuleTable]:
+    """Return the tables that rules made, and the event types without one, by name."""
+    with reading(), engine.connect() as connection:
+        return _rule_tables(connection)
+
+
+def keep_rule_tables(engine: Engine, plan: Planner) -> list[RuleTable]:
+    """Let the tables that rules make be those that a plan says; two drivers plan one after the other."""
+    with reading(), engine.connect() as connection:
+        applied, known = definitions_in(connection), _rule_tables(connection)
+    if plan(applied, known) == known:
+        return known
+    with writing(engine) as connection:
+        audit.lock_log(connection)
+        return keep_rule_tables_in(connection, plan)
+
+
+def keep_rule_tables_in(connection: Connection, plan: Planner) -> list[RuleTable]:
+    """Do so in a transaction that holds the audit log's lock."""
+    known = _rule_tables(connection)
+    then = plan(definitions_in(connection), known)
+    gone = {each.name for each in known} - {each.name for each in then}
+    changed = [each for each in then if each not in known]
+    named = [*gone, *(each.name for each in changed)]
+    connection.execute(delete(rule_tables).where(rule_tables.c.name.in_(named)))
+    if changed:
+        connection.execute(insert(rule_tables), [asdict(each) for each in changed])
+    _forget_states(connection)
+    return then
+
+
+def apply(
+    engine: Engine, definitions: str, seen: int, actor: str, reason: str, plan: Planner = lambda _, known: known
+) -> AppliedStreams:
     """Write definitions as the newest ones, with their audit entry, if the newest are still those that were seen.
+
+    `plan` says which tables their rules make, from the same moment on.
 
     Raises:
         Refused: another person has applied some meanwhile.
@@ -48,6 +94,7 @@ def apply(engine: Engine, definitions: str, seen: int, actor: str, reason: str) 
         if definitions_in(connection).number != seen:
             raise Refused("Other derived streams were applied after you looked. Plan again.")
         apply_within(connection, definitions, actor, reason)
+        keep_rule_tables_in(connection, plan)
         return definitions_in(connection)
 
 
@@ -60,9 +107,14 @@ def apply_within(
     audit.begin(connection, act)
     values = {"definitions": definitions, "actor": actor, "reason": reason, "applied_at": store_now()}
     connection.execute(insert(derived_streams).values(number=definitions_in(connection).number + 1, **values))
-    named = [each["name"] for each in listed]
-    connection.execute(delete(derived_states).where(derived_states.c.name.not_in(named)))
+    _forget_states(connection)
     audit.end(connection, act, "succeeded")
+
+
+def _forget_states(connection: Connection) -> None:
+    """Remove how streams were carried that are in force no more."""
+    named = [each["name"] for each in json.loads(in_force_in(connection))]
+    connection.execute(delete(derived_states).where(derived_states.c.name.not_in(named)))
 
 
 def read_states(engine: Engine) -> dict[str, DerivedState]:
@@ -73,7 +125,7 @@ def read_states(engine: Engine) -> dict[str, DerivedState]:
 
 def streams_in(connection: Connection) -> list[DerivedStream]:
     """Return the derived streams in force, with the groups of their games, in the order of their file."""
-    trees = json.loads(definitions_in(connection).definitions)
+    trees = json.loads(in_force_in(connection))
     listed = [(each["name"], game_key(each.get("silver", each)["game"])) for each in trees]  # gold has its silver
     if not listed:
         return []
@@ -84,6 +136,13 @@ def streams_in(connection: Connection) -> list[DerivedStream]:
     return [DerivedStream(name, key, groups.get(key), states.get(name)) for name, key in listed]
 
 
+def left_out_in(connection: Connection) -> dict[str, int]:
+    """Return of how many event types a cap leaves each game without a table, by the keys of games with any."""
+    table = rule_tables
+    query = select(table.c.game_key, func.count()).where(table.c.number == 0).group_by(table.c.game_key)
+    return {row.game_key: row[1] for row in connection.execute(query)}
+
+
 def write_states(engine: Engine, states: Collection[DerivedState]) -> None:
     """Replace what is known of some derived streams."""
     with writing(engine) as connection:
@@ -91,6 +150,18 @@ def write_states(engine: Engine, states: Collection[DerivedState]) -> None:
         connection.execute(delete(derived_states).where(derived_states.c.name.in_(named)))
         for each in states:
             connection.execute(insert(derived_states).values(asdict(each)))
+
+
+def in_force_in(connection: Connection) -> str:
+    """Return the JSON of all definitions in force within a transaction, as `read_in_force`."""
+    applied = [each for each in json.loads(definitions_in(connection).definitions) if each["kind"] != _RULE]
+    made = [json.loads(each.definition) for each in _rule_tables(connection) if each.definition is not None]
+    return json.dumps([*applied, *made], sort_keys=True)
+
+
+def _rule_tables(connection: Connection) -> list[RuleTable]:
+    query = select(*(rule_tables.c[name] for name in RuleTable.__slots__)).order_by(rule_tables.c.name)
+    return [RuleTable(*row) for row in connection.execute(query)]
 
 
 def _states(connection: Connection) -> dict[str, DerivedState]:

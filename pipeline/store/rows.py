@@ -63,6 +63,19 @@ class DerivedState:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleTable:
+    """An event type that a rule of derived streams chooses or chose, with its silver table."""
+
+    name: str  # of the table
+    game_key: str
+    game: str
+    type: str  # its full name when it was chosen first
+    number: int  # tables are numbered as they are made; 0: it has none, as a cap is reached
+    definition: str | None  # JSON; None: no driver carries it
+    reason: str | None  # why none does; raw texts are quoted in it
+
+
+@dataclass(frozen=True, slots=True)
 class DerivedStream:
     """A derived stream in force, with what its driver said last."""
 

@@ -24,9 +24,11 @@ from pipeline.health.facts.fleet import read_fleet
 from pipeline.health.incidents.causes import Action, Finding
 from pipeline.health.incidents.incidents import Incident
 from pipeline.settings.tree import Paths, Settings
+from pipeline.store import derived
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import Cause, OperationState
 from pipeline.store.operations import Operation
+from pipeline.store.rows import RuleTable
 from tests.browser.game_world import failing_game, with_contract, with_derived
 from tests.browser.seed import HOSTILE, Seeded, seed
 from tests.tables.repair_world import CHESS
@@ -284,6 +286,16 @@ def test_derived_streams_are_shown_with_their_lag_and_reason(tmp_path: Path, ope
     assert "no column 'elo', which silver moves_broken names <b>" in rows[0]["Reason"]
     assert rows[0]["Reason"].startswith("for 11 min: Refused: ")
     assert [each["Reason"] for each in rows[1:3]] == ["no report for 16 min", "no driver has carried it yet"]
+
+
+def test_event_types_that_a_cap_leaves_out_are_named(tmp_path: Path, opening: Opening) -> None:
+    """A person sees on the Game page which event type has no silver table, and which setting is the cause."""
+    world = failing_game(tmp_path, time.time())
+    left = RuleTable("t", str(CHESS.key), "Chess", "acme.<b>Sold", 0, None, "derived.tables_per_game is 1, and so on")
+    derived.keep_rule_tables(world.engine, lambda _, known: known or [left])
+    shown = texts(opening("game", game=str(CHESS.key), rows="derived"))
+    assert "come into no silver table: 1" in shown
+    assert "derived.tables_per_game is 1" in shown
 
 
 def test_rows_that_a_link_asked_for_stand_above_the_charts(failing: str, opening: Opening) -> None:

@@ -241,6 +241,11 @@ SCENARIOS = [
         {HOUR: [], HOUR + 780: [_fired("TurnoutDayNotClosed", "ticket", game="g")], HOUR + 1_920: []},
     ),
     Scenario(
+        "event types that a cap leaves without a table give a ticket until they have one",
+        [('turnout_derived_left_out_types{game="g",kind="ingest"}', f"{flat(2, 1_200)} {gone(HOUR)}")],
+        {570: [], 660: [_fired("TurnoutTypesWithoutTable", "ticket", game="g")], 1_600: []},
+    ),
+    Scenario(
         "a derived stream that nobody reports is not well, before its first report too",
         [derived("info", flat(1, HOUR)), derived("reported_timestamp_seconds", f"{gone(1_200)} {flat(1_200, HOUR)}")],
         {570: [], 660: [STOPPED], 1_260: [], 2_040: [], 2_160: [STOPPED]},

@@ -99,6 +99,7 @@ def test_alerts_follow_from_the_judgement_over_a_hundred_histories(made: World, 
     assert silent <= {
         "TurnoutFreshnessBurnSlow", "TurnoutFreshnessBudgetDrip",  # hours; tests/processes/test_burn_alerts.py has them
         "TurnoutRejectRatioHigh", "TurnoutContractViolated", "TurnoutDerivedStopped", "TurnoutDayNotClosed",
+        "TurnoutTypesWithoutTable",
         "TurnoutRegistryMistrusted", "TurnoutEvacuationWaits", "TurnoutAccessDrift", "TurnoutAccessUnknown",
         "TurnoutAccessOverdue", "TurnoutListenerLagging", "TurnoutMetricsStale",
         # These need a trouble that lasts, which random histories end too soon; test_end_to_end.py has them.

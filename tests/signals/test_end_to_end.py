@@ -32,6 +32,7 @@ FAULTS: dict[str, Fault] = {
     "TurnoutDerivedStopped": lambda fleet: fleet.set_control(
         derived=[DerivedMetrics("sold", fleet.game, GROUP, 1, 1, None, None, ("Refused", time.time()), time.time())]
     ),
+    "TurnoutTypesWithoutTable": lambda fleet: fleet.set_control(left_out_types={fleet.game: 2}),
     "TurnoutDayNotClosed": lambda fleet: fleet.set_control(books_due={fleet.game: time.time() - 4000.0}),
     "TurnoutGroupDown": lambda fleet: fleet.set(heartbeat_ago=130.0),
     "TurnoutIngestStalled": lambda fleet: fleet.set(committed_ago=310.0),

@@ -1,6 +1,7 @@
 """A driver carries the derived streams of its games, from the file that a person applies to the list of lags."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,15 @@ import pytest
 from click.testing import CliRunner
 
 from pipeline.cli.main import cli
+from pipeline.control.derived.proposals import plan
 from pipeline.data.derived.carrying import DerivedStreams
+from pipeline.data.derived.definitions import dumps
 from pipeline.data.repair.rebuild import rebuild
 from pipeline.lake.delta.opening import open_table
+from pipeline.store import derived as store
 from tests.tables.repair_world import CHESS, GO, Event, World, good, make_world
-from tests.tables.types_world import SOLD, accept, come, event
+from tests.tables.types_world import SALE, SOLD, accept, come, event, withdraw
+from tests.unit.data.contracts.registering_world import proto
 
 FILE = """\
 derived:
@@ -154,3 +159,74 @@ def test_a_stream_that_cannot_be_is_refused_before_it_is_applied(world: World, s
     assert result.exit_code != 0
     assert reason in f"{result.output} {result.exception}"
     assert listed(world) == {}
+
+
+RULE = """\
+derived: []
+rules:
+- {name: all, prefixes: [Ch], dedupe: {within: 1h}, mask: {item: hash, gift: drop}}
+"""
+
+
+def made(world: World) -> dict[str, str]:
+    """Return the name of the table of each event type that a rule has one for."""
+    return {each["type"]: each["name"] for each in listed(world).values()}
+
+
+def test_a_rule_makes_a_table_for_each_event_type_without_anybody(world: World) -> None:
+    """Types that come after the file was applied get their tables at the driver's next look, masked from the start."""
+    lines = apply(world, RULE)
+    names = made(world)
+    assert sorted(names) == ["acme.Sold", "t.M"]
+    assert f"+ {names['acme.Sold']}: of 'Chess', type 'acme.Sold', by a rule" in lines
+    world.ingest(good(1), event_of(2, item="a", price=3))
+    world.split()
+    carrying = driver(world, CHESS.key)
+    carrying.finish()
+    assert [row["points"] for row in contents(world, names["t.M"])] == [1]
+    come(world, SALE)
+    accept(world, "Sale")
+    world.ingest(event(replace(SALE, schema_id=3), item="b", price=9))
+    world.split()
+    driver(world, GO.key).finish()
+    assert made(world).keys() == {"t.M", "acme.Sold", "acme.Sale"}, "the driver of another group knows the same tables"
+    carrying.finish()
+    (row,) = contents(world, made(world)["acme.Sale"])
+    assert (row["price"], len(row["item"])) == (9, 64)
+    withdraw(world, "Sale")
+    carrying.finish()
+    assert made(world) == names
+    assert "gets no more rows: its event type was withdrawn" in turnout(world, "derived", "list")
+
+
+def test_types_that_a_cap_leaves_out_are_named(world: World) -> None:
+    """A person sees in plan and list which event type has no table, and which setting is the cause."""
+    caps = replace(world.settings.derived, tables_per_game=1)
+    settings = replace(world.settings, derived=caps)
+    proposal = plan(settings, world.engine, world.registry.snapshot(), ["Chess"], RULE)
+    assert any("'Chess' gets no table for 'acme.Sold': derived.tables_per_game is 1" in line for line in proposal.lines)
+    store.apply(world.engine, dumps(proposal.entries), proposal.seen.number, "ann", "a test", proposal.plan_tables)
+    assert [each["type"] for each in listed(world).values()] == ["t.M"]
+    said = turnout(world, "derived", "list")
+    assert "acme.Sold of Chess by a rule: NO TABLE: derived.tables_per_game is 1" in said
+    carrying = DerivedStreams(settings, world.paths, world.engine, "a", lambda key: key == CHESS.key)
+    carrying.finish()
+    assert [each["type"] for each in listed(world).values()] == ["t.M"]
+    driver(world, CHESS.key).finish()
+    assert made(world).keys() == {"t.M", "acme.Sold"}, "a driver with a higher cap makes it"
+
+
+def test_two_drivers_at_once_keep_one_list_of_tables(world: World) -> None:
+    """Two drivers that plan at the same moment write one after the other, and neither takes the other's table away."""
+    apply(world, RULE)
+    drivers = [driver(world, CHESS.key), driver(world, CHESS.key)]
+    world.ingest(good(1), event_of(2, item="a", price=3))
+    world.split()
+    for each in range(5):
+        come(world, proto(f"message New{each} {{ int64 x = 1; }}"))
+        accept(world, f"New{each}")
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda one: one.finish(), drivers))
+    tables = store.read_rule_tables(world.engine)
+    assert sorted(each.number for each in tables) == list(range(1, 8))
+    assert [row["price"] for row in contents(world, made(world)["acme.Sold"])] == [3]

@@ -6,21 +6,33 @@ import yaml
 
 from pipeline.base import yaml_nodes
 from pipeline.base.errors import Refused
-from pipeline.base.names import MAX_NAME_BYTES, is_game_name
+from pipeline.base.names import MAX_NAME_BYTES, is_game_name, is_rule_table_name
 from pipeline.base.problems import Problems, shown
 from pipeline.base.yaml_nodes import line_of
 from pipeline.control.derived import gold_fields
 from pipeline.control.derived.values import NAME, SECONDS, FieldValues, spelled
-from pipeline.data.derived.definitions import EVENT_ID, MASKS, Definition, GoldDefinition, Mask, SilverDefinition
+from pipeline.data.contracts.event_types import event_type
+from pipeline.data.derived.definitions import (
+    EVENT_ID,
+    MASKS,
+    Definition,
+    Entry,
+    FlatRule,
+    GoldDefinition,
+    Mask,
+    SilverDefinition,
+)
 
 _EMPTY: Final = "The file of derived streams is empty: it needs at least 'derived: []'."
 _KINDS: Final = (SilverDefinition.kind, GoldDefinition.kind)
 _LONGEST: Final = 31 * SECONDS["d"]
 _FIELDS: Final = ("name", "kind", "game", "type", "dedupe", "mask")
+_RULE_FIELDS: Final = ("name", "games", "prefixes", "event_types", "dedupe", "mask")
+_ALL: Final = "all"  # games
 
 
-def parse(text: str) -> tuple[Definition, ...]:
-    """Return the derived streams of a file.
+def parse(text: str) -> tuple[Entry, ...]:
+    """Return the derived streams of a file, then its rules.
 
     Raises:
         Refused: naming everything that is wrong, each with its line.
@@ -30,37 +42,55 @@ def parse(text: str) -> tuple[Definition, ...]:
     problems.refuse()
     if root is None:
         raise Refused(_EMPTY)
-    found = _Reading(problems).streams(root)
+    found = _Reading(problems).entries(root)
     problems.refuse()
     return found
 
 
-def render(definitions: tuple[Definition, ...]) -> str:
-    """Return definitions as the text of a file that `parse` reads back."""
-    document = {"derived": [tree(each) for each in definitions]}
+def render(entries: tuple[Entry, ...]) -> str:
+    """Return definitions and rules as the text of a file that `parse` reads back."""
+    document = {"derived": [tree(each) for each in entries if not isinstance(each, FlatRule)]}
+    if rules := [tree(each) for each in entries if isinstance(each, FlatRule)]:
+        document["rules"] = rules
     text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=False, width=110)
     return text.removesuffix("\n")
 
 
-def tree(definition: Definition) -> dict[str, Any]:
-    """Return a definition as its file says it, without what it leaves at the default."""
-    match definition:
+def tree(entry: Entry) -> dict[str, Any]:
+    """Return a definition or a rule as its file says it, without what it leaves at the default."""
+    match entry:
         case SilverDefinition():
-            fields = _silver_tree(definition)
+            fields = _silver_tree(entry)
         case GoldDefinition():
-            fields = gold_fields.tree(definition)
-    return {"name": definition.name, "kind": definition.kind, **fields}
+            fields = gold_fields.tree(entry)
+        case FlatRule():
+            return {"name": entry.name, **_rule_tree(entry)}
+    return {"name": entry.name, "kind": entry.kind, **fields}
 
 
 def _silver_tree(definition: SilverDefinition) -> dict[str, Any]:
     fields: dict[str, Any] = {"game": definition.game}
     if definition.type is not None:
         fields["type"] = definition.type
-    if definition.within is not None:
-        fields["dedupe"] = {"within": spelled(definition.within)}
-        if definition.id != EVENT_ID:
-            fields["dedupe"]["id"] = definition.id
-    return {**fields, **({"mask": dict(definition.mask)} if definition.mask else {})}
+    return {**fields, **_rows_tree(definition)}
+
+
+def _rule_tree(rule: FlatRule) -> dict[str, Any]:
+    fields: dict[str, Any] = {"games": _ALL} if "" in rule.prefixes else {}
+    for name, values in (("games", rule.games), ("prefixes", rule.prefixes), ("event_types", rule.types)):
+        if values and "" not in values:
+            fields[name] = list(values)
+    return {**fields, **_rows_tree(rule)}
+
+
+def _rows_tree(entry: SilverDefinition | FlatRule) -> dict[str, Any]:
+    """Return what both say of the rows of a silver table."""
+    fields: dict[str, Any] = {}
+    if entry.within is not None:
+        fields["dedupe"] = {"within": spelled(entry.within)}
+        if isinstance(entry, SilverDefinition) and entry.id != EVENT_ID:
+            fields["dedupe"]["id"] = entry.id
+    return {**fields, **({"mask": dict(entry.mask)} if entry.mask else {})}
 
 
 class _Reading:
@@ -69,9 +99,45 @@ class _Reading:
     def __init__(self, problems: Problems) -> None:
         self._problems, self._values = problems, FieldValues(problems)
 
-    def streams(self, root: yaml.Node) -> tuple[Definition, ...]:
-        fields = yaml_nodes.fields(root, "the file of derived streams", ("derived",), self._problems)
-        listed = fields.get("derived")
+    def entries(self, root: yaml.Node) -> tuple[Entry, ...]:
+        fields = yaml_nodes.fields(root, "the file of derived streams", ("derived", "rules"), self._problems)
+        rules = self._rules(fields.get("rules"))
+        if rules and "derived" not in fields:
+            return rules
+        return *self._streams(root, fields.get("derived")), *rules
+
+    def _rules(self, listed: yaml.Node | None) -> tuple[FlatRule, ...]:
+        if listed is None or (isinstance(listed, yaml.SequenceNode) and not listed.value):
+            return ()
+        lines: dict[str, int] = {}
+        return tuple(self._rule(node, lines) for node in yaml_nodes.items(listed, "rules", self._problems))
+
+    def _rule(self, node: yaml.Node, lines: dict[str, int]) -> FlatRule:
+        fields = yaml_nodes.fields(node, "a rule", _RULE_FIELDS, self._problems)
+        self._require(node, fields, ("name",))
+        if fields and not fields.keys() & {"games", "prefixes"}:
+            said = f"games and prefixes are missing; name the games that it is for, or write games: {_ALL}"
+            self._problems.add(line_of(node), said)
+        is_all = getattr(fields.get("games"), "value", None) == _ALL
+        games = [] if is_all else self._items(fields, "games")
+        prefixes = self._items(fields, "prefixes")
+        within, by = self._dedupe(fields.get("dedupe"))
+        if by != EVENT_ID:
+            self._problems.add(line_of(fields["dedupe"]), "a rule compares rows by their event id; leave id out")
+        types = [self._values.text(each, "an event type") for each in self._items(fields, "event_types")]
+        return FlatRule(
+            name=self._name(fields.get("name"), lines),
+            games=tuple(name for each in games if (name := self._game(each))),
+            prefixes=("",) if is_all else tuple(name for each in prefixes if (name := self._game(each))),
+            types=tuple(dict.fromkeys(event_type(each) for each in types if each)),
+            within=within,
+            mask=self._mask(fields.get("mask")),
+        )
+
+    def _items(self, fields: dict[str, yaml.Node], name: str) -> list[yaml.Node]:
+        return yaml_nodes.items(fields[name], name, self._problems) if name in fields else []
+
+    def _streams(self, root: yaml.Node, listed: yaml.Node | None) -> tuple[Definition, ...]:
         if listed is None:
             self._problems.add(line_of(root), "derived is missing; write derived: [] for none")
             return ()
@@ -129,6 +195,8 @@ class _Reading:
         if not NAME.fullmatch(name):
             said = f"{shown(name)} cannot name a table: use 1 to 40 of a-z, 0-9 and '_', beginning with a letter"
             self._problems.add(line_of(node), said)
+        elif is_rule_table_name(name):
+            self._problems.add(line_of(node), f"{name} is a name of tables that rules make; choose another one")
         elif name in lines:
             self._problems.add(line_of(node), f"line {lines[name]} has the name {name} already; keep one")
         lines.setdefault(name, line_of(node))

@@ -4,25 +4,31 @@ Called by `turnout derived plan | apply`. They are written at once, without an o
 carry them from their next look on.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import shown
+from pipeline.base.texts import join_limited
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
 from pipeline.control.derived import definition_file
 from pipeline.data.contracts.schemas import SchemaSet
-from pipeline.data.derived.definitions import Definition, dumps, loads
+from pipeline.data.derived.definitions import Definition, Entry, FlatRule, dumps, loads, loads_all
 from pipeline.data.derived.kinds import columns
+from pipeline.data.derived.rule_tables import plan_tables
 from pipeline.data.streams.writing.columns import target_schema
 from pipeline.settings.tree import Settings
 from pipeline.store import derived
-from pipeline.store.derived import AppliedStreams, read_definitions
+from pipeline.store.derived import AppliedStreams, Planner, read_definitions, read_rule_tables
 from pipeline.store.operations import hash_of
+from pipeline.store.rows import RuleTable
+
+_LISTED: Final = 50  # tables that rules make, of a plan's lines
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,27 +36,29 @@ class DerivedProposal:
     """Derived streams as they would be, beside those that are in force."""
 
     seen: AppliedStreams
-    definitions: tuple[Definition, ...]
+    entries: tuple[Entry, ...]
     lines: tuple[str, ...]  # for people; raw texts are in them
+    plan_tables: Planner  # which tables the rules make
 
     @property
     def changes(self) -> bool:
         """Whether anything changes."""
-        return dumps(self.definitions) != self.seen.definitions
+        return dumps(self.entries) != self.seen.definitions
 
     @property
     def hash(self) -> str:
         """Return a hash of the definitions before and after."""
-        return hash_of({"seen": self.seen.number, "derived": dumps(self.definitions)})
+        return hash_of({"seen": self.seen.number, "derived": dumps(self.entries)})
 
 
-def plan(engine: Engine, schemas: SchemaSet, games: Collection[str], text: str) -> DerivedProposal:
+def plan(settings: Settings, engine: Engine, schemas: SchemaSet, games: Collection[str], text: str) -> DerivedProposal:
     """Plan to replace the derived streams by those of a file's text; `games` has the names of all games.
 
     Raises:
         Refused: naming everything that is wrong with the file, or with what it names.
     """
-    seen, definitions = read_definitions(engine), definition_file.parse(text)
+    seen, entries = read_definitions(engine), definition_file.parse(text)
+    definitions = loads(dumps(entries))
     found: dict[str, pa.Schema] = {}
     problems: dict[str, None] = {}  # what a silver stream lacks, its gold streams lack too
     for each in definitions:
@@ -62,8 +70,17 @@ def plan(engine: Engine, schemas: SchemaSet, games: Collection[str], text: str) 
     if problems:
         raise Refused("\n".join(problems))
     before = loads(seen.definitions)
-    lines = [*_differences(before, definitions), *_columns(before, definitions, found)]
-    return DerivedProposal(seen, definitions, tuple(lines) or ("Nothing to change: these are in force.",))
+
+    def tables(applied: AppliedStreams, known: list[RuleTable]) -> list[RuleTable]:
+        return plan_tables(applied.definitions, games, schemas, settings.derived, known)
+
+    known = read_rule_tables(engine)
+    then = tables(AppliedStreams(definitions=dumps(entries)), known)
+    lines = [
+        *_differences(loads_all(seen.definitions), entries), *_columns(before, definitions, found),
+        *_limited(_tables(known, then)), *_refused(known, then, schemas), *_left_out(then),
+    ]  # fmt: skip
+    return DerivedProposal(seen, entries, tuple(lines) or ("Nothing to change: these are in force.",), tables)
 
 
 def apply(settings: Settings, engine: Engine, proposal: DerivedProposal, actor: str, reason: str) -> AppliedStreams:
@@ -74,7 +91,7 @@ def apply(settings: Settings, engine: Engine, proposal: DerivedProposal, actor: 
             Then nothing is written.
     """
     gate.permit(settings, engine, actor, DirectAct.CHANGE_DERIVED, reason)
-    return derived.apply(engine, dumps(proposal.definitions), proposal.seen.number, actor, reason)
+    return derived.apply(engine, dumps(proposal.entries), proposal.seen.number, actor, reason, proposal.plan_tables)
 
 
 def _checked(definition: Definition, schemas: SchemaSet, games: Collection[str]) -> pa.Schema | None:
@@ -87,14 +104,18 @@ def _checked(definition: Definition, schemas: SchemaSet, games: Collection[str])
     return columns(definition, target_schema(schemas, definition.game_key), schemas)
 
 
-def _differences(before: Sequence[Definition], then: Sequence[Definition]) -> Iterator[str]:
-    was, now = {each.name: each for each in before}, {each.name: each for each in then}
+def _differences(before: Sequence[Entry], then: Sequence[Entry]) -> Iterator[str]:
+    was, now = {_label(each): each for each in before}, {_label(each): each for each in then}
     for name, each in now.items():
+        tables, begin = ("its tables", "begin") if isinstance(each, FlatRule) else ("its table", "begins")
         if name not in was:
             yield f"+ {name}: {_said(each)}"
         elif was[name] != each:
-            yield f"~ {name}: {_said(was[name])} → {_said(each)}; its table begins a new generation"
-    yield from (f"- {name}: its table stays, and gets no more rows" for name in was if name not in now)
+            yield f"~ {name}: {_said(was[name])} → {_said(each)}; {tables} {begin} a new generation"
+    for name, each in was.items():
+        if name not in now:
+            stay = "its tables stay, and get" if isinstance(each, FlatRule) else "its table stays, and gets"
+            yield f"- {name}: {stay} no more rows"
     if [*was] != [*now] and was.keys() == now.keys():
         yield "The derived streams are in another order, which decides nothing."
 
@@ -110,6 +131,49 @@ def _columns(before: Sequence[Definition], then: Sequence[Definition], found: Ma
             yield f"{each.name} waits: {shown(each.game)} has no schema yet"
 
 
-def _said(definition: Definition) -> str:
-    fields = {name: value for name, value in definition_file.tree(definition).items() if name != "name"}
+def _tables(known: Sequence[RuleTable], then: Sequence[RuleTable]) -> Iterator[str]:
+    """Yield a line for each table of a rule that is carried from then on, or no more."""
+    carried = {each.name for each in known if each.definition is not None}
+    for each in then:
+        if each.definition is not None and each.name not in carried:
+            yield f"+ {each.name}: of {shown(each.game)}, type {shown(each.type)}, by a rule"
+        elif each.definition is None and each.name in carried:
+            yield f"- {each.name}: its table stays, and gets no more rows, as {each.reason}"
+
+
+def _limited(lines: Iterable[str]) -> Iterator[str]:
+    listed = list(lines)
+    yield from listed[:_LISTED]
+    if len(listed) > _LISTED:
+        yield f"and {len(listed) - _LISTED:,} more tables of rules"
+
+
+def _refused(known: Sequence[RuleTable], then: Sequence[RuleTable], schemas: SchemaSet) -> Iterator[str]:
+    """Yield a line for each table of a rule that would stand still: the rule's other tables are made."""
+    before = {each.definition for each in known}
+    for each in then:
+        if each.definition is None or each.definition in before:
+            continue
+        (definition,) = loads(f"[{each.definition}]")
+        try:
+            columns(definition, target_schema(schemas, definition.game_key), schemas)
+        except Refused as refused:
+            yield f"! {each.name} will stand still: {refused}"
+
+
+def _left_out(then: Sequence[RuleTable]) -> Iterator[str]:
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for each in then:
+        if not each.number:
+            by_reason.setdefault((each.game, each.reason or ""), []).append(shown(each.type))
+    for (game, reason), types in by_reason.items():
+        yield f"! {shown(game)} gets no table for {join_limited(types, 10)}: {reason}"
+
+
+def _label(entry: Entry) -> str:
+    return f"rule {entry.name}" if isinstance(entry, FlatRule) else entry.name
+
+
+def _said(entry: Entry) -> str:
+    fields = {name: value for name, value in definition_file.tree(entry).items() if name != "name"}
     return "; ".join(f"{name} {value}" for name, value in fields.items())

@@ -22,7 +22,7 @@ from pipeline.data.contracts.policies import DEFAULTS
 from pipeline.data.contracts.registrations import Registration
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.contracts.schemas import SchemaSet
-from pipeline.data.derived.definitions import Definition, of_another_name
+from pipeline.data.derived.definitions import Definition, loads_all, of_another_name
 from pipeline.data.derived.definitions import dumps as dumps_derived
 from pipeline.data.derived.definitions import loads as loads_derived
 from pipeline.data.output_contracts.rules import dumps, loads, naming
@@ -89,7 +89,7 @@ def carry_derived(connection: Connection, asked: Operation, old: str, name: str)
     """
     before = definitions_in(connection)
     if more := _derived(before, old, name):
-        then = dumps_derived([*loads_derived(before.definitions), *more])
+        then = dumps_derived([*loads_all(before.definitions), *more])
         derived.apply_within(connection, then, asked.actor, asked.reason or f"new name of {old}", asked.operation_id)
 
 

@@ -33,7 +33,7 @@ from pipeline.lake.delta.through import closing_seq
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store import operations
 from pipeline.store.books import write_report
-from pipeline.store.derived import read_definitions
+from pipeline.store.derived import read_in_force
 from pipeline.store.games import Game
 from pipeline.store.processes.leases import store_time
 
@@ -197,7 +197,7 @@ class Books:
         environment = self._settings.environment
         now = store_time(self._engine)
         silvers = [
-            each for each in loads(read_definitions(self._engine).definitions)
+            each for each in loads(read_in_force(self._engine))
             if isinstance(each, SilverDefinition) and each.game_key == game.key
         ]  # fmt: skip
         tables = pin(self._paths, environment, game, silvers, self._registry.snapshot(), now)

@@ -17,10 +17,11 @@ from pipeline.base.errors import first_line
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.derived.definitions import Definition, loads
 from pipeline.data.derived.kinds import Carrier, DerivedPosition, Surroundings, carrier
+from pipeline.data.derived.rule_tables import RuleTables
 from pipeline.data.streams.outage import tolerate_store_outage
 from pipeline.lake.delta.table import TableConflict
 from pipeline.settings.tree import Paths, Settings
-from pipeline.store.derived import read_definitions, write_states
+from pipeline.store.derived import read_in_force, write_states
 from pipeline.store.processes.leases import store_time
 from pipeline.store.rows import DerivedState
 
@@ -58,8 +59,9 @@ class DerivedStreams:
         """Carry the streams of the games that the driver holds, as `holds` says by their keys."""
         self._settings, self._engine = settings, engine
         self._group, self._holds = group, holds
-        schemas = LocalRegistry(engine, paths.bronze).snapshot
-        self._within = Surroundings(settings, paths, schemas, self._now)
+        registry = LocalRegistry(engine, paths.bronze)
+        self._within = Surroundings(settings, paths, registry.snapshot, self._now)
+        self._by_rules = RuleTables(engine, registry, settings.derived)
         self._definitions: tuple[Definition, ...] = ()
         self._carried: dict[Definition, _Carried] = {}
         self._stopping = threading.Event()
@@ -88,7 +90,8 @@ class DerivedStreams:
         With `whole` also those are looked at whose game's table has no next version.
         """
         with tolerate_store_outage("the known derived streams go on"):
-            self._definitions = loads(read_definitions(self._engine).definitions)
+            self._by_rules.keep(whole=whole)
+            self._definitions = loads(read_in_force(self._engine))
         own = [each for each in self._definitions if self._holds(each.game_key)]
         own.sort(key=lambda each: each.layer)  # so that one look carries a row through all of them
         self._carried = {each: self._carried.get(each) or self._begun(each) for each in own}
@@ -119,7 +122,7 @@ class DerivedStreams:
 
     def _begun(self, definition: Definition) -> _Carried:
         def holds() -> bool:
-            return definition in loads(read_definitions(self._engine).definitions)
+            return definition in loads(read_in_force(self._engine))
 
         return _Carried(definition, carrier(definition, self._within, holds))
 

@@ -41,6 +41,7 @@ class SilverDefinition:
     within: int | None = None  # seconds of source time within which a second row of an id is left out; None: none is
     id: str = EVENT_ID  # the path of the column with the id
     mask: tuple[tuple[str, Mask], ...] = ()  # by the path of a column
+    rule: str | None = None  # that made it, whose mask may name columns that it lacks; None: a person defined it
 
     @property
     def game_key(self) -> GameKey:
@@ -50,7 +51,31 @@ class SilverDefinition:
     @property
     def digest(self) -> str:
         """What decides about its rows; another digest needs another generation of its table."""
-        return _digest(replace(self, name=""))
+        return _digest(replace(self, name="", rule=None))
+
+
+@dataclass(frozen=True, slots=True)
+class FlatRule:
+    """Makes a silver table for each event type of some games, also of those to come."""
+
+    kind: ClassVar[str] = "rule"
+
+    name: str
+    games: tuple[str, ...] = ()  # exact names
+    prefixes: tuple[str, ...] = ()  # of names; an empty one is of every name
+    types: tuple[str, ...] = ()  # full names or last segments; none: every type
+    within: int | None = None  # as of a silver table, likewise the next one
+    mask: tuple[tuple[str, Mask], ...] = ()
+
+    def chooses(self, game: str, names: Iterable[str]) -> bool:
+        """Return whether it is for an event type of a game, by the type's full names."""
+        if game not in self.games and not game.startswith(self.prefixes):
+            return False
+        return not self.types or any(not {each, each.rsplit(".", 1)[-1]}.isdisjoint(self.types) for each in names)
+
+    def silver(self, table: str, game: str, type_name: str) -> SilverDefinition:
+        """Return the silver table of an event type that it chooses."""
+        return SilverDefinition(table, game, type_name, self.within, EVENT_ID, self.mask, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +126,28 @@ class GoldDefinition:
 Definition: TypeAlias = SilverDefinition | GoldDefinition
 
 
-def dumps(definitions: Iterable[Definition]) -> str:
-    """Return definitions as the JSON of the control store."""
-    return json.dumps([{"kind": each.kind, **asdict(each)} for each in definitions], sort_keys=True)
+Entry: TypeAlias = Definition | FlatRule
+"""What a file of derived streams has."""
+
+
+def dumps(entries: Iterable[Entry]) -> str:
+    """Return definitions and rules as the JSON of the control store."""
+    return json.dumps([_tree(each) for each in entries], sort_keys=True)
+
+
+def loads_all(text: str) -> tuple[Entry, ...]:
+    """Return the definitions and rules of such a JSON."""
+    return tuple(_READERS[tree["kind"]](tree) for tree in json.loads(text))
 
 
 def loads(text: str) -> tuple[Definition, ...]:
-    """Return the definitions of such a JSON."""
-    return tuple(_READERS[tree["kind"]](tree) for tree in json.loads(text))
+    """Return the definitions alone."""
+    return tuple(each for each in loads_all(text) if not isinstance(each, FlatRule))
+
+
+def loads_rules(text: str) -> tuple[FlatRule, ...]:
+    """Return the rules alone."""
+    return tuple(each for each in loads_all(text) if isinstance(each, FlatRule))
 
 
 def of_another_name(
@@ -134,9 +173,25 @@ def _digest(definition: Definition) -> str:
     return hashlib.sha256(dumps([definition]).encode()).hexdigest()
 
 
+def _tree(entry: Entry) -> dict[str, Any]:
+    fields = asdict(entry)
+    for tree in (fields, fields.get("silver", {})):
+        if tree.get("rule", "") is None:  # as in what an earlier build wrote: digests of tables are of this text
+            del tree["rule"]
+    return {"kind": entry.kind, **fields}
+
+
 def _silver(tree: Mapping[str, Any]) -> SilverDefinition:
-    mask = tuple((path, mask) for path, mask in tree["mask"])
-    return SilverDefinition(**{**_fields(tree), "mask": mask})
+    return SilverDefinition(**{**_fields(tree), "mask": _mask(tree)})
+
+
+def _rule(tree: Mapping[str, Any]) -> FlatRule:
+    lists = {name: tuple(tree[name]) for name in ("games", "prefixes", "types")}
+    return FlatRule(**{**_fields(tree), **lists, "mask": _mask(tree)})
+
+
+def _mask(tree: Mapping[str, Any]) -> tuple[tuple[str, Mask], ...]:
+    return tuple((path, mask) for path, mask in tree["mask"])
 
 
 def _gold(tree: Mapping[str, Any]) -> GoldDefinition:
@@ -149,7 +204,8 @@ def _fields(tree: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in tree.items() if name != "kind"}
 
 
-_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Definition]]] = {
+_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Entry]]] = {
+    FlatRule.kind: _rule,
     SilverDefinition.kind: _silver,
     GoldDefinition.kind: _gold,
 }

@@ -91,6 +91,8 @@ def flat_type(table: pa.Schema, schemas: SchemaSet, definition: SilverDefinition
     has_fields = of.struct is None or of.struct in table.names
     paths = {".".join(below[:end]) for _, _, below in leaves for end in range(1, len(below) + 1)}
     named = {*mask, *({definition.id} if definition.within is not None else ())}
+    if definition.rule is not None:  # whose mask is for all types, so it stands before a column comes
+        named -= mask.keys()
     if has_fields and (lacking := sorted(named - paths)):
         raise Refused(
             f"The event type {shown(of.name)} of {shown(definition.game)} has no column "

@@ -38,6 +38,7 @@ def alerts(
         *burn_alerts(default() if objectives is None else objectives, objective_seconds),
         *_late_streams(f"{objective_seconds:g}"),
         _derived_stopped(),
+        _types_without_table(),
         _day_not_closed(),
         *(each.alert for each in (registered() if kinds is None else kinds) if each.alert is not None),
         *_source_alerts(f"{objective_seconds:g}"),
@@ -130,6 +131,18 @@ def _derived_stopped() -> Alert:
         '{{ with query (printf "turnout_derived_stopped_since_timestamp_seconds{derived=%q}" $labels.derived) }}'
         '{{ . | first | label "error" }}{{ end }}, for {{ $value | humanizeDuration }}{{ end }}. '
         "Its game goes on; `turnout derived list` has the reason.",
+        _DERIVED_TAB,
+    )
+
+
+def _types_without_table() -> Alert:
+    return Alert(
+        "TurnoutTypesWithoutTable",
+        "ticket",
+        "max by (game) (turnout_derived_left_out_types) > 0",
+        "10m",
+        "{{ $labels.game }} has event types without a silver table",
+        "A rule chooses {{ $value }} more than a cap allows. `turnout derived list` names them and the setting.",
         _DERIVED_TAB,
     )
 

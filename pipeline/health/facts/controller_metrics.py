@@ -16,7 +16,7 @@ from pipeline.health.verdicts.derived import DerivedStanding, judge
 from pipeline.store.books import due_in
 from pipeline.store.database.states import OPEN, Cause
 from pipeline.store.database.tables import catalog_snapshots
-from pipeline.store.derived import streams_in
+from pipeline.store.derived import left_out_in, streams_in
 from pipeline.store.incidents import count_open
 from pipeline.store.operations import read_open
 from pipeline.store.output_contracts import contracts_in
@@ -42,7 +42,7 @@ def read_controller_metrics(engine: Engine, fleet: Fleet) -> ControllerMetrics:
         incidents = count_open(connection)
         overdue_access = count_overdue(connection)
         evacuations = waiting_in(connection) if is_running else {}  # of what a dead one saw nobody knows any more
-        derived = streams_in(connection)
+        derived, left_out = streams_in(connection), left_out_in(connection)
         books_due = due_in(connection)
         contracts = json.loads(contracts_in(connection).contracts)
     own = away.computed(judgement, fleet.read_at)
@@ -68,6 +68,7 @@ def read_controller_metrics(engine: Engine, fleet: Fleet) -> ControllerMetrics:
         last_round=None if upkeep.last is None else (upkeep.last.ended_at, bool(upkeep.last.ok)),
         last_good_round_at=None if upkeep.good is None else upkeep.good.ended_at,
         derived=[_derived(each, fleet.read_at) for each in derived],
+        left_out_types=left_out,
         books_due=books_due,
         contract_readers={each["name"]: each["readers"][:_MOST_READERS] for each in contracts[:_MOST_CONTRACTS]},
     )

@@ -21,6 +21,7 @@ CONTROLLER_METRICS = ControllerMetrics(
     mistrusted={"main": NOW},
     incidents={"schema": (1, 2)},
     derived=[DerivedMetrics("sold", "g", "a", 1, 1, 1, 1.0, ("Refused", NOW), NOW)],
+    left_out_types={"g": 2},
     books_due={"g": NOW},
     contract_readers={"sales": ["BI"]},
 )

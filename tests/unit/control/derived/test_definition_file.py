@@ -3,8 +3,18 @@
 import pytest
 
 from pipeline.base.errors import Refused
+from pipeline.base.names import rule_table_name
 from pipeline.control.derived.definition_file import parse, render
-from pipeline.data.derived.definitions import Aggregate, GoldDefinition, SilverDefinition, dumps, loads
+from pipeline.data.derived.definitions import (
+    Aggregate,
+    FlatRule,
+    GoldDefinition,
+    SilverDefinition,
+    dumps,
+    loads,
+    loads_all,
+    loads_rules,
+)
 
 FILE = """\
 derived:
@@ -47,6 +57,54 @@ def test_a_file_of_streams_is_read_and_written_back() -> None:
     assert parse(render(found)) == found
     assert loads(dumps(found)) == found
     assert parse("derived: []") == ()
+
+
+RULES = """\
+rules:
+- {name: some, games: [Chess, "2048"], prefixes: [Go], event_types: [acme.v1.Sold, Left], dedupe: {within: 1h}}
+- {name: rest, games: all, mask: {email: hash}}
+"""
+
+
+def test_rules_stand_behind_the_streams_of_a_file() -> None:
+    """A rule is read, written back and kept as a definition is, and is no stream itself."""
+    found = parse(RULES)
+    assert found == (
+        FlatRule("some", ("Chess", "2048"), ("Go",), ("acme.Sold", "Left"), 3_600),
+        FlatRule("rest", prefixes=("",), mask=(("email", "hash"),)),
+    )
+    assert parse(render(found)) == found
+    assert loads_all(dumps(found)) == found
+    assert (loads(dumps(found)), loads_rules(dumps(found))) == ((), found)
+    both = parse(f"{FILE}{RULES}")
+    assert (len(loads(dumps(both))), loads_rules(dumps(both))) == (3, found)
+    assert parse(render(both)) == both
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ("name: a", "games and prefixes are missing"),
+        ("games: all", "name is missing"),
+        ("name: a, games: []", "games must be a list with at least one item"),
+        ("name: a, games: some", "games must be a list with at least one item"),
+        ("name: a, games: all, dedupe: {within: 1h, id: x}", "a rule compares rows by their event id"),
+        ("name: a, games: all, kind: silver", "'kind' is not a field of a rule"),
+        ("name: a b, games: all", "cannot name a table"),
+    ],
+)
+def test_a_rule_that_does_not_fit_is_a_problem(fields: str, problem: str) -> None:
+    """Each problem of a rule is named with its line, and nothing of the file is taken."""
+    with pytest.raises(Refused, match=problem):
+        parse(f"derived: []\nrules:\n- {{{fields}}}")
+
+
+def test_no_stream_takes_a_name_that_rules_give() -> None:
+    """Names of the two kinds are apart, so that a file applied later takes no table of a rule."""
+    name = rule_table_name("a", "b")
+    assert len(name) <= 40
+    with pytest.raises(Refused, match="is a name of tables that rules make"):
+        parse(f"derived:\n- {{name: {name}, kind: silver, game: Go}}")
 
 
 def test_gold_names_a_silver_stream_of_its_file() -> None:
