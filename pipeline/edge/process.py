@@ -20,6 +20,7 @@ from listeners.prometheus import serve
 from pipeline.base.errors import Refused
 from pipeline.data.ingest.profiles import configured
 from pipeline.data.streams.outage import tolerate_store_outage
+from pipeline.edge.kind import KIND
 from pipeline.edge.known import Knowledge
 from pipeline.edge.messages import MAX_REQUEST_BYTES
 from pipeline.edge.metrics import EdgeMetrics
@@ -33,9 +34,6 @@ from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import leased
 from pipeline.telemetry.driver import remove_target, write_target
 from protos.turnout.v1 import edge_pb2
-
-KIND: Final = "edge"
-"""The kind of process of an edge, in leases, heartbeats and labels."""
 
 GRACE_SECONDS: Final = 5.0
 """How long a drain waits for open calls, and again for the log's reports."""

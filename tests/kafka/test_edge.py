@@ -1,5 +1,6 @@
 """An edge before a real broker: acknowledged events are in the topic, and it ends in order."""
 
+import queue
 import signal
 import threading
 from pathlib import Path
@@ -16,6 +17,9 @@ from pipeline.demo.broker import Broker
 from pipeline.demo.samples.supported import sample
 from pipeline.edge.client import EdgeAcknowledged, EdgeClient, EdgeEvent, EdgeGaveUp, EdgeRejected
 from pipeline.edge.process import parse_address, run_edge
+from pipeline.lake.kafka import acknowledged
+from pipeline.lake.kafka.acknowledged import AcknowledgedProducer, Delivered
+from pipeline.lake.kafka.producer import ensure_topic
 from pipeline.settings.tree import load
 from tests.kafka.edge_world import GAME, TOKEN, edge_before, event_ids, metric
 from tests.unit.data.contracts.formats.protobuf.wire_world import varint
@@ -113,6 +117,22 @@ def test_health_and_reflection_answer_and_a_revocation_counts(broker: Broker, tm
         with pytest.raises(EdgeGaveUp, match="revoked"):
             client.send(EdgeEvent(GAME, 1, payload(1))).result(30)
         client.close(5)
+
+
+def test_records_without_room_are_counted_at_once(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No report comes for a record that the client has not queued: the batch ends all the same, once, as full."""
+    monkeypatch.setattr(acknowledged, "_QUEUE_RECORDS", 100)
+    ensure_topic(broker.address, "edge-full", 1)
+    producer = AcknowledgedProducer(broker.address, "edge-full", {}, 20.0)
+    ended: queue.Queue[Delivered] = queue.Queue()
+    producer.send([b"k"] * 5_000, [b"v"] * 5_000, ended.put)
+    assert ended.get(timeout=60).is_full
+    producer.send([b"k"] * 10, [b"v"] * 10, ended.put)
+    whole = ended.get(timeout=60)
+    assert whole.error is None
+    assert sum(last - first + 1 for first, last in whole.offsets.values()) == 10
+    assert producer.close(10.0) == 0
+    assert ended.empty()
 
 
 @pytest.mark.parametrize("text", ["0.0.0.0:8470", "10.0.0.1:1", "example.com:1", "127.0.0.1", "127.0.0.1:70000", ":1"])

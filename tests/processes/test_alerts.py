@@ -99,6 +99,10 @@ def access_read(values: str) -> tuple[str, str]:
     return 'turnout_access_read_timestamp_seconds{kind="ingest",instance="i:1"}', values
 
 
+def edge_up(name: str) -> str:
+    return f'up{{job="turnout",kind="edge",edge="{name}",instance="{name}:1"}}'
+
+
 INGESTED = ("turnout_ingest_last_commit_timestamp_seconds", grows(1, 3_600))
 
 
@@ -116,8 +120,18 @@ KEPT = _fired("TurnoutAccessOverdue", "ticket")
 DRIFT, ACCESS_UNKNOWN = _fired("TurnoutAccessDrift", "ticket"), _fired("TurnoutAccessUnknown", "ticket")
 NO_CONTROLLER, STUCK = _fired("TurnoutControllerDown", "ticket"), _fired("TurnoutOperationNeedsPerson", "ticket")
 UNTENDED = _fired("TurnoutMaintenanceOverdue", "ticket")
+EDGE_DOWN = _fired("TurnoutEdgeDown", edge="one")
 LIAR = _fired("TurnoutRegistryMistrusted", "ticket", registry="main")
 SCENARIOS = [
+    Scenario(
+        "an edge that does not answer for a minute pages until it answers, and one that drained does not",
+        [
+            up(flat(1, HOUR), "ingest"),
+            (edge_up("one"), f"{flat(1, 300)} {flat(0, 600)} {flat(1, 600)}"),
+            (edge_up("two"), f"{flat(1, 300)} {gone(1_200)}"),
+        ],
+        {345: [], 375: [EDGE_DOWN], 885: [EDGE_DOWN], 960: []},
+    ),
     Scenario(
         "maintenance that is overdue for 15 minutes fires until a round ended well; what is not known is not well",
         [up(flat(1, HOUR), "ingest"), overdue(f"{flat(0, 300)} {grows(1, 1_500)} {flat(0, 300)} {gone(1_500)}")],

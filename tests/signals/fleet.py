@@ -35,6 +35,7 @@ class Health:
     judged_ago: float = 0.0
     problems: int = 0
     drops: bool = False
+    is_edge_gone: bool = False  # an edge was killed, and its target file is still there
     is_late: bool = False  # the bridge gets no rows of the driver
     control: ControllerMetrics = field(
         default_factory=lambda: ControllerMetrics(
@@ -83,7 +84,7 @@ class Fleet:
     """Serves both processes with target files, as a driver and ingest do."""
 
     def __init__(self, targets: Path) -> None:
-        self._health, self._taken = Health(), 0
+        self._health, self._taken, self._edge = Health(), 0, targets / "edge-one.json"
         self.game = ""
         self.take_new_game()
         self._lock = threading.Lock()
@@ -104,6 +105,11 @@ class Fleet:
         """Set what the next scrape shows; everything else is as on a calm day."""
         with self._lock:
             self._health = replace(Health(), **changes)  # type: ignore[arg-type]  # a table of changes
+            labels = {"kind": "edge", "edge": "one"}
+            if self._health.is_edge_gone:
+                self._edge.write_text(json.dumps([{"targets": ["127.0.0.1:1"], "labels": labels}]))
+            else:
+                self._edge.unlink(missing_ok=True)
 
     def set_control(self, **changes: object) -> None:
         """Set what ingest reports of the controller's work."""

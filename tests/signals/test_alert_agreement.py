@@ -101,7 +101,7 @@ def test_alerts_follow_from_the_judgement_over_a_hundred_histories(made: World, 
         "TurnoutRejectRatioHigh", "TurnoutContractViolated", "TurnoutDerivedStopped", "TurnoutDayNotClosed",
         "TurnoutTypesWithoutTable",
         "TurnoutRegistryMistrusted", "TurnoutEvacuationWaits", "TurnoutAccessDrift", "TurnoutAccessUnknown",
-        "TurnoutAccessOverdue", "TurnoutListenerLagging", "TurnoutMetricsStale",
+        "TurnoutAccessOverdue", "TurnoutListenerLagging", "TurnoutMetricsStale", "TurnoutEdgeDown",
         # These need a trouble that lasts, which random histories end too soon; test_end_to_end.py has them.
         "TurnoutSourceUnknown", "TurnoutSourceBacklog", "TurnoutStreamStalled", "TurnoutMaintenanceOverdue",
     }, silent  # fmt: skip

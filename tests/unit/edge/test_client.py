@@ -41,7 +41,9 @@ def test_each_event_gets_its_own_outcome_and_an_id() -> None:
         good = client.send(EdgeEvent(GAME, 1, payload(), event_time=1_700_000_000.5, sequence=3))
         bad = client.send(EdgeEvent(GAME, 1, b"\xff", event_id="bad"))
         other = client.send(EdgeEvent("Go", 1, payload()))
+        named = client.send(EdgeEvent(GAME, 1, payload(2), event_id="named"))
         assert client.flush(30)
+        assert named.result(0) == EdgeAcknowledged("named")
         first = good.result(0)
         assert isinstance(first, EdgeAcknowledged)
         assert isinstance(bad.result(0), EdgeRejected)
@@ -49,7 +51,7 @@ def test_each_event_gets_its_own_outcome_and_an_id() -> None:
         refused = other.result(0)
         assert isinstance(refused, EdgeRejected)
         assert (refused.reason, refused.field) == ("not_allowed", "game")
-        (raw,) = edge.log.values
+        (raw,) = (each for each in edge.log.values if Wrapper.FromString(each).event_id != "named")
         sent = Wrapper.FromString(raw)
         assert (sent.event_id, sent.producer_id, sent.sequence) == (first.event_id, "test", 3)
         assert sent.event_time.ToMicroseconds() == 1_700_000_000_500_000

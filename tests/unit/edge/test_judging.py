@@ -1,7 +1,9 @@
 """The edge refuses only what a pass would quarantine for good, and lets the rest pass on."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,11 +12,13 @@ from hypothesis import strategies as st
 
 from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES
 from pipeline.data.contracts.envelopes.wrapper import open_wrappers
-from pipeline.data.contracts.formats.supported import FORMATS, decoder, quick_look
-from pipeline.data.contracts.schemas import FieldPlacement
+from pipeline.data.contracts.formats.supported import FORMATS, decoder, format_of, quick_look
+from pipeline.data.contracts.schemas import FieldPlacement, Schema
 from pipeline.edge.judging import Judge, Judged
 from pipeline.edge.known import Known
+from tests.unit.data.contracts.definition_world import Fields, bundle, define
 from tests.unit.data.contracts.formats.malformed_world import WORLDS, mutant
+from tests.unit.data.contracts.formats.protobuf.event_world import message_class
 from tests.unit.edge.edge_world import GAME, PRODUCER, known_of, payload, schema_of, wrapper
 
 RECORD_BYTES = 2 * 1024 * 1024
@@ -67,6 +71,31 @@ def test_a_quick_look_recognises_good_payloads() -> None:
     assert not suspects
     assert quick_look(schema_of("avro")) is None
     assert quick_look(schema_of("json")) is None
+
+
+def test_a_time_out_of_range_is_never_taken_at_a_glance() -> None:
+    """Times are checked at any depth, as the decoder does: in fields, lists and maps."""
+    fields: dict[str, Fields] = {
+        "M": {"at": (1, "wkt:Timestamp"), "inner": (2, "I"), "many": (3, "repeated I"), "by": (4, "map<int32, I>")},
+        "I": {"at": (1, "wkt:Timestamp"), "took": (2, "wkt:Duration")},
+    }
+    schema = Schema(1, "protobuf", "t.M", format_of("protobuf").canonical("t.M", bundle(define(fields))))
+    made, look = message_class(schema), quick_look(schema)
+    assert look is not None
+    spoils: tuple[Callable[[Any], None], ...] = (
+        lambda it: setattr(it.at, "seconds", 2**40),
+        lambda it: setattr(it.inner.at, "seconds", -(2**40)),
+        lambda it: setattr(it.many.add().took, "seconds", 2**40),
+        lambda it: setattr(it.by[3].at, "seconds", 2**40),
+    )
+    for spoil in spoils:
+        spoilt = made()
+        spoilt.at.seconds = 5
+        assert look(spoilt.SerializeToString())
+        spoil(spoilt)
+        raw = spoilt.SerializeToString()
+        assert not look(raw)
+        assert decoder(schema).decode(pa.array([raw])).refused
 
 
 def test_events_that_may_still_land_pass_on() -> None:

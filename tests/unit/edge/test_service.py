@@ -210,10 +210,12 @@ def test_a_stream_answers_each_request_in_order_and_bounds_what_is_on_its_way() 
             await stream.done_writing()
 
         sender = asyncio.ensure_future(send())
-        await until(lambda: len(edge.log.batches) == MAX_FRAMES + 1)  # one is read, and waits for its place
-        done, _ = await asyncio.wait([asyncio.ensure_future(edge.channel.channel_ready())], timeout=5)
-        assert done
-        assert len(edge.log.batches) <= MAX_FRAMES + 2
+        most = (
+            MAX_FRAMES + 2
+        )  # the one whose answer is next, and one that waits for its place, beside those in the queue
+        await until(lambda: len(edge.log.batches) == most)
+        await edge.publish(request(wrapper(b"")))
+        assert len(edge.log.batches) == most
         edge.log.at_once = True
         edge.log.acknowledge()
         answers = [each async for each in stream]
@@ -267,6 +269,8 @@ def test_a_drain_ends_idle_streams_and_answers_what_was_sent() -> None:
         edge.log.acknowledge()
         assert (await busy.read()).acked[0].first_seq == 10
         assert await busy.read() is END
+        late = edge.stream()
+        assert await late.read() is END
 
     with_edge(body, log=HeldLog())
 

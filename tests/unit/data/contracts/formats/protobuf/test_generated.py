@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.errors import Refused
-from pipeline.data.contracts.formats.supported import columns, decoder, format_of
+from pipeline.data.contracts.formats.supported import columns, decoder, format_of, quick_look
 from pipeline.data.contracts.schemas import Schema
 from tests.unit.data.contracts.definition_world import Fields, bundle, define
 from tests.unit.data.contracts.formats.protobuf.event_world import message_class, payloads
@@ -90,6 +90,8 @@ def check(seed: int) -> None:
     contents = [row for row in [*rows, *(row[:-1] for row in rows[:3])] if row]
     ours = decoder(of).decode(payloads(*contents))
     table, refused = format_of("protobuf").reference(of, {}).decode(contents)
+    look = quick_look(of)
+    assert not any(look(contents[row]) for row in refused if look is not None)
     assert {each.row: each.reason for each in ours.refused} == {row: why.reason for row, why in refused.items()}
     assert ours.batch.schema == columns(of)
     found = pa.Table.from_batches([ours.batch]).to_pylist()
