@@ -113,7 +113,7 @@ def _late_streams(objective: str) -> tuple[Alert, ...]:
             '"sum by (rule) (increase(turnout_stream_contract_violations_total{game=%q}[10m])) > 0" $labels.game) }}'
             " {{ .Labels.rule }} {{ .Value | humanize }};"
             "{{ end }} readers:{{ range query (printf "
-            f'"{_READERS}" $labels.game) }} {{{{ .Labels.reader }}}};{{{{ else }}}} none named;'
+            f'"{_READERS}" $labels.game) }}}} {{{{ .Labels.reader }}}};{{{{ else }}}} none named;'
             "{{ end }} `turnout contracts show` has the rules.",
             _GAME_PAGE,
         ),
