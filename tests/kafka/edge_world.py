@@ -60,7 +60,9 @@ class EdgeProcess:
 
 
 @contextmanager
-def edge_before(broker: Broker, folder: Path, topic: str, partitions: int = 2) -> Iterator[EdgeProcess]:
+def edge_before(
+    broker: Broker, folder: Path, topic: str, partitions: int = 2, family: str = "puzzle", version: int = 3
+) -> Iterator[EdgeProcess]:
     """Run an edge before a topic of a broker, with one producer and one game with a schema of id 1."""
     environ = {
         "TURNOUT_SOURCE__KIND": "kafka", "TURNOUT_SOURCE__BOOTSTRAP_SERVERS": broker.address,
@@ -69,7 +71,7 @@ def edge_before(broker: Broker, folder: Path, topic: str, partitions: int = 2) -
     ensure_topic(broker.address, topic, partitions)
     settings, paths = load(folder, environ)
     engine = open_store(settings, paths)
-    LocalRegistry(engine, paths.bronze).register(GAME, *payload_schema("puzzle", 3))
+    LocalRegistry(engine, paths.bronze).register(GAME, *payload_schema(family, version))
     producer = EdgeProducer("chess", sha256_of(TOKEN), games=(GAME,))
     apply(engine, [producer], read_producers(engine).number, "ann", "a test", action="apply", target="producers")
     engine.dispose()

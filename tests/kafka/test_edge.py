@@ -1,7 +1,10 @@
 """An edge before a real broker: acknowledged events are in the topic, and it ends in order."""
 
 import queue
+import re
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from pipeline.lake.kafka import acknowledged
 from pipeline.lake.kafka.acknowledged import AcknowledgedProducer, Delivered
 from pipeline.lake.kafka.producer import ensure_topic
 from pipeline.settings.tree import load
+from tests.checkout import ROOT
 from tests.kafka.edge_world import GAME, TOKEN, edge_before, event_ids, metric
 from tests.unit.data.contracts.formats.protobuf.wire_world import varint
 
@@ -117,6 +121,21 @@ def test_health_and_reflection_answer_and_a_revocation_counts(broker: Broker, tm
         with pytest.raises(EdgeGaveUp, match="revoked"):
             client.send(EdgeEvent(GAME, 1, payload(1))).result(30)
         client.close(5)
+
+
+def test_the_program_of_the_documentation_runs(broker: Broker, tmp_path: Path) -> None:
+    """A developer copies ten lines, fills in address, token and schema, and sees an acknowledged event."""
+    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "edge.md").read_text("utf-8"), re.DOTALL)
+    with edge_before(broker, tmp_path, "edge-docs", family="shooter", version=1) as edge:
+        for given, own in (
+            ("127.0.0.1:8470", edge.address), ("the printed token", TOKEN), ('"Chess", 11,', '"Chess", 1,'),
+        ):  # fmt: skip
+            assert given in program
+            program = program.replace(given, own)
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("EdgeAcknowledged(event_id=")
+        assert len(event_ids(broker.address, "edge-docs")) == 100
 
 
 def test_records_without_room_are_counted_at_once(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
