@@ -668,6 +668,37 @@ def test_texts_of_an_alert_are_filled_in(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("contract", "readers"), [("sales", "BI;"), ("c", "none named;")])
+def test_a_broken_contract_names_its_readers(tmp_path: Path, contract: str, readers: str) -> None:
+    """A person on call reads who relies on the contract whose rule rows break, not the readers of another one."""
+    series = [
+        info(flat(1, HOUR)),
+        violations(f"{contract}/price", grows(1, HOUR)),
+        *(
+            (f'turnout_contract_reader_info{{contract="{name}",reader="{reader}"}}', flat(1, HOUR))
+            for name, reader in (("sales", "BI"), ("other", "finance"))
+        ),
+    ]
+    expected = {
+        "exp_labels": {"severity": "ticket", "game": "g", "cluster_group": "a"},
+        "exp_annotations": {
+            "summary": "Rows of g break its output contract",
+            "description": "For 15 minutes; rows within the last 10 minutes, by rule: "
+            f"{contract}/price 600; readers: {readers} `turnout contracts show` has the rules.",
+            "runbook_url": "http://127.0.0.1:8501/runbooks/turnoutcontractviolated",
+            "dashboard_url": "http://127.0.0.1:8501/game?game=g",
+        },
+    }
+    run_rules(
+        tmp_path,
+        {
+            "interval": "15s",
+            "input_series": [{"series": name, "values": values} for name, values in series],
+            "alert_rule_test": [{"eval_time": "20m", "alertname": "TurnoutContractViolated", "exp_alerts": [expected]}],
+        },
+    )
+
+
 SINCE = 'turnout_evacuation_waiting_since_timestamp_seconds{cluster_group="a"}'
 OLDEST = "turnout_operations_needs_human_since_timestamp_seconds"
 
