@@ -121,7 +121,7 @@ def _spread(times: Sequence[float]) -> list[str]:
 def main() -> None:
     """Measure, print a table, and with `--out` write it as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.contracts")
-    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--rows", type=int, default=80_000)
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--work", type=Path, help="the folder for tables")
     parser.add_argument("--out", type=Path)

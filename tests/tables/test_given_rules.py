@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.api.contracts import of_game
+from pipeline.api.environment import OpenEnvironment
 from pipeline.base.errors import Refused
 from pipeline.data.contracts.schemas import Schema
-from pipeline.data.output_contracts.rules import OutputContract, Switch, dumps
+from pipeline.data.output_contracts.rules import OutputContract, Switch, dumps, label
 from pipeline.data.repair.rebuild import rebuild
 from pipeline.store import output_contracts
 from pipeline.store.output_contracts import read_contracts
@@ -81,3 +83,6 @@ def test_a_person_sees_what_is_checked_and_what_is_not(world: World, tmp_path: P
     shown = json.loads(command(world, "show", "Chess", "--json"))
     assert shown["broken"] == {"promise/protovalidate:h": 1}
     assert any("'c: uri'" in line for line in shown["lines"])
+    page = of_game(OpenEnvironment(world.settings, world.paths, world.engine), CHESS.key, CHESS.name)
+    assert [label(each, rule) for each in page.contracts for rule in each.rules] == ["promise/protovalidate:h"]
+    assert "c: uri" in page.unchecked

@@ -6,12 +6,15 @@ import pyarrow as pa
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from pipeline.data.contracts.formats.protobuf.messages import canonical
+from pipeline.data.contracts.formats.protobuf.standard_rules import MOST_RULES
 from pipeline.data.contracts.formats.supported import decoder, given_rules
 from pipeline.data.contracts.promised import promised
-from pipeline.data.contracts.schemas import PLAIN, FieldPlacement
+from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema
 from pipeline.data.output_contracts.masks import judge
 from pipeline.data.output_contracts.rules import GivenRules, OutputContract
 from pipeline.data.verify.promises import refusing
+from protos.turnout.v1.standard_rules_pb2 import FieldRules, RuledOptions
+from tests.unit.data.contracts.definition_world import bundle, define
 from tests.unit.data.contracts.formats.protobuf.ruled_world import DEFINITION, recorded, schema_of
 
 
@@ -93,3 +96,31 @@ def test_a_changed_rule_is_another_schema_with_the_same_columns() -> None:
     assert decoder(one).arrow_schema == decoder(two).arrow_schema
     assert canonical(one.message, one.definition) == one.definition
     assert (len(given_rules(one).rules), given_rules(two)) == (1, GivenRules())
+
+
+def ruled(*rules: bytes) -> Schema:
+    """Return a message with these rules on its fields, as bytes of their options."""
+    file = define({"M": {f"f{number}": (number, "string") for number in range(1, len(rules) + 1)}})
+    for field, rule in zip(file.message_type[0].field, rules, strict=True):
+        field.options.MergeFromString(RuledOptions(rules=[rule]).SerializeToString())
+    return Schema(1, "protobuf", "t.M", canonical("t.M", bundle(file)))
+
+
+def test_rules_that_nobody_can_read_are_named() -> None:
+    """Options of a later release, predefined rules and damaged bytes are never taken for checked ones."""
+    later, predefined = b"\x72\x02\xa0\x06", b"\x72\x03\xc0\x3e\x01"  # string: rule 100 without a value, rule 1000
+    found = given_rules(ruled(b"\xff", later + b"\x01", predefined, b"\xf8\x07\x01"))
+    assert found.rules == ()
+    assert found.unchecked == (
+        "f1: rules that are not valid",
+        "f2: rules that are not valid",
+        "f3: a predefined rule",
+        "f4: rule 127 of a later protovalidate",
+    )
+
+
+def test_rules_beyond_the_bound_are_named() -> None:
+    """A definition cannot cost each row thousands of masks, and what is left out is not called checked."""
+    found = given_rules(ruled(*[FieldRules(required=True).SerializeToString()] * (MOST_RULES + 1)))
+    assert len(found.rules) == MOST_RULES
+    assert found.unchecked == (f"f{MOST_RULES + 1}: beyond {MOST_RULES} rules",)
