@@ -44,6 +44,7 @@ from pipeline.store.games import Game
 from pipeline.store.processes import leases
 from pipeline.wiring import _Idle
 from tests.model import schedule_store, schedule_world
+from tests.model.schedule_derived import Derived
 from tests.model.schedule_oracle import Oracle
 from tests.model.schedule_patch import Patches
 from tests.model.schedule_registry import IMPATIENT, PATIENT, Asking, ForeignRegistry
@@ -96,6 +97,7 @@ class ScheduleVerdict:
             "other values",
             "moved",
             "computed",
+            "two commits",
         )
         return next((kind for kind in kinds if kind in self.problems[0]), self.problems[0][:20])
 
@@ -120,7 +122,7 @@ class Schedules:
         shutil.rmtree(folder, ignore_errors=True)
         life = Life(seed, Paths(folder / "env"), self._store, segments, focus, in_memory=in_memory)
         world = life.world
-        self._patches.splits.world = (world.number, world.foreign, world.typed, world.shaped, self.code)
+        self._patches.splits.world = (world.number, world.foreign, world.typed, world.shaped, world.repeated, self.code)
         self._store.on_use(life.store_used, life.scheduler)
         patches = self._patches.installed(life.scheduler, life.disk, self._store, seed, in_memory=in_memory)
         with patches, life.watched():
@@ -166,12 +168,15 @@ class Life:
         if segments is not None:
             strategy = Written(segments)
         tick = draw.choice((0.001, 0.01, 0.05))
-        # A registry's threads come often: with fewer ticks a second somebody could always go on.
-        tick = min(tick, 0.01) if self.world.foreign or self.world.shaped else tick
+        # A registry's threads, and silver's, come often: with fewer ticks a second somebody could always go on.
+        tick = min(tick, 0.01) if self.world.foreign or self.world.shaped or self.world.repeated else tick
         self.scheduler = Scheduler(strategy, tick, _MAX_STEPS)
         self.disk = schedule_store.Disk(self.scheduler, Names(), paths.root, in_memory=in_memory)
         self._types = Types(self.world, self._engine, seed, self._versions_of)
         self.oracle = Oracle(self.world, paths, self.disk, self._settings.environment, self._types.decisions)
+        self._derived = Derived(
+            self.world, paths, self._engine, self._settings.environment, self.disk, self.scheduler, seed
+        )
         self.problems: list[str] = []
         self._registry: ForeignRegistry | None = None
         if self.world.foreign:
@@ -193,8 +198,7 @@ class Life:
         self._begun = 0  # how many drivers have
         self._ending: list[Task] = []  # those that come to an end by themselves
         self._rest_by: float | None = None
-        self._is_replayed = False  # for the last time: what waits then is of no accepted type
-        self.acts: list[str] = []
+        self._is_replayed, self.acts = False, list[str]()  # for the last time: what waits then is of no accepted type
         self._strategy_name = chosen
 
     def _world(self, number: int, seed: int) -> World:
@@ -203,13 +207,15 @@ class Life:
         if foreign or typed:
             return schedule_world.world(number, foreign=foreign, typed=typed)
         shaped = random.Random(f"shaped {seed}").random() < 0.03 or "shapes" in self._focus
-        return schedule_world.world(number, shaped=shaped)
+        repeated = not shaped and (random.Random(f"derived {seed}").random() < 0.03 or "derived" in self._focus)
+        return schedule_world.world(number, shaped=shaped, repeated=repeated)
 
     @property
     def scenario(self) -> str:
         world = f"world {self.world.number}, {len(self.world.games)} games, {len(self.world.commits)} seqs"
         registry = "" if self._registry is None else "; a foreign registry"
         registry += "; types" if self.world.typed else "; shapes" if self.world.shaped else ""
+        registry += "; silver" if self.world.repeated else ""
         leases = "on" if self._leases else "off"
         return f"{world}{registry}; {self._strategy_name}; leases {leases}; {', '.join(self.acts)}"
 
@@ -239,11 +245,14 @@ class Life:
             self._begin_driver(group)
         for act in [*self._acts(groups), *self._acts_of_registry()]:
             act()
+        for _ in range(self._derived.changes):
+            self._finite("define", self._derived.define)
         for game in self._types.games:
             if self._held_row is None or self._held_row.game != game:
                 self._finite("types", partial(self._live_types, game))
         self.scheduler.run(self._at_rest)
         self._look_at_decisions()
+        self.problems += self._derived.look()
         if self.world.shaped:
             self.problems += recomputed(self._engine, self.paths, self._settings.environment, self.world.games)
 
@@ -319,6 +328,7 @@ class Life:
             return False
         is_away = self._registry is not None and self._registry.is_away
         waiting = self.oracle.waiting(LocalRegistry(self._engine).snapshot() if is_away else None)
+        waiting += self._derived.waiting()
         if not waiting and self._registry is not None and is_away:
             self._registry.is_away, self._rest_by = False, None
             return False
@@ -429,6 +439,16 @@ class Life:
         return process
 
     def _drive(self, group: str, process: Process) -> None:
+        ended: list[bool] = []
+        if self._derived.game is not None:
+            carry = partial(self._derived.carry, process, lambda: bool(ended) or self._shall_end(process))
+            self.scheduler.spawn(f"{process.name}.derived", carry)
+        try:
+            self._drive_group(group, process)
+        finally:
+            ended.append(True)
+
+    def _drive_group(self, group: str, process: Process) -> None:
         try:
             lease = self._lease(group, process) if self._leases else None
             if self._leases and lease is None:

@@ -12,6 +12,7 @@ from pipeline.data.contracts.game_types import Typed
 from pipeline.data.contracts.registries.answers import Absent, Answer, Away, SchemaResolver
 from pipeline.data.contracts.registries.resolution import Resolution
 from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.derived import silver, source_log
 from pipeline.data.pins import ChunkPin, SetPin
 from pipeline.data.repair import rebuild, replay
 from pipeline.data.repair.places import PLACES
@@ -59,6 +60,32 @@ class Mutant:
         finally:
             for owner, name, value in before:
                 setattr(owner, name, value)
+
+
+class _NowTable(CursorTable):
+    """A table that takes rows whatever they follow from."""
+
+    def commit(self, files: Any, expected: Any, *rest: Any, **more: Any) -> None:
+        del expected
+        super().commit(files, self.cursor, *rest, **more)
+
+
+def _silver_follows_from_now() -> list[Change]:
+    return [(silver, "CursorTable", _NowTable)]
+
+
+def _silver_sees_no_removal() -> list[Change]:
+    return [(source_log, "changes", lambda _removed: False)]
+
+
+def _generation_of_now() -> list[Change]:
+    """A new generation replaces what the table is now, not what it was when the driver looked."""
+    overwrite, open_table = silver.__dict__["overwrite"], silver.__dict__["open_table"]
+
+    def of_now(path: Any, _table: Any, *rest: Any) -> None:
+        overwrite(path, open_table(path), *rest)
+
+    return [(silver, "overwrite", of_now)]
 
 
 class _NoClaims(dict[str, str]):
@@ -390,6 +417,7 @@ def _need_is_judged_by_its_set() -> list[Change]:
 
 
 _TWICE: Final = ("rows twice",)
+_OTHERWISE: Final = ("computed otherwise", "two commits", "moved from")
 _AT_ONCE: Final = ("at once",)
 _DEPARTED: Final = ("leave the table",)
 _GONE: Final = ("is lost", "missing below")
@@ -443,5 +471,10 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
         _need_is_judged_by_its_set, ("stuck",), ("shapes",), is_rare=True
     ),
     "a pass goes past documents without columns": Mutant(_past_a_need, _GONE, ("shapes",)),
+    "silver commits to where it is now": Mutant(_silver_follows_from_now, _OTHERWISE, ("derived", "two groups")),
+    "silver reads on past a rebuild": Mutant(_silver_sees_no_removal, _OTHERWISE, ("derived", "rebuild")),
+    "a silver generation begins whoever was first": Mutant(
+        _generation_of_now, _OTHERWISE, ("derived", "two groups", "rebuild"), is_rare=True
+    ),
     "a replay of found rows does not look": Mutant(_replay_does_not_look, _TWICE, ("foreign", "upload")),
 }

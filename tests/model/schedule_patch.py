@@ -82,7 +82,15 @@ _IN_MEMORY: Final = (
 
 def _places() -> list[tuple[ModuleType, str, str]]:
     """Return where product code has what is replaced: the module, its name there, and what it is."""
-    for part in ("data.streams", "data.repair", "data.maintenance", "data.ingest", "store", "data.contracts"):
+    for part in (
+        "data.streams",
+        "data.repair",
+        "data.maintenance",
+        "data.ingest",
+        "store",
+        "data.contracts",
+        "data.derived",
+    ):
         package = importlib.import_module(f"pipeline.{part}")
         for found in pkgutil.iter_modules(package.__path__, f"pipeline.{part}."):
             if not found.ispkg:

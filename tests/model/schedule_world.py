@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import chain, count, product
 from typing import Any, Final, Self
@@ -29,7 +30,7 @@ from pipeline.store.database.migrate import migrate
 from pipeline.store.games import Game, record_one, register_group
 from pipeline.store.processes.leases import Lease
 from protos.turnout.v1.wrapper_pb2 import Wrapper
-from tests.model.schedule_tasks import Scheduler, Task
+from tests.model.schedule_tasks import START, Scheduler, Task
 from tests.onboarding_world import give_rules, rule
 from tests.unit.data.contracts.definition_world import bundle, define
 
@@ -85,6 +86,7 @@ class Row:
     writer: bytes | None = None  # in the foreign registry
     further: int | None = None  # its schema, where that is of a further event type
     shape: int | None = None  # which of the documents it is, where nobody declared it
+    event: str | None = None  # its id, which others have, too
 
     @property
     def place(self) -> tuple[int, int]:
@@ -135,6 +137,7 @@ class World:
     foreign: bool = False
     typed: bool = False
     shaped: bool = False
+    repeated: bool = False  # rows have event ids and source times, so that some are second ones of an event
 
     @property
     def games(self) -> tuple[Game, ...]:
@@ -151,12 +154,15 @@ class World:
         return max((row.seq for row in self.rows(game)), default=0)
 
 
-@lru_cache(maxsize=3 * WORLDS)
-def world(number: int, *, foreign: bool = False, typed: bool = False, shaped: bool = False) -> World:
+@lru_cache(maxsize=4 * WORLDS)
+def world(
+    number: int, *, foreign: bool = False, typed: bool = False, shaped: bool = False, repeated: bool = False
+) -> World:
     """Return one of the worlds; some of its games are quiet most of the time.
 
     In a `foreign` one some of the rows are written by others, with ids of their registry; in a `typed` one some are
-    of further event types; in a `shaped` one some are documents that nobody declared.
+    of further event types; in a `shaped` one some are documents that nobody declared; in a `repeated` one some are
+    second ones of an event.
     """
     draw = random.Random(f"world {number}")
     games = GAMES[: draw.randint(2, 4)]
@@ -177,7 +183,9 @@ def world(number: int, *, foreign: bool = False, typed: bool = False, shaped: bo
         commits = _with_types(number, commits)
     if shaped:
         commits = _with_documents(number, commits)
-    return World(number, discovered, tuple(commits), _files(commits), foreign, typed, shaped)
+    if repeated:
+        commits = _with_events(number, commits)
+    return World(number, discovered, tuple(commits), _files(commits), foreign, typed, shaped, repeated)
 
 
 def _with_writers(number: int, commits: list[tuple[Row, ...]]) -> list[tuple[Row, ...]]:
@@ -200,6 +208,11 @@ def _with_types(number: int, commits: list[tuple[Row, ...]]) -> list[tuple[Row, 
         return replace(row, further=further, kind="typed") if is_other else row
 
     return [tuple(written(row) for row in rows) for rows in commits]
+
+
+def _with_events(number: int, commits: list[tuple[Row, ...]]) -> list[tuple[Row, ...]]:
+    draw = random.Random(f"repeated {number}")
+    return [tuple(replace(row, event=draw.choice(("x", "y", "z"))) for row in rows) for rows in commits]
 
 
 def _with_documents(number: int, commits: list[tuple[Row, ...]]) -> list[tuple[Row, ...]]:
@@ -233,6 +246,8 @@ def _bronze_row(row: Row, prev_seq: int) -> dict[str, Any]:
         own = {"profile": _PROFILE, "registry": REGISTRY, "writer": row.writer, "raw": row.writer + _payload(row)}
     else:
         own = {"schema_id": row.schema_id, "raw": _wrapper(row)}
+    if row.event is not None:
+        own |= {"event_id": row.event, "source_time": datetime.fromtimestamp(START + row.seq, UTC)}
     return own | {
         "game_key": str(row.game.key),
         "game": row.game.name,

@@ -28,6 +28,7 @@ LONG_SCHEDULES: Final = 5_000
 FOREIGN_SCHEDULES: Final = 1_500  # all with rows of a foreign registry, which few of the others have
 TYPED_SCHEDULES: Final = 500  # all with rows of further event types
 SHAPED_SCHEDULES: Final = 500  # all with documents that nobody declared
+DERIVED_SCHEDULES: Final = 500  # all with a silver table that every driver carries
 _SECONDS: Final = 60 + max(SCHEDULES, LONG_SCHEDULES) / 5  # on a busy machine; a quiet one takes a fifth of it
 
 NOT_REACHED: Final = {
@@ -134,6 +135,19 @@ def test_no_order_moves_a_value_of_an_undeclared_document() -> None:
     assert (reported["failed"], reported["schedules"]) == ([], SHAPED_SCHEDULES)
 
 
+@pytest.mark.timeout(_SECONDS)
+@pytest.mark.parametrize("count", [6, pytest.param(DERIVED_SCHEDULES, marks=pytest.mark.long)])
+def test_no_order_gives_silver_other_rows_than_a_recomputation(count: int) -> None:
+    """Laws L3 to L5, L12 and L15 for silver: at each version it is exact, and no two commits have one position.
+
+    All drivers carry it at once, die anywhere, and miss changes of its definition and rebuilds of its game.
+    """
+    first = first_of_commit() if count < DERIVED_SCHEDULES else 1
+    done = ran("--schedules", str(count), "--first", str(first), "--focus", "derived", "--focus", "rebuild", "--json")
+    reported = json.loads(done.stdout)
+    assert (reported["failed"], reported["schedules"]) == ([], count), f"the first is {first}"
+
+
 @pytest.mark.timeout(60)
 def test_a_schedule_writes_no_files_of_fail_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each hit would count a file's lines anew: with the folder of a Spark test beside it, 5,000 took an hour."""
@@ -169,7 +183,7 @@ def test_a_schedule_takes_the_same_course_over_the_real_libraries(plain: int, fo
     """The store in memory is as good as delta-rs, Parquet and our own log files, point by point."""
     done = ran("--compare", "--schedules", str(plain), "--first", "500")
     assert (done.stdout.strip(), done.returncode) == ("", 0), done.stderr
-    for focus in ("foreign", "types", "shapes"):
+    for focus in ("foreign", "types", "shapes", "derived"):
         done = ran("--compare", "--schedules", str(foreign), "--first", "500", "--focus", focus)
         assert (done.stdout.strip(), done.returncode) == ("", 0), done.stderr
 

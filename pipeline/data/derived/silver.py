@@ -126,18 +126,12 @@ class Silver:
             Transient: a row's event type is not known here yet, or the game's table loses files while it is read.
         """
         try:
-            source = open_table(self._source)
+            source, of = self._open_source()
         except TableNotFoundError:
             return None
-        if source.protocol().min_reader_version > 1:
-            require_no_deletion_vectors(source, f"the table of {self.definition.game}")
-            raise Refused(
-                f"The table of {self.definition.game} has features that only some readers know: silver "
-                f"{self.definition.name} cannot read its files. A rebuild of the game makes a table without them."
-            )
-        # After the table was opened: so the set has the event type of each of its rows.
-        of = flat_type(pa.schema(source.schema().to_arrow()), self._schemas(), self.definition)
         held = self._open(of)
+        if (held.cursor or 0) > source.version():  # another owner has read on since: else its rows would leave
+            source, of = self._open_source()
         counts_in = number_of(str(source.metadata().id), self.definition.digest)
         try:
             read = self._read_on(source, held, counts_in)
@@ -158,6 +152,17 @@ class Silver:
     def has_next(self, version: int) -> bool:
         """Return whether its game's table has a version behind this one: that costs one look at a name (law L8)."""
         return commit_file(self._source, version + 1).exists()
+
+    def _open_source(self) -> tuple[DeltaTable, FlatType]:
+        source = open_table(self._source)
+        if source.protocol().min_reader_version > 1:
+            require_no_deletion_vectors(source, f"the table of {self.definition.game}")
+            raise Refused(
+                f"The table of {self.definition.game} has features that only some readers know: silver "
+                f"{self.definition.name} cannot read its files. A rebuild of the game makes a table without them."
+            )
+        # After the table was opened: so the set has the event type of each of its rows.
+        return source, flat_type(pa.schema(source.schema().to_arrow()), self._schemas(), self.definition)
 
     def _open(self, of: FlatType) -> _Held:
         try:
