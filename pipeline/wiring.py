@@ -126,7 +126,7 @@ def _run_ingest(settings: Settings, paths: Paths, duty: _DriverProcess, spark: S
             stack.callback(lookup.stop)
             if not once:  # groups ask for what they read, in any case
                 lookup.start()
-            stack.enter_context(backlog_watched(settings, paths, engine, lambda: ingest.place, lambda: ingest.head_seq))
+            stack.enter_context(backlog_watched(settings, paths, engine, lambda: ingest.place, ingest.look_at_head))
             stack.enter_context(posting(settings, paths, engine, telemetry.exposition.set_through_posts))
             waits, storage_is_down = _waits(engine, paths, spark), partial(_storage_is_down, paths)
             driver = _Driver(settings, duty, telemetry, attachment, waits=waits, storage_is_down=storage_is_down)

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from pipeline.base.failpoints import ENVIRON, Injected
 from pipeline.base.names import bronze_app_id
 from pipeline.cli.main import cli
+from pipeline.data.ingest.restored import RolledBack, heed_restores
 from pipeline.lake.delta import lost_seqs
 from pipeline.lake.delta.lost_seqs import LostSeqs
 from pipeline.lake.delta.table import CursorTable
@@ -20,8 +21,16 @@ from pipeline.lake.delta.through import ThroughPair, ThroughTable, read_pairs
 from pipeline.settings.tree import Paths
 from pipeline.store.through import through_in
 from tests.tables.maintenance_world import DAY, live, maintain, on_disk
-from tests.tables.repair_world import CHESS, FIRST, GO, arming
-from tests.tables.through_world import ThroughWorld, random_step, rest, through_world, trial
+from tests.tables.repair_world import CHESS, FIRST, GO, arming, make_world
+from tests.tables.through_world import (
+    LandingTables,
+    ThroughWorld,
+    random_step,
+    rest,
+    store_clock,
+    through_world,
+    trial,
+)
 
 
 @pytest.fixture
@@ -45,6 +54,21 @@ def trials(root: Path, seed: int, number: int) -> None:
 def test_wait_is_what_an_oracle_says(tmp_path: Path, seed: int) -> None:
     """L8: a game's time never says that a record is there which is not, and `wait` says the same as an oracle."""
     trials(tmp_path, seed, 5)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_wait_over_several_sources_is_what_an_oracle_says(tmp_path: Path, seed: int) -> None:
+    """L8: no time passes before each source has been read up to its end of that time, whichever of them is behind."""
+    random = Random(seed)
+    with store_clock() as clock:
+        world = make_world(tmp_path)
+        run = ThroughWorld(world, clock, LandingTables(world, random))
+        for _ in range(5):
+            for _ in range(6):
+                random_step(run, random)
+            trial(run, random)
+        rest(run)
+        world.engine.dispose()
 
 
 @pytest.mark.long
@@ -197,6 +221,93 @@ def test_restored_rows_take_their_times_back_and_bring_them_again(run: ThroughWo
     assert not run.waits(CHESS, kept + 5)
     DeltaTable(str(run.world.paths.bronze)).restore(whole)
     assert run.waits(CHESS, kept + 5)
+
+
+def test_a_running_ingest_notices_restored_rows_and_takes_their_times_back(run: ThroughWorld) -> None:
+    """L1: a heartbeat withdraws the times of rows that `RESTORE TABLE` took, records none meanwhile, and goes on."""
+    for game in (CHESS, GO):
+        run.split(game)
+    run.beat()
+    run.clock.tick(5)
+    run.beat()
+    kept, paths = run.clock.wall - 5, run.world.paths
+    before = DeltaTable(str(paths.bronze)).version()
+    run.produce(GO)
+    run.land(9)
+    for _ in range(2):
+        run.clock.tick(5)
+        run.beat()
+    assert run.waits(CHESS, kept + 5)
+    whole = DeltaTable(str(paths.bronze)).version()
+    DeltaTable(str(paths.bronze)).restore(before)
+    for _ in range(3):
+        run.clock.tick(5)
+        with pytest.raises(RolledBack, match=f"TO VERSION AS OF {whole}"):
+            run.beat()
+    assert max(pair.at for pair in read_pairs(paths.through)) == pytest.approx(kept)
+    assert not run.waits(CHESS, kept + 5)
+    assert run.shown(CHESS) == pytest.approx(kept), "pages say no later time than the logs"
+    with run.world.engine.connect() as connection:
+        reading = through_in(connection)
+    assert reading is not None
+    assert [each.incident for each in reading.withdrawals] == ["restore"]
+    DeltaTable(str(paths.bronze)).restore(whole)
+    run.split(GO)
+    for _ in range(2):
+        run.clock.tick(5)
+        run.beat()
+    assert run.waits(CHESS, run.clock.wall - 5)
+
+
+def test_no_row_lands_above_rows_that_a_restore_took(run: ThroughWorld) -> None:
+    """L1: a restore between ingest's look and its commit is seen before the commit: nothing hides what was lost."""
+    paths, seq = run.world.paths, run.world.seq
+    before = DeltaTable(str(paths.bronze)).version()
+    run.produce(GO)
+    run.land(9)
+    bronze = CursorTable.open(paths.bronze, bronze_app_id(run.world.environment))
+    assert bronze is not None
+    heed_restores(bronze)
+    DeltaTable(str(paths.bronze)).restore(before)
+    with pytest.raises(RolledBack, match=rf"to seq {seq}, but ingest has landed rows up to seq {seq + 1}\."):
+        bronze.commit([], bronze.cursor, seq + 2)
+    found = DeltaTable(str(paths.bronze)).transaction_version(bronze_app_id(run.world.environment))
+    assert found == seq + 1
+
+
+def test_a_restore_that_removes_no_row_stops_nothing(run: ThroughWorld) -> None:
+    """L6: a restore to a version with the same rows, as behind a compaction, is no loss."""
+    bronze = CursorTable.open(run.world.paths.bronze, bronze_app_id(run.world.environment))
+    assert bronze is not None
+    heed_restores(bronze)
+    table = DeltaTable(str(run.world.paths.bronze))
+    table.alter.set_table_properties({"delta.logRetentionDuration": "interval 30 days"})
+    table.restore(table.version() - 1)
+    bronze.refresh()
+    bronze.commit([], bronze.cursor, run.world.seq + 1)
+
+
+def test_a_time_is_noted_before_the_ends_of_the_source(run: ThroughWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """L8: a record that the source takes while ingest asks for its ends is later than the observation's time."""
+    for game in (CHESS, GO):
+        run.split(game)
+    before, backlog = run.clock.wall, run.recorder._source
+    ends = backlog.ends
+
+    def slowly() -> object:
+        found = ends()
+        run.clock.tick(3)
+        run.produce(CHESS)
+        run.clock.tick(3)
+        return found
+
+    monkeypatch.setattr(backlog, "ends", slowly)
+    run.beat()
+    monkeypatch.undo()
+    run.beat()
+    assert run.waits(CHESS, before)
+    assert not run.waits(CHESS, before + 2), "nobody knows what came meanwhile"
+    assert not run.waits(CHESS, before + 4), "the record is not landed"
 
 
 def test_maintenance_keeps_the_table_of_times_small(tmp_path: Path) -> None:

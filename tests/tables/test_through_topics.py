@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +13,7 @@ from pipeline.data.ingest.sources import topic_backlog
 from tests.kafka.ends_contract import require_ends
 from tests.kafka.fake_topic import FakeTopic
 from tests.tables.repair_world import make_world
-from tests.tables.through_world import GAMES, ThroughWorld, random_step, rest, store_clock, trial
+from tests.tables.through_world import GAMES, Taken, ThroughWorld, random_step, rest, store_clock, trial
 
 
 @contextmanager
@@ -52,6 +53,37 @@ def trials(root: Path, seed: int, number: int) -> None:
         run.beat()  # metadata are at most one question old
         rest(run)
         world.engine.dispose()
+
+
+def test_a_partition_that_an_observation_missed_counts_for_it(tmp_path: Path) -> None:
+    """L8: a record on a partition that metadata did not show yet holds back the time at which the source took it."""
+    topic = FakeTopic(Random(1))
+    with asked(topic), store_clock() as clock:
+        run = ThroughWorld(make_world(tmp_path), clock, topic)
+        for game in GAMES:
+            run.split(game)
+        topic.add_partition()
+        number = len(topic.logs) - 1
+        topic.send(number)
+        run.records.append(Taken(clock.wall, (1, number, 0), GAMES[0]))
+        clock.tick(1.0)
+        with pytest.MonkeyPatch.context() as patch:  # the broker answers with the metadata of before
+            patch.setattr(topic, "is_late", True)
+            patch.setattr(topic, "_random", SimpleNamespace(choice=lambda found: found[0]))
+            run.beat()
+        clock.tick(1.0)
+        for _ in range(2):
+            run.beat()
+            run.require_true()
+            assert not run.waits(GAMES[0], clock.wall - 2.0), "its record is not landed"
+        run.land(9)
+        run.split(GAMES[0])
+        for _ in range(2):
+            clock.tick(1.0)
+            run.beat()
+        run.require_true()
+        assert run.waits(GAMES[0], clock.wall - 1.0)
+        run.world.engine.dispose()
 
 
 def is_there(run: ThroughWorld, topic: FakeTopic, place: object) -> bool:

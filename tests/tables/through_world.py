@@ -16,12 +16,18 @@ from sqlalchemy import select
 from pipeline.api import through as api
 from pipeline.api.environment import OpenEnvironment
 from pipeline.base.errors import Transient
-from pipeline.data.ingest.identity import Commits, Position
+from pipeline.base.names import bronze_app_id
+from pipeline.data.ingest.identity import Commits, Position, Positions
+from pipeline.data.ingest.restored import heed_restores
 from pipeline.data.ingest.sources.kind import Backlog
+from pipeline.data.ingest.sources.landing import Landing
 from pipeline.data.ingest.sources.supported import configured_source
+from pipeline.data.ingest.sources.union import UnionBacklog
 from pipeline.data.ingest.through import recorder as recording
 from pipeline.data.ingest.through.recorder import ThroughRecorder
 from pipeline.health.verdicts.through import game_time
+from pipeline.lake.delta.table import CursorTable
+from pipeline.settings.source import Source
 from pipeline.store.database.tables import games
 from pipeline.store.games import Game
 from pipeline.store.through import through_in
@@ -77,9 +83,9 @@ class LandingTable:
 
     begin: Position = Commits(0)
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, folder: Path | None = None) -> None:
         self._world = world
-        self.folder = Path(str(world.paths.landing))
+        self.folder = folder or Path(str(world.paths.landing))
         self._passed = 0  # the next commit to land
         self._rows: dict[int, int] = {}
 
@@ -120,6 +126,45 @@ class LandingTable:
         return DeltaTable(self.folder).version() + 1
 
 
+class LandingTables:
+    """Two landing tables as two sources, one of which may be behind."""
+
+    def __init__(self, world: World, random: Random) -> None:
+        self._random, self._landing = random, world.paths.landing
+        self.tables = [LandingTable(world, Path(str(world.paths.root), f"source-{name}")) for name in "ab"]
+        for each in self.tables:
+            DeltaTable.create(each.folder, pa.schema([("key", pa.binary()), ("value", pa.binary())]))
+        self._kinds = {
+            name: Landing(Source(kind="delta", path=str(each.folder)), self._landing)
+            for name, each in zip("ab", self.tables, strict=True)
+        }
+        self.begin: Position = Positions({each.description: Commits(0) for each in self._kinds.values()})
+
+    def backlog(self) -> Backlog:
+        return UnionBacklog(self._kinds)
+
+    def take(self, count: int) -> list[Hashable]:
+        number = self._random.choice([0, 0, 1])
+        return [(number, place) for place in self.tables[number].take(count)]
+
+    def plan(self, most: int) -> list[Hashable]:
+        """Plan of both tables, or of one of them."""
+        read = [0, 1] if most >= NEVER else self._random.choice([[0, 1], [0], [1]])
+        return [(number, place) for number in read for place in self.tables[number].plan(most)]
+
+    @property
+    def offset(self) -> dict[str, Any]:
+        return {"sources": [each.offset for each in self.tables]}
+
+    @property
+    def passed(self) -> Marks:
+        return {number: each.passed[0] for number, each in enumerate(self.tables)}
+
+    @property
+    def seen(self) -> Marks:
+        return {number: each.seen[0] for number, each in enumerate(self.tables)}
+
+
 @dataclass(frozen=True)
 class Taken:
     """A record of the source."""
@@ -147,13 +192,21 @@ class ThroughWorld:
         self.environment = OpenEnvironment(world.settings, world.paths, world.engine)
         world.register(GO)
         self.produce(*GAMES)
-        self.land(9)
+        self.land(NEVER)
         self.start()
 
     def start(self) -> None:
         """Let another process of ingest go on."""
         world, source = self.world, self.source.backlog()
-        self.recorder = ThroughRecorder(world.settings, world.paths, world.engine, source, lambda: self.world.seq)
+        bronze = CursorTable.open(world.paths.bronze, bronze_app_id(world.environment))
+        assert bronze is not None
+        heed_restores(bronze)
+
+        def head() -> int:
+            bronze.refresh()
+            return self.world.seq
+
+        self.recorder = ThroughRecorder(world.settings, world.paths, world.engine, source, head)
         self.looks, self.beaten_at = [], None
 
     def produce(self, *games: Game) -> None:

@@ -108,6 +108,7 @@ class Ingest:
         self._batch_app = names.ingest_app_id(settings.environment, self._generation)
         self._checkpoint = paths.ingest / str(self._generation)
         self._bronze = CursorTable.create(paths.bronze, BRONZE, names.bronze_app_id(settings.environment))
+        restored.heed_restores(self._bronze)
         # Delta-rs would accept a file with a column that the table lacks, and lose the column.
         self._bronze.add_missing_columns(BRONZE)
         self._streams = len(self._source.members)
@@ -130,6 +131,15 @@ class Ingest:
     def head_seq(self) -> int:
         """The last seq in bronze, 0 when it is empty."""
         return self._bronze.cursor or 0
+
+    def look_at_head(self) -> int:
+        """Return the same after a look at what others have committed.
+
+        Raises:
+            RolledBack: one of them is a restore that removed rows.
+        """
+        self._bronze.refresh()
+        return self.head_seq
 
     def start(self, *, once: bool) -> StreamingQuery:
         """Start the query; with `once` it ends when everything that was in the source at its start has landed.

@@ -5,7 +5,8 @@ of the second for applied. `adopt` reads the lost seqs and the games that hold r
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -20,8 +21,9 @@ from pipeline.data.ingest import bronze_progress
 from pipeline.data.ingest.last_seqs import read_snapshot
 from pipeline.lake.delta import generation, lost_seqs
 from pipeline.lake.delta.errors import DeltaError, TableNotFoundError
-from pipeline.lake.delta.log import infos
+from pipeline.lake.delta.log import Action, infos
 from pipeline.lake.delta.lost_seqs import LostSeqs
+from pipeline.lake.delta.marks import info_of
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.location import Location
@@ -67,6 +69,35 @@ def require_newest(paths: Paths, environment: str, engine: Engine, bronze: Curso
     _require_rows(bronze.path, [each for each in _evidence(engine, cursors) if _is_kept(each, losses)])
 
 
+class RolledBack(Refused):
+    """`RESTORE TABLE` has removed rows from bronze."""
+
+    def __init__(self, sentence: str, last_seq: float) -> None:
+        """Say it in a sentence; `last_seq` is that of the rows that are left."""
+        super().__init__(sentence)
+        self.last_seq = last_seq
+
+
+def heed_restores(bronze: CursorTable) -> None:
+    """Let bronze take no further row while `RESTORE TABLE` has removed rows, also where ingest runs meanwhile.
+
+    A row above the lost ones would hide the loss from the next start.
+    """
+
+    def heed(version: int, actions: Sequence[Action]) -> None:
+        if info_of(actions).get("operation") != "RESTORE":
+            return
+        before = bronze_progress.last_seq(bronze.path, version - 1)
+        gone = taken_back_at(bronze.path, before) if math.isfinite(before) else version
+        if gone is not None:
+            left = bronze_progress.last_seq(bronze.path, gone)
+            raise RolledBack(
+                _rolled_back(bronze.path, gone, left, f"ingest has landed rows up to seq {before:g}"), left
+            )
+
+    bronze.heed = heed
+
+
 def _is_kept(known: LostSeqEvidence, losses: Iterable[LostSeqs]) -> bool:
     return not any(known.seq in lost for lost in losses)
 
@@ -84,14 +115,18 @@ def _require_rows(bronze: Location, evidence: Iterable[LostSeqEvidence]) -> None
         return
     version = taken_back_at(bronze, known.seq)
     if version is not None:
-        raise Refused(
-            f"RESTORE TABLE rolled back bronze: version {version} of {bronze} has rows up to seq {top:g}, but "
-            f"{known.sentence}. Run RESTORE TABLE ... TO VERSION AS OF {version - 1}, or restore a copy of its folder "
-            f"and, if that copy is older, run `turnout ingest adopt`."
-        )
+        raise RolledBack(_rolled_back(bronze, version, top, known.sentence), top)
 
 
-def taken_back_at(bronze: Location, seq: int) -> int | None:
+def _rolled_back(bronze: Location, version: int, top: float, said: str) -> str:
+    return (
+        f"RESTORE TABLE rolled back bronze: version {version} of {bronze} has rows up to seq {top:g}, but {said}. Run "
+        f"RESTORE TABLE ... TO VERSION AS OF {version - 1}, or restore a copy of its folder and, if that copy is "
+        f"older, run `turnout ingest adopt`."
+    )
+
+
+def taken_back_at(bronze: Location, seq: float) -> int | None:
     """Return the version of the restore that removed rows of this seq, None without one.
 
     Versions without these rows, and versions that brought them back, end the search; everything before is irrelevant. A

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Self
 
 import pyarrow as pa
@@ -93,6 +93,8 @@ class CursorTable:
         self._plain = False
         self._seen_at = 0.0
         self._held: dict[int, Sequence[Action]] = {}
+        self.heed: Callable[[int, Sequence[Action]], None] | None = None
+        """Is called with each commit of others before one of ours follows it; where it raises, none does."""
         self._adopt(table)
         if self._guard is not None:
             self._last = self._guard.unread(self._version, 0)
@@ -232,6 +234,11 @@ class CursorTable:
             self._write_expected([], {ENGINE: ACCEPTED}, {}, self.cursor)
 
     def _follow(self) -> None:
+        others = commits_after(self.path, self._version)
+        if self.heed is not None:
+            others = iter(found := list(others))
+            for version, actions in found:
+                self.heed(version, actions)
         if not self._plain or abs(time.time() - self._seen_at) > _TRUSTED_SECONDS:  # the clock may have been set back
             self._adopt_newest()
             return
@@ -239,7 +246,7 @@ class CursorTable:
             # Log cleanup has removed the end of this view; or the table is another one, made again.
             self._adopt_newest(0)
             return
-        for version, actions in commits_after(self.path, self._version):
+        for version, actions in others:
             if self._guard is not None:
                 self._guard.read(version, actions, self._table)
             if any("metaData" in action or "protocol" in action for action in actions):

@@ -13,11 +13,12 @@ from sqlalchemy import Engine
 
 from pipeline.base.names import GameKey
 from pipeline.data.ingest.identity import Position
-from pipeline.data.ingest.restored import game_cursors
+from pipeline.data.ingest.restored import RolledBack, game_cursors
 from pipeline.data.ingest.sources.kind import Backlog, Ends
 from pipeline.data.ingest.through.through_time import first_above, lost_of
 from pipeline.data.ingest.through.watch import (
     CLOCK,
+    RESTORE,
     EndsSeen,
     ThroughWatch,
     clock_floor,
@@ -45,7 +46,7 @@ class ThroughRecorder:
     def __init__(
         self, settings: Settings, paths: Paths, engine: Engine, source: Backlog, head: Callable[[], int]
     ) -> None:
-        """Prepare; reads nothing yet. `head` returns bronze's last seq."""
+        """Prepare; reads nothing yet. `head` looks for bronze's last seq."""
         self._environment, self._paths, self._engine = settings.environment, paths, engine
         self._source, self._head = source, head
         self._table = ThroughTable(paths.through)
@@ -63,9 +64,10 @@ class ThroughRecorder:
 
         Raises:
             Transient: a broker or storage does not answer.
+            RolledBack: rows were removed from bronze; no time is recorded until they are back.
         """
         reached = self._source.reached(offset, begin)
-        seq = self._head()  # after the place: bronze has no less than what the place says
+        seq = self._newest_seq()  # after the place: bronze has no less than what the place says
         asked_at = time.monotonic()
         at = store_time(self._engine)
         answered_at = time.monotonic()
@@ -77,6 +79,18 @@ class ThroughRecorder:
         if reached is not None and ends is not None:
             self._observe(EndsSeen(at, ends), reached, seq)
         self._report(at)
+
+    def _newest_seq(self) -> int:
+        """Return bronze's last seq; where `RESTORE TABLE` removed rows, withdraw the times above those left."""
+        try:
+            return self._head()
+        except RolledBack as error:
+            at, left = store_time(self._engine), error.last_seq
+            pairs = self._opened(at) if self._pairs is None else self._pairs
+            self._watch.waiting.clear()
+            self._pairs = self._withdraw(pairs, lambda pair: pair.seq > left, RESTORE, at)
+            self._report(at)
+            raise
 
     def _observe(self, seen: EndsSeen, reached: Ends, seq: int) -> None:
         """Add an observation, and record the newest that bronze has passed."""

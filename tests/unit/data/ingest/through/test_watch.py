@@ -22,6 +22,18 @@ def test_an_observation_counts_once_the_next_one_is_made() -> None:
     assert [each.at for each in watch.waiting] == [2.0]
 
 
+def test_several_sources_pass_together() -> None:
+    """L8: the least complete source decides, also a table beside a topic."""
+    watch = ThroughWatch()
+    for at in (1.0, 2.0):
+        watch.add(EndsSeen(at, {"topic": {0: 5}, "table": {0: 2}}))
+    assert watch.passed({"topic": {0: 9}, "table": {0: 1}}) is None
+    assert watch.passed({"topic": {0: 5}}) is None
+    found = watch.passed({"topic": {0: 5}, "table": {0: 2}})
+    assert found is not None
+    assert found.at == 1.0
+
+
 def test_observations_that_wait_are_bounded() -> None:
     """L8: an ingest that is hours behind keeps some of its observations, the oldest and the newest among them."""
     watch = ThroughWatch()
