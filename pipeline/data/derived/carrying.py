@@ -5,7 +5,6 @@ on (law L6).
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from pipeline.data.derived.definitions import Definition, loads
 from pipeline.data.derived.kinds import Carrier, DerivedPosition, Surroundings, carrier
 from pipeline.data.derived.rule_tables import RuleTables
 from pipeline.data.streams.outage import tolerate_store_outage
+from pipeline.data.streams.ticking import Ticking
 from pipeline.lake.delta.table import TableConflict
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.derived import read_in_force, write_states
@@ -64,20 +64,16 @@ class DerivedStreams:
         self._by_rules = RuleTables(engine, registry, settings.derived)
         self._definitions: tuple[Definition, ...] = ()
         self._carried: dict[Definition, _Carried] = {}
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        seconds = settings.derived.commit_seconds
+        self._ticking = Ticking("derived", seconds, self.look, "derived streams were not carried")
 
     def start(self) -> None:
         """Carry them until `stop`."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._keep_carrying, name="derived", daemon=True)
-            self._thread.start()
+        self._ticking.start()
 
     def stop(self) -> None:
         """Let the running step end, and begin no other."""
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._ticking.stop()
 
     def finish(self) -> None:
         """Carry all of them to their games' tables as they are, after a bounded run."""
@@ -95,7 +91,7 @@ class DerivedStreams:
         own = [each for each in self._definitions if self._holds(each.game_key)]
         own.sort(key=lambda each: each.layer)  # so that one look carries a row through all of them
         self._carried = {each: self._carried.get(each) or self._begun(each) for each in own}
-        more = [self._carry(each, whole=whole) for each in self._carried.values() if not self._stopping.is_set()]
+        more = [self._carry(each, whole=whole) for each in self._carried.values() if not self._ticking.is_stopping]
         self._report()
         return any(more)
 
@@ -126,14 +122,6 @@ class DerivedStreams:
 
         return _Carried(definition, carrier(definition, self._within, holds))
 
-    def _keep_carrying(self) -> None:
-        while not self._stopping.wait(self._settings.derived.commit_seconds):
-            try:
-                while not self._stopping.is_set() and self.look():
-                    pass
-            except Exception:  # noqa: BLE001 - the store has another trouble than an outage; the next look may find it gone
-                _log.exception("derived streams were not carried")
-
     def _carry(self, carried: _Carried, *, whole: bool) -> bool:
         """Carry a stream on by some commits; return whether it has more to read now."""
         if time.monotonic() < carried.retry_at or (not whole and self._is_idle(carried)):
@@ -143,11 +131,11 @@ class DerivedStreams:
             for _ in range(_STEPS):
                 carried.position, carried.looked_at = carried.carrier.step(), time.monotonic()
                 is_level = carried.position is None or carried.position.is_level
-                if is_level or self._stopping.is_set():
+                if is_level or self._ticking.is_stopping:
                     break
         except TableConflict as conflict:  # another owner was first; what it did is read at the next step
             _log.info("%s: %s", name, conflict)
-            return not self._stopping.wait(_FIRST_SECONDS / 10)
+            return self._ticking.rest(_FIRST_SECONDS / 10)
         except Exception as error:  # noqa: BLE001 - law L6: one stream's failure must not stop the others
             carried.failures += 1
             wait = min(_FIRST_SECONDS * 2.0 ** (carried.failures - 1), _LONGEST_SECONDS)
