@@ -9,20 +9,24 @@ from typing import Final
 from app import formatting
 from app.books.queries import Shelf
 from app.look.tokens import Tone
-from pipeline.api.books import Closing, GameOverview, Sums, label
+from pipeline.api.books import Closing, GameOverview, Sums, label, sums_text
 from pipeline.base.texts import short_moment
 from pipeline.data.books.days import MICROS, newest_revisions, said
 
 CLOSED, CORRECTED, OPEN, NEEDS = "✓ closed", "✓ closed, corrected", "○ open", "▲ needs a person"
-TONES: Final[Mapping[str, Tone]] = {CLOSED: "well", CORRECTED: "busy", OPEN: "plain", NEEDS: "late"}
+REOPENED: Final = "↻ reopened"
+TONES: Final[Mapping[str, Tone]] = {
+    CLOSED: "well", CORRECTED: "busy", REOPENED: "busy", OPEN: "plain", NEEDS: "late"
+}  # fmt: skip
 
+_MARKS: Final = {CLOSED: "✓", CORRECTED: "±", REOPENED: "↻"}
 _DAYS: Final = 8  # columns of the matrix
 _LONGEST: Final = 300
 
 
 def sentence(shelf: Shelf) -> tuple[str, bool]:
     """Return what a person should do, and whether there is anything; else how many days are closed."""
-    needing = sum(bool(day.needs) for game in shelf.games for day in game.open)
+    needing = sum(len({*game.reopened, *(day.day for day in game.open if day.needs)}) for game in shelf.games)
     if needing:
         return ("1 day needs a person to close" if needing == 1 else f"{needing} days need a person to close"), True
     closed = [len(newest_revisions(game.closed)) for game in shelf.games if game.closed]
@@ -60,10 +64,9 @@ def days(shelf: Shelf, wanted: str) -> list[dict[str, object]]:
 def _cells(game: GameOverview) -> dict[str, str]:
     found = {}
     for day in game.open:
-        found[label(day.day, game.day_seconds)] = "▲" if day.needs else "○"
-    for each, now, corrected in _closed(game):
-        mark = "±" if corrected else "✓"
-        found[label(each.day, each.day_seconds)] = f"{mark} {formatting.count(now.accepted)}"
+        found[label(day.day, game.day_seconds)] = "▲" if day.needs else "○"  # of a reopened one written over below
+    for each, now, state in _closed(game):
+        found[label(each.day, each.day_seconds)] = f"{_MARKS[state]} {formatting.count(now.accepted)}"
     return found
 
 
@@ -79,24 +82,36 @@ def _known(game: GameOverview, now: float) -> str:
     return f"{len(game.open)}, seen {short_moment(game.looked_at, now)}"
 
 
-def _closed(game: GameOverview) -> Iterator[tuple[Closing, Sums, bool]]:
-    """Yield the closing in force of each closed day, its sums with all entries since, and whether there are any."""
+def _closed(game: GameOverview) -> Iterator[tuple[Closing, Sums, str]]:
+    """Yield the closing in force of each closed day, its sums with all entries since, and its state."""
     for each in newest_revisions(game.closed).values():
         entries = (entry for later in game.closed for entry in later.entries)
         corrected = any((entry.day, entry.revision) == (each.day, each.revision) for entry in entries)
-        yield each, said(each, game.closed), corrected
+        state = REOPENED if each.day in game.reopened else CORRECTED if corrected else CLOSED
+        yield each, said(each, game.closed), state
 
 
 def _rows(game: GameOverview, now: float) -> Iterator[dict[str, object]]:
     for day in game.open:
+        if day.day in game.reopened:
+            continue  # its last revision is shown until the next one is there
         why = [*day.needs, *day.reasons, *day.notes]
         yield {**_row(game, day.day, NEEDS if day.needs else OPEN, day.sums, why), **_signed("", None, "")}
-    for each, sums, corrected in _closed(game):
+    waits = {day.day: day.reasons for day in game.open}
+    for each, sums, state in _closed(game):
         why = [*([each.reason] if each.reason else []), *each.notes]
+        if (again := game.reopened.get(each.day)) is not None:
+            why = [again.line, *waits.get(each.day, ()), *why]
+        before = (other for other in game.closed if other.day == each.day and other.revision < each.revision)
+        why += [
+            f"Revision {other.revision} by {other.closed_by} had {formatting.count(other.sums.accepted)} accepted rows."
+            for other in before
+        ]
         signature = _signed(each.closed_by, each.closed_at / MICROS, each.hash, now)
+        row_sums = formatting.shown(sums_text(each), _LONGEST) if each.column_sums else ""
         revision = f" · revision {each.revision}" if each.revision > 1 else ""
-        row = _row(game, each.day, CORRECTED if corrected else CLOSED, sums, why)
-        yield {**row, "Day": f"{row['Day']}{revision}", **signature}
+        row = _row(game, each.day, state, sums, why)
+        yield {**row, "Day": f"{row['Day']}{revision}", "Sums": row_sums, **signature}
 
 
 def _row(game: GameOverview, day: int, state: str, sums: Sums, why: Sequence[str]) -> dict[str, object]:
@@ -109,6 +124,7 @@ def _row(game: GameOverview, day: int, state: str, sums: Sums, why: Sequence[str
         "Duplicate": formatting.count(sums.duplicate),
         "Refused": formatting.count(sums.refused),
         "Reasons": formatting.shown(" ".join(why), _LONGEST) if why else "",
+        "Sums": "",
     }
 
 

@@ -26,7 +26,9 @@ def _live(environment: Environment) -> None:
         st.info("No game has a day in its books. Set books.games, or close a day: `turnout books close GAME DAY`.")
         return
     with st.container(border=True, key="card_books", gap="xsmall"):
-        about = "accepted rows by day · ✓ closed · ± corrected since · ○ open · ▲ needs a person · ? not known"
+        about = (
+            "accepted rows by day · ✓ closed · ± corrected since · ↻ reopened · ○ open · ▲ needs a person · ? not known"
+        )
         st.html(parts.section("Games by days", about))
         st.dataframe(
             pd.DataFrame(rows),
@@ -77,6 +79,7 @@ def _columns() -> dict[str, Any]:
             for name, about in numbers.items()
         },
         "Reasons": st.column_config.TextColumn(width="large", help="Of an open day why it waits, of a closed one why."),
+        "Sums": st.column_config.TextColumn(width="medium", help="Of the accepted rows at the closing, by column."),
         "Hash": st.column_config.TextColumn(width=90, help="Of the accepted rows; the ledger has all of it."),
     }
 

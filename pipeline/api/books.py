@@ -3,29 +3,37 @@
 `closed` reads the ledger alone, `overview` also what the last closer reported. `days` classifies all rows of a game.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
 
 from pipeline.api.environment import OpenEnvironment
 from pipeline.base.errors import Refused, Transient, first_line
 from pipeline.base.names import GameKey
+from pipeline.base.texts import join_limited
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
 from pipeline.data.books import ledger
-from pipeline.data.books.closing import BookDay, Books, DayState, GameBooks, from_report
-from pipeline.data.books.days import MICROS, Closing, Sums, begin_of, label
+from pipeline.data.books.book_days import BookDay, DayState, GameBooks, from_report, reopened_days
+from pipeline.data.books.closing import Books
+from pipeline.data.books.days import MICROS, Closing, Reopened, Sums, begin_of, label
 from pipeline.data.books.hashing import rehashed
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.table import TableConflict
+from pipeline.store import reopenings
 from pipeline.store.audit import Act
 from pipeline.store.books import read_reports
 from pipeline.store.database.engine import reading
 from pipeline.store.games import Game, known_names
 
 __all__ = [
-    "BookDay", "Closing", "DayState", "GameBooks", "GameOverview", "Sums", "as_dict", "close", "closed", "closing_dict",
-    "closing_line", "days", "label", "lines", "overview", "verify",
+    "BookDay", "Closing", "DayState", "GameBooks", "GameOverview", "Reopened", "Sums", "as_dict", "close", "closed",
+    "closing_dict", "closing_line", "days", "label", "lines", "overview", "revision_label", "sums_text",
+    "verify",
 ]  # fmt: skip
+
+
+_COLUMNS: Final = 10  # whose sums a line has
 
 
 @reading()
@@ -51,6 +59,7 @@ class GameOverview:
     open: tuple[BookDay, ...]  # as the last closer found them, the oldest first
     looked_at: float | None  # when that was, Unix seconds; None: no closer has looked, so open days are not known
     obstacle: str | None  # why it could not classify the rows
+    reopened: Mapping[int, Reopened] = field(default_factory=dict)  # days that are open again, by their begins
 
 
 @reading()
@@ -61,19 +70,21 @@ def overview(environment: OpenEnvironment) -> tuple[GameOverview, ...]:
         Refused: the ledger or the control store cannot be read.
     """
     reports, known = read_reports(environment.engine), known_names(environment.engine)
+    approved = reopenings.approved(environment.engine)
     closings: dict[str, list[Closing]] = {}
     for each in closed(environment):
         closings.setdefault(each.game_key, []).append(each)
     found = []
     for key, name in sorted(known.items(), key=lambda each: each[1]):
         own, report = tuple(closings.get(key, ())), reports.get(key)
-        shut = {each.day for each in own}
+        again = reopened_days([each for each in approved if each.game_key == key], own)
+        shut = {each.day for each in own} - again.keys()
         days = (
             () if report is None else tuple(day for each in report.days if (day := from_report(each)).day not in shut)
         )
         seconds = own[-1].day_seconds if own else environment.settings.books.day_seconds
-        looked = (None, None) if report is None else (report.reported_at, report.obstacle)
-        found.append(GameOverview(Game(GameKey(key), name), seconds, own, days, *looked))
+        looked, obstacle = (None, None) if report is None else (report.reported_at, report.obstacle)
+        found.append(GameOverview(Game(GameKey(key), name), seconds, own, days, looked, obstacle, again))
     return tuple(found)
 
 
@@ -133,7 +144,7 @@ def _day(day: BookDay, seconds: int) -> dict[str, Any]:
     found = {
         "day": label(day.day, seconds), "begin": day.day // MICROS, "state": day.state, **_sums(day.sums),
         "without_event_time": day.without_event_time, "clock_errors": day.clock_errors, "reasons": list(day.reasons),
-        "needs": list(day.needs), "notes": list(day.notes),
+        "needs": list(day.needs), "notes": list(day.notes), "earlier": [closing_dict(each) for each in day.earlier],
     }  # fmt: skip
     if day.closing is None:
         return found
@@ -154,13 +165,29 @@ def closing_dict(closing: Closing) -> dict[str, Any]:
         "table_version": closing.table_version, "silver": list(closing.silver), "keeps_rows": closing.keeps_rows,
         "closed_at": closing.closed_at / MICROS, "closed_by": closing.closed_by, "reason": closing.reason,
         "notes": list(closing.notes), "entries": entries,
+        "sums": dict(closing.column_sums), "reopened": None if closing.reopened is None else asdict(closing.reopened),
     }  # fmt: skip
 
 
 def closing_line(closing: Closing) -> str:
     """Return a closed day as a line for people; raw texts are in it."""
     sums = ", ".join(f"{value:,} {name}" for name, value in _sums(closing.sums).items())
-    return f"{label(closing.day, closing.day_seconds)} closed: {sums}; {_signature(closing)}"
+    return f"{label(closing.day, closing.day_seconds)} closed: {sums}{_added(closing)}; {_signature(closing)}"
+
+
+def _added(closing: Closing) -> str:
+    return f"; sums: {sums_text(closing)}" if closing.column_sums else ""
+
+
+def sums_text(closing: Closing) -> str:
+    """Return the sums by column for people, of many columns the first ones; raw names are in it."""
+    return join_limited(closing.column_sums, _COLUMNS, " ".join)
+
+
+def revision_label(closing: Closing) -> str:
+    """Return a closed day as people write it, with its revision where that is not the first."""
+    day = label(closing.day, closing.day_seconds)
+    return day if closing.revision == 1 else f"{day} revision {closing.revision}"
 
 
 def _signature(closing: Closing) -> str:
@@ -185,11 +212,13 @@ def _lines(day: BookDay, seconds: int) -> list[str]:
     found = [f"{label(day.day, seconds)} {day.state}: {sums}{_odd(day)}"]
     if (closing := day.closing) is not None:
         found.append(f"  {_signature(closing)}")
+        found += [f"  sums: {sums_text(closing)}"] if closing.column_sums else []
         found += [f"  corrects {label(each.day, seconds)}: {_signed(each.sums)}" for each in closing.entries]
     if day.corrected != Sums():
         found.append(f"  corrected by later days: {_signed(day.corrected)}")
     if day.pending != Sums():
         found.append(f"  changed since: {_signed(day.pending)}; the next day that closes says so")
+    found += [f"  earlier: {closing_line(each)}" for each in day.earlier]
     found += [f"  waits: {each}" for each in day.reasons]
     found += [f"  needs a reason: {each}" for each in day.needs]
     return found + [f"  note: {each}" for each in day.notes]

@@ -48,12 +48,12 @@ def show_books(env_dir: Path, game: str | None, as_json: bool) -> None:
 @click.option("--reason", default="", help="Reason, kept in the ledger and the audit log; some days need one.")
 @_JSON
 def close_day(env_dir: Path, game: str, day: float, reason: str, as_json: bool) -> None:
-    """Close the DAY of GAME: copy its accepted rows, and add it to the ledger. A closed day never changes.
+    """Close the DAY of GAME: copy its accepted rows, and add it to the ledger. A closed revision never changes.
 
     GAME is a key or an exact name; DAY is a date such as 2026-11-29, or a moment in the day, UTC by default. A day that
     is closed stays as it is. A day closes when the source is known to be complete through its end and the lateness,
     its game and silver tables have read so far, and no operation of the game is open. Where bronze lost rows that may
-    have been of the day, or many rows are late or clock errors, it closes only with a reason.
+    have been of the day, many rows are late or clock errors, or the day was reopened, it closes only with a reason.
     """
     from pipeline.api import books as api
     from pipeline.store.games import find, known_names
@@ -70,7 +70,7 @@ def close_day(env_dir: Path, game: str, day: float, reason: str, as_json: bool) 
 @click.argument("game")
 @_JSON
 def verify_books(env_dir: Path, game: str, as_json: bool) -> None:
-    """Compute the hashes of the closed days of GAME again, from the rows in `closed/GAME`.
+    """Compute the hashes of the closed days of GAME again, with all revisions, from the rows in `closed/GAME`.
 
     GAME is a key or an exact name. Exit code 0: each is that of the ledger; 1: the rows of a day are others now. Days
     whose rows were not kept are not compared, and are named.
@@ -81,7 +81,7 @@ def verify_books(env_dir: Path, game: str, as_json: bool) -> None:
     context = CommandContext(env_dir)
     found = api.verify(context.environment, find(game, known_names(context.engine)))
     results = {
-        api.label(each.day, each.day_seconds): "not kept" if now is None else "same" if now == each.hash else "CHANGED"
+        api.revision_label(each): "not kept" if now is None else "same" if now == each.hash else "CHANGED"
         for each, now in found
     }
     if as_json:

@@ -164,6 +164,10 @@ _COMMANDS: Final = (
         "Days of games that close, and the ledger of closed days.",
         LazyCommand("show", "pipeline.cli.books:show_books"),
         LazyCommand("close", "pipeline.cli.books:close_day"),
+        LazyCommand("reopen", "pipeline.cli.reopening:reopen_day"),
+        LazyCommand("requests", "pipeline.cli.reopening:list_reopenings"),
+        LazyCommand("approve", "pipeline.cli.reopening:approve_reopening"),
+        LazyCommand("reject", "pipeline.cli.reopening:reject_reopening"),
         LazyCommand("verify", "pipeline.cli.books:verify_books"),
     ),
     group(

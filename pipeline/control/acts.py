@@ -27,6 +27,9 @@ class DirectAct(StrEnum):
     CHANGE_PRODUCERS = "apply edge producers", Role.MOVER, True
     REVOKE_PRODUCER = "revoke an edge producer", Role.OPERATOR, True
     CLOSE_DAY = "close a day", Role.OPERATOR
+    REOPEN_DAY = "reopen a day", Role.OPERATOR, True
+    APPROVE_REOPENING = "approve a reopening", Role.OPERATOR
+    REJECT_REOPENING = "reject a reopening", Role.OPERATOR, True
     REGISTER_SCHEMA = "register a schema", Role.OPERATOR
     APPROVE_SCHEMA = "approve a schema", Role.OPERATOR
     REJECT_SCHEMA = "reject a schema", Role.OPERATOR, True

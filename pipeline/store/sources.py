@@ -190,6 +190,16 @@ def accepted_gaps(engine: Engine) -> list[AcceptedGap]:
         return [AcceptedGap(*row) for row in connection.execute(query)]
 
 
+def gaps_with_seqs(engine: Engine) -> list[tuple[AcceptedGap, int]]:
+    """Return every accepted gap, oldest first, with the last seq before ingest went on behind it."""
+    found = []
+    for gap in accepted_gaps(engine):
+        known = identity(engine, gap.generation)
+        if known is not None:
+            found.append((gap, known.since_seq))
+    return found
+
+
 def _record(connection: Connection, new: Identity) -> None:
     values: dict[str, Any] = {name: getattr(new, name) for name in _COLUMNS} | {"recorded_at": time.time()}
     table = ingest_identities

@@ -9,6 +9,7 @@ from pipeline.base.names import game_key
 from pipeline.data.books.days import MICROS, Closing, DayEntry, Sums
 from pipeline.data.books.ledger import Ledger
 from pipeline.settings.tree import Paths, Settings
+from pipeline.store import reopenings
 from pipeline.store.books import write_report
 from pipeline.store.database.engine import open_store
 
@@ -33,10 +34,21 @@ def with_books(folder: Path) -> None:
     engine.dispose()
 
 
-def _closing(number: int, day: int, sums: Sums, *entries: DayEntry) -> Closing:
+def with_revisions(folder: Path) -> None:
+    """Close the older of the two days again, with a second revision, and open the newer one again."""
+    settings, paths = Settings(), Paths(folder)
+    engine = open_store(settings, paths)
+    ledger = Ledger(paths.books, settings.environment, game_key(CHESS))
+    ledger.add(_closing(3, FIRST, Sums(3, 2, 0, 1_001, 6), revision=2))
+    asked = reopenings.submit(engine, game_key(CHESS), FIRST + DAY, 86_400, 1, "eve", "wrong <u>")
+    reopenings.decide(engine, asked, "approved", "bob", "")
+    engine.dispose()
+
+
+def _closing(number: int, day: int, sums: Sums, *entries: DayEntry, revision: int = 1) -> Closing:
     return Closing(
-        game_key(CHESS), CHESS, number, day, 86_400, 1, sums, 0, 0, 9, 9, "t", 4, (), (), "", f"{number}abcdef1" * 8,
-        True, int(time.time()) * MICROS, "ann", "agreed <i>", entries,
+        game_key(CHESS), CHESS, number, day, 86_400, revision, sums, 0, 0, 9, 9, "t", 4, (), (), "",
+        f"{number}abcdef1" * 8, True, int(time.time()) * MICROS, "ann", "agreed <i>", entries,
     )  # fmt: skip
 
 

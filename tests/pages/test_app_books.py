@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.browser.books_world import CHESS, GO, LUDO, with_books
+from tests.browser.books_world import CHESS, GO, LUDO, with_books, with_revisions
 from tests.browser.seed import fleet_of_forty, seed
 from tests.unit.app.app_world import drawn_alive, drawn_html, pages_of
 
@@ -52,3 +52,18 @@ def test_a_day_says_its_sums_and_why_it_waits(opening: Opening) -> None:
     ]  # fmt: skip
     assert "<i>" not in drawn_alive(app)
     assert list(opening("books", q="basalt").dataframe[1].value["Game"]) == [GO]
+
+
+def test_the_newest_revision_is_shown_and_names_the_earlier_one(opening: Opening, tmp_path: Path) -> None:
+    """A day that is open again shows its last signed numbers, marked, with the people who reopened it."""
+    with_revisions(tmp_path)
+    app = opening("books")
+    matrix = {row["Game"]: row for row in app.dataframe[0].value.to_dict("records")}
+    assert [matrix[CHESS][day] for day in ("2024-10-04", "2024-10-05")] == ["✓ 1\u202f001", "↻ 900"]
+    assert drawn_html(app)[0].startswith("2 days need a person to close")
+    rows = {row["Day"]: row for row in app.dataframe[1].value.to_dict("records") if row["Game"] == CHESS}
+    assert list(rows) == ["2024-10-06", "2024-10-05", "2024-10-04 · revision 2"]
+    assert rows["2024-10-05"]["State"] == ["↻ reopened"]
+    assert rows["2024-10-05"]["Reasons"].startswith("It was reopened by eve, approved by bob: wrong <u>")
+    assert "Revision 1 by ann had 1 000 accepted rows." in rows["2024-10-04 · revision 2"]["Reasons"]
+    assert "<u>" not in drawn_alive(app)

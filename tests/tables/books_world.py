@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+from sqlalchemy import update
 
-from pipeline.data.books.closing import BookDay, Books
+from pipeline.data.books.book_days import BookDay
+from pipeline.data.books.closing import Books
 from pipeline.data.books.days import MICROS, Closing, Sums, newest_revisions, said
 from pipeline.data.books.hashing import rehashed
 from pipeline.data.derived.definitions import SilverDefinition, dumps
@@ -22,7 +24,8 @@ from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.table import TableConflict
 from pipeline.lake.delta.through import ThroughPair, ThroughTable
 from pipeline.settings.books import BooksSettings
-from pipeline.store import derived
+from pipeline.store import derived, reopenings
+from pipeline.store.database.report_tables import book_reopenings
 from pipeline.store.games import known_games
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.tables.repair_world import BROKEN, CHESS, FIRST, SECOND, Event, World, copied, make_world
@@ -72,6 +75,8 @@ class BooksWorld(World):
     """The tables of Chess, a clock of the source, and closers that may be killed."""
 
     has_silver: bool = True
+    opened_at: dict[int, float] = field(default_factory=dict)  # of days that were reopened, seconds after BEGIN
+    seen: tuple[Closing, ...] = ()  # the ledger as it was
     promised: dict[tuple[int, int], list[dict[str, Any]]] = field(default_factory=dict)  # rows by day and revision
 
     def _placed(self, event: Event, pos: int, known: bool) -> dict[str, Any]:
@@ -122,23 +127,36 @@ class BooksWorld(World):
         return Books(self.settings, self.paths, self.engine)
 
     def close(self) -> list[Closing]:
-        """Let a new closer close all days that can close; return what it closed."""
+        """Let a new closer close all days that can close, and a person those that were reopened; return them."""
         before = len(self.books().settle(CHESS))
-        self.books().close_due(CHESS, "closer")
+        for each in self.books().close_due(CHESS, "closer").open:
+            if each.state == "reopened" and not each.reasons:
+                self.books().close(CHESS, each.day, "ann", "again")
         return list(self.books().settle(CHESS)[before:])
+
+    def reopen(self, day: int, at: float) -> None:
+        """Let two people reopen a closed day, by a clock that shows a time, seconds after BEGIN."""
+        revision = newest_revisions(self.books().settle(CHESS))[day].revision
+        asked = reopenings.submit(self.engine, CHESS.key, day, DAY, revision, "ann", "a mistake")
+        reopenings.decide(self.engine, asked, "approved", "bob", "")
+        own = book_reopenings.c.request_id == asked.request_id
+        with self.engine.begin() as connection:
+            connection.execute(update(book_reopenings).where(own).values(decided_at=BEGIN + at))
+        self.opened_at[day] = at
 
     def day(self, number: int) -> BookDay:
         """Return the day of this number, 0 the one that begins at BEGIN."""
         begin = (BEGIN + number * DAY) * MICROS
         return next(each for each in self.books().look(CHESS).days if each.day == begin)
 
-    def closed_rows(self, day: int) -> list[dict[str, Any]]:
-        """Return the rows of `closed/GAME` of a day, as any Delta reader has them."""
+    def closed_rows(self, day: int, revision: int = 1) -> list[dict[str, Any]]:
+        """Return the rows of `closed/GAME` of a day's revision, as any Delta reader has them."""
         rows = open_table(self.paths.closed(CHESS.key)).to_pyarrow_table()
         with duckdb.connect() as database:
             database.execute("SET TimeZone = 'UTC'")
             database.register("rows", rows)
-            found = database.sql(f"FROM rows WHERE epoch_us(_day) = {day} ORDER BY _seq, _pos").to_arrow_table()
+            own = f"epoch_us(_day) = {day} AND _revision = {revision}"
+            found = database.sql(f"FROM rows WHERE {own} ORDER BY _seq, _pos").to_arrow_table()
         return [{name: value for name, value in each.items() if value is not None} for each in found.to_pylist()]
 
     def expected(self, closing: Mapping[int, int | None]) -> dict[int, dict[str, list[tuple[int, int]]]]:
@@ -179,22 +197,29 @@ class BooksWorld(World):
         assert look.obstacle is None, look.obstacle
         known = self.books().settle(CHESS)
         closed = newest_revisions(known)
-        firsts = {day: each.closing_seq for day, each in closed.items()}
         expected = self.expected(
-            firsts | {each.day: self._closing(each.day) for each in look.days if each.day not in closed}
+            {
+                each.day: self._closing(each.day) if each.closing is None else each.closing.closing_seq
+                for each in look.days
+            }
         )
         assert {each.day for each in look.days} == expected.keys() | closed.keys()
         for each in look.days:
             now = Counter({name: len(places) for name, places in expected.get(each.day, {}).items()})
             sums = each.sums if each.closing is None else said(each.closing, known) + each.pending
             assert counted(sums) == counted(Sums(**now)), each
-        for day, closing in closed.items():
-            assert self.closed_rows(day) == self.promised[day, closing.revision]
+        assert known[: len(self.seen)] == self.seen
+        for closing in known:
+            rows = self.closed_rows(closing.day, closing.revision)
+            assert rows == self.promised[closing.day, closing.revision]
             assert rehashed(self.paths.closed(CHESS.key), closing) == closing.hash
 
     def promise(self) -> None:
         """Note what the days that closed now have: their rows never change from here on."""
-        for day, each in newest_revisions(self.books().settle(CHESS)).items():
+        known = self.books().settle(CHESS)
+        assert known[: len(self.seen)] == self.seen
+        self.seen = known
+        for day, each in newest_revisions(known).items():
             if (day, each.revision) not in self.promised:
                 places = set(self.expected({day: each.closing_seq}).get(day, {}).get("accepted", []))
                 rows = [
@@ -206,7 +231,7 @@ class BooksWorld(World):
                 assert each.sums.accepted == len(rows)
 
     def _closing(self, day: int) -> int | None:
-        at = day / MICROS + DAY + LATENESS
+        at = max(day / MICROS + DAY + LATENESS, BEGIN + self.opened_at.get(day, 0.0))
         return next((pair.seq for pair in ThroughTable(self.paths.through).read() if pair.at >= at), None)
 
 

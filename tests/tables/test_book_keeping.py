@@ -1,6 +1,7 @@
 """A driver, a command and a page keep the books of a game: who closed, what waits, and what people are told."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from pipeline.api import books as api
+from pipeline.api import reopening
 from pipeline.api.environment import OpenEnvironment
+from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
 from pipeline.data.books.keeping import BookKeeper
 from pipeline.store import audit
@@ -115,3 +118,82 @@ def test_a_person_closes_a_day(world: BooksWorld) -> None:
     assert turnout(world, "books", "verify", "Chess", "--json")[0] == 1
     ends = [each.outcome for each in audit.entries(world.engine) if each.action == "close a day"]
     assert ends == [None, "failed", None, "succeeded", None, "succeeded"]
+
+
+def test_two_people_reopen_a_day(world: BooksWorld) -> None:
+    """One asks with a reason and another approves, never the same; each step is in the audit log."""
+    environment = OpenEnvironment(world.settings, world.paths, world.engine)
+    day, moment = "2023-11-14T22:14:00Z", BEGIN + 40.0
+    world.ingest(row(5.0))
+    level(world, 120.0)
+    code, said = turnout(world, "books", "reopen", "Chess", day, "--reason", "wrong")
+    assert code != 0
+    assert "The day is not closed." in said
+    turnout(world, "books", "close", "Chess", day)
+    asked = json.loads(turnout(world, "books", "reopen", "Chess", day, "--reason", "wrong", "--json")[1])
+    assert (asked["state"], asked["revision"], asked["day"]) == ("asked", 1, "2023-11-14T22:13:20Z")
+    assert "waits already" in turnout(world, "books", "reopen", "Chess", day, "--reason", "wrong")[1]
+    code, said = turnout(world, "books", "approve", asked["request_id"][:8])
+    assert code != 0
+    assert "You cannot approve your own request" in said
+    assert overview(world).reopened == {}
+    wanted = reopening.find(environment, asked["request_id"])
+    assert reopening.approve(environment, "bob", wanted, "agreed").state == "approved"
+    with pytest.raises(Refused, match="open again already"):
+        reopening.reopen(environment, "ann", CHESS, moment, "once more")
+    ((_, opened),) = overview(world).reopened.items()
+    assert (opened.approved_by, opened.reason) == ("bob", "wrong")
+    with pytest.raises(Refused, match="open again already"):
+        reopening.approve(environment, "eve", wanted)
+    level(world, time.time() - BEGIN)
+    assert "reopened: 0 refused" in turnout(world, "books", "show", "Chess")[1]
+    assert turnout(world, "books", "close", "Chess", day, "--reason", "corrected")[0] == 0
+    shown = turnout(world, "books", "show", "Chess")[1]
+    assert "revision 2 by" in shown
+    assert "earlier: 2023-11-14T22:13:20Z closed" in shown
+    code, said = turnout(world, "books", "verify", "Chess", "--json")
+    assert json.loads(said)["days"] == {"2023-11-14T22:13:20Z": "same", "2023-11-14T22:13:20Z revision 2": "same"}
+    assert overview(world).reopened == {}
+    acts = [(each.action, each.outcome) for each in audit.entries(world.engine) if "reopen" in each.action]
+    assert [each for each in acts if each[1]] == [
+        ("reopen a day", "failed"), ("reopen a day", "succeeded"), ("reopen a day", "succeeded"),
+        ("approve a reopening", "failed"), ("approve a reopening", "succeeded"), ("reopen a day", "failed"),
+        ("approve a reopening", "failed"),
+    ]  # fmt: skip
+
+
+def test_a_request_about_an_older_revision_opens_nothing(world: BooksWorld) -> None:
+    """An approval opens the revision that was shown to both people, and a withdrawn or rejected request opens none."""
+    environment = OpenEnvironment(world.settings, world.paths, world.engine)
+    world.ingest(row(5.0))
+    level(world, 120.0)
+    turnout(world, "books", "close", "Chess", "2023-11-14T22:14:00Z")
+    first, second, third = (
+        reopening.reopen(environment, who, CHESS, BEGIN + 40.0, "wrong") for who in ("ann", "eve", "zoe")
+    )
+    assert reopening.reject(environment, "ann", first, "a mistake").state == "withdrawn"
+    assert reopening.reject(environment, "bob", second, "no").state == "rejected"
+    assert overview(world).reopened == {}
+    day = overview(world).closed[0].day
+    world.reopen(day, 110.0)
+    world.close()
+    with pytest.raises(Refused, match="has revision 2 by now"):
+        reopening.approve(environment, "bob", third)
+    assert [each.state for each in reopening.requests(environment)] == ["asked", "approved", "rejected", "withdrawn"]
+
+
+def test_a_driver_closes_no_reopened_day(world: BooksWorld) -> None:
+    """People have something to do before such a day closes again; the driver only reports why it waits."""
+    world.ingest(row(5.0))
+    level(world, 120.0)
+    keeping = keeper(world)
+    keeping.look()
+    (closed,) = overview(world).closed
+    world.reopen(closed.day, 115.0)
+    keeping.look()
+    (waits,) = overview(world).open
+    assert (waits.day, waits.needs[0], len(overview(world).closed)) == (
+        closed.day, "It was reopened by ann, approved by bob: a mistake", 1
+    )  # fmt: skip
+    with world.engine.connect() as connection:
+        assert due_in(connection) == {CHESS.key: BEGIN + 115.0}

@@ -17,9 +17,11 @@ from pipeline.base.names import stream_app_id
 from pipeline.lake.delta import accepted_gaps
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.table import CursorTable, TableConflict
+from pipeline.store import sources
 from pipeline.store.operations import Intent, submit
+from pipeline.store.sources import AcceptedGap, Identity
 from tests.tables.books_world import BEGIN, DAY, BooksWorld, books_of, make_books, row
-from tests.tables.repair_world import CHESS, World, make_world
+from tests.tables.repair_world import CHESS, SECOND, World, make_world
 from tests.tables.silver_world import hooked, killed
 
 
@@ -46,6 +48,7 @@ CHANGES = st.one_of(
     st.tuples(st.just("ingest"), st.lists(ROW, min_size=1, max_size=4)),
     st.tuples(st.just("complete"), st.sampled_from([60.0, 115.0, 240.0, 400.0])),
     st.tuples(st.just("kill"), st.integers(1, 20)),
+    st.tuples(st.just("reopen"), st.tuples(st.integers(0, 3), st.sampled_from([115.0, 240.0, 400.0]))),
     st.tuples(st.sampled_from(["split", "silver", "close", "replay", "rebuild"]), st.none()),
 )
 
@@ -60,6 +63,11 @@ def do(world: BooksWorld, change: str, what: Any) -> None:
             level(world)
             killed(world.close, what)
             world.promise()
+        case "reopen":
+            number, at = what
+            days = [each for each in world.books().look(CHESS).days if each.state == "closed"]
+            if days:
+                world.reopen(days[number % len(days)].day, at)
         case "close":
             level(world)
             world.close()
@@ -89,7 +97,7 @@ def run(empty: World, changes: list[tuple[str, Any]]) -> None:
 @given(st.lists(CHANGES, max_size=8))
 @settings(max_examples=3)
 def test_each_row_is_in_one_class_and_closed_days_stay(empty: World, changes: list[tuple[str, Any]]) -> None:
-    """Over orders, duplicates, late rows, replays and kills: the classes add up, and entries make up each change."""
+    """Over orders, duplicates, late rows, replays, kills, reopened days: classes add up, and what is closed stays."""
     run(empty, changes)
 
 
@@ -176,6 +184,60 @@ def test_rows_that_silver_has_not_read_belong_to_no_class_yet(world: BooksWorld)
     assert "lack its rows of seq 2" in " ".join(day.reasons)
 
 
+def test_a_reopened_day_closes_with_another_revision(world: BooksWorld) -> None:
+    """Late rows up to the reopening are accepted then, and the revision before stays in both tables with its hash."""
+    closed_day(world)
+    world.ingest(row(10.0))
+    level(world)
+    begin = BEGIN * 1_000_000
+    before = world.day(0).closing
+    world.promise()
+    world.reopen(begin, 200.0)
+    day = world.day(0)
+    assert (day.state, day.earlier, day.needs) == (
+        "reopened", (before,), ("It was reopened by ann, approved by bob: a mistake",)
+    )  # fmt: skip
+    assert "through 2023-11-14 22:16:40 UTC" in day.reasons[0]
+    with pytest.raises(Refused, match="cannot close: It waits until the source is complete"):
+        world.books().close(CHESS, begin, "ann", "again")
+    world.complete(200.0)
+    with pytest.raises(Refused, match="only with a person's --reason: It was reopened by ann"):
+        world.books().close(CHESS, begin, "ann")
+    assert not world.books().close_due(CHESS, "closer").open[0].reasons
+    (made,) = world.close()
+    world.promise()
+    assert before is not None
+    assert (made.revision, made.number, made.sums.late, made.sums.accepted) == (2, 2, 0, before.sums.accepted + 1)
+    assert made.reopened is not None
+    assert (made.reopened.requested_by, made.reopened.approved_by, made.entries) == ("ann", "bob", ())
+    assert (world.day(0).state, world.day(0).closing, world.day(0).earlier) == ("closed", made, (before,))
+    assert [len(world.closed_rows(begin, revision)) for revision in (1, 2)] == [2, 3]
+    world.check()
+    assert world.books().close(CHESS, begin, "ann") == made
+
+
+def test_entries_refer_to_the_revision_in_force(world: BooksWorld) -> None:
+    """No day has an entry for a day that is open again; entries refer to its next revision later."""
+    closed_day(world)
+    begin = BEGIN * 1_000_000
+    world.reopen(begin, 300.0)
+    world.ingest(row(10.0), row(150.0))
+    level(world)
+    world.complete(240.0)
+    (other,) = world.close()
+    assert (other.revision, other.entries) == (1, ())
+    world.complete(300.0)
+    (again,) = world.close()
+    assert (again.day, again.revision) == (begin, 2)
+    world.ingest(row(11.0), row(250.0))
+    level(world)
+    world.complete(340.0)
+    (third,) = world.close()
+    world.promise()
+    assert [(each.day, each.revision, each.sums.late) for each in third.entries] == [(begin, 2, 1)]
+    world.check()
+
+
 def test_anybody_can_compute_the_hash(world: BooksWorld) -> None:
     """The hash is that of the values of the game's accepted rows, by DuckDB and SHA-256 alone."""
     closed_day(world)
@@ -189,6 +251,22 @@ def test_anybody_can_compute_the_hash(world: BooksWorld) -> None:
             "FROM (SELECT * EXCLUDE (_day, _revision) FROM rows) AS own"
         ).fetchone()
     assert found == (closing.hash,)
+
+
+def test_the_ledger_has_the_sums_of_number_columns(world: BooksWorld) -> None:
+    """People sign numbers: the ledger's sums are exact, and those that any reader computes from the closed rows."""
+    most = 2**63 - 1
+    world.register(message=SECOND)
+    world.ingest(*(row(number / 10, points=most) for number in range(40)), row(5.0, points=-7, kind="early"))
+    level(world)
+    world.complete(120.0)
+    (made,) = world.close()
+    assert made.column_sums == (("points", str(40 * most - 7)),)
+    with duckdb.connect() as database:
+        database.register("rows", open_table(world.paths.closed(CHESS.key)).to_pyarrow_table())
+        assert database.execute("SELECT sum(points)::VARCHAR FROM rows").fetchone() == (made.column_sums[0][1],)
+    (kept,) = open_table(world.paths.books).to_pyarrow_table().column("sums").to_pylist()
+    assert kept == list(made.column_sums)
 
 
 def test_a_replay_after_the_close_is_an_entry(world: BooksWorld) -> None:
@@ -316,16 +394,58 @@ def test_a_day_of_which_bronze_lost_rows_needs_a_reason(world: BooksWorld) -> No
     world.ingest(row(5.0))
     world.ingest(row(6.0))
     world.split()
-    app = stream_app_id(world.environment, CHESS.key, 1)
-    table = CursorTable.create(world.paths.table(CHESS.key), pa.schema([]), app)
-    gap = accepted_gaps.record(table.transaction_version, world.environment, CHESS.key, 1, 2)
-    table.commit([], table.cursor, table.cursor or 0, also=gap)
+    accept_gap(world, 1, 2)
     world.silver()
     world.complete(120.0)
     assert not world.close()
     assert "Bronze lost the seqs 2 to 2, which may have had rows of the day." in world.day(0).needs
     made = world.books().close(CHESS, BEGIN * 1_000_000, "ann", "the producer sends no such rows")
     assert made.notes == ("Bronze lost the seqs 2 to 2, which may have had rows of the day.",)
+
+
+def accept_gap(world: BooksWorld, above: int, through: int) -> None:
+    app = stream_app_id(world.environment, CHESS.key, 1)
+    table = CursorTable.create(world.paths.table(CHESS.key), pa.schema([]), app)
+    gap = accepted_gaps.record(table.transaction_version, world.environment, CHESS.key, above, through)
+    table.commit([], table.cursor, table.cursor or 0, also=gap)
+
+
+def test_a_day_with_rows_behind_lost_ones_only_needs_a_reason(tmp_path: Path, empty: World) -> None:
+    """Lost rows are of days whose rows were taken between the pairs around them, wherever the day's own rows lie."""
+    world = make_books(tmp_path, base=empty, ahead_seconds=20)
+    world.ingest(row(-150.0))
+    world.complete(20.0)
+    world.ingest(row(-149.0))
+    world.ingest(row(90.0), row(550.0))
+    world.split()
+    accept_gap(world, 1, 2)
+    world.silver()
+    world.complete(400.0)
+    needs = {each.day // 1_000_000 - BEGIN: " ".join(each.needs) for each in world.books().look(CHESS).days}
+    assert {day: "Bronze lost" in why for day, why in needs.items()} == {-200: False, 0: True, 500: False}
+    world.engine.dispose()
+
+
+def test_a_day_of_which_a_source_lost_rows_needs_a_reason(tmp_path: Path, empty: World) -> None:
+    """A loss lies between the last time through which bronze had all and its acceptance; other days close."""
+    world = make_books(tmp_path, base=empty, ahead_seconds=20)
+    world.ingest(row(-150.0), row(-50.0), row(5.0))
+    level(world)
+    world.complete(60.0)
+    sources.open_generation(world.engine, "topic \x07")
+    lost = [AcceptedGap(0, "topic \x07", number, 3, 8, "retention", "ann", BEGIN + 130.0) for number in (0, 1)]
+    sources.replace_generation(world.engine, "topic \x07", 1, Identity(0, None, 1, "b", world.seq, None), lost)
+    world.ingest(row(150.0), row(250.0))
+    level(world)
+    world.complete(400.0)
+    why = "topic \\x07 lost partition 0 offsets 3 to 8, partition 1 offsets 3 to 8, which may have had rows of the day."
+    needs = {each.day // 1_000_000 - BEGIN: each.needs for each in world.books().look(CHESS).days}
+    assert needs == {-200: (), -100: (), 0: (why,), 100: (why,), 200: ()}
+    assert [each.day // 1_000_000 - BEGIN for each in world.close()] == [-200, -100, 200]
+    with pytest.raises(Refused, match=r"only with a person's --reason: topic"):
+        world.books().close(CHESS, BEGIN * 1_000_000, "ann")
+    assert world.books().close(CHESS, BEGIN * 1_000_000, "ann", "nobody played then").notes == (why,)
+    world.engine.dispose()
 
 
 def test_rows_may_stay_out_of_the_closed_days(tmp_path: Path, empty: World) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.base.errors import Transient, first_line
-from pipeline.data.books.days import MICROS, Sums
+from pipeline.data.books.days import MICROS, NONE, Sums
 from pipeline.data.books.hashing import MEMORY, hashed, reader
 from pipeline.data.books.tables import ReadTables, types_of
 from pipeline.lake.delta.files import files_with
@@ -107,14 +107,14 @@ class DayCounts:
     """One day as its rows are classified now."""
 
     day: int  # its begin, microseconds since 1970
-    sums: Sums
-    lost: int  # rows of bronze that are neither in the game's table nor in quarantine
-    doubled: int  # rows of bronze that are in the game's table more than once
-    without_event_time: int
-    clock_errors: int
-    first_seq: int
-    last_seq: int
-    untold: tuple[str, ...]  # event types of its rows without a silver table; empty: the type is not known
+    sums: Sums = NONE
+    lost: int = 0  # rows of bronze that are neither in the game's table nor in quarantine
+    doubled: int = 0  # rows of bronze that are in the game's table more than once
+    without_event_time: int = 0
+    clock_errors: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+    untold: tuple[str, ...] = ()  # event types of its rows without a silver table; empty: the type is not known
 
     @property
     def rows(self) -> int:
@@ -136,7 +136,7 @@ class Classified:
 
     def accepted(self, day: int) -> Iterator[tuple[pa.Table, Sequence[str]]]:
         """Yield the accepted rows of a day by seq and pos, with the hash of each, as many at once as a file has."""
-        counts = self.days[day]
+        counts = self.days.get(day) or DayCounts(day)
         seqs = range(counts.first_seq, counts.last_seq + 1)
         files = files_with(self._tables.table, self._place, "_seq", seqs)
         with _readable():

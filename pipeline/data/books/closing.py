@@ -5,20 +5,33 @@ as a Delta transaction, by which a second closer conflicts. The ledger's row rep
 killed between the two leaves a day that is *closing*, and the next look finishes it. Before that commit nothing counts.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Final
 
 import pyarrow as pa
 from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused
-from pipeline.base.names import closed_app_id
+from pipeline.base.names import closed_app_id, plain
 from pipeline.base.texts import in_utc, join_limited
 from pipeline.data.books import ledger
+from pipeline.data.books.book_days import BookDay, GameBooks, closed_day, reopened_days, report_tree
 from pipeline.data.books.classes import Classified, DayCounts, classified
-from pipeline.data.books.days import MICROS, NONE, Closing, DayEntry, Sums, from_json, label, newest_revisions, said
+from pipeline.data.books.column_sums import ColumnSums
+from pipeline.data.books.days import (
+    MICROS,
+    NONE,
+    Closing,
+    DayEntry,
+    Reopened,
+    Sums,
+    from_json,
+    label,
+    newest_revisions,
+    said,
+)
 from pipeline.data.books.hashing import closed_schema, digest_of, marked_rows
 from pipeline.data.books.ledger import Ledger
 from pipeline.data.books.tables import ReadTables, pin
@@ -31,51 +44,17 @@ from pipeline.lake.delta.stats import stats_of
 from pipeline.lake.delta.table import CursorTable, TableConflict
 from pipeline.lake.delta.through import closing_seq
 from pipeline.settings.tree import Paths, Settings
-from pipeline.store import operations
+from pipeline.store import operations, reopenings
 from pipeline.store.books import write_report
 from pipeline.store.derived import read_in_force
 from pipeline.store.games import Game
 from pipeline.store.processes.leases import store_time
+from pipeline.store.sources import gaps_with_seqs
 
 NOTE: Final = "turnout.closing"
 """The key of a closing's record in the commit with its rows."""
 
-DayState: TypeAlias = Literal["open", "closing", "closed"]
-
 _MOST_ODD: Final = 0.1  # share of rows that are late, or clock errors, above which a person must say that it is right
-
-
-@dataclass(frozen=True, slots=True)
-class BookDay:
-    """One day of a game as the books have it now."""
-
-    day: int  # its begin, microseconds since 1970
-    state: DayState
-    sums: Sums  # of a closed day those of its closing
-    without_event_time: int
-    clock_errors: int
-    reasons: tuple[str, ...] = ()  # why it cannot close yet, in sentences
-    needs: tuple[str, ...] = ()  # what a person must give a reason for, in sentences
-    notes: tuple[str, ...] = ()
-    closing: Closing | None = None  # of a closed day
-    corrected: Sums = NONE  # of a closed day: the sum of all entries that refer to it
-    pending: Sums = NONE  # of a closed day: the entry that the next closing will have for it
-
-
-@dataclass(frozen=True, slots=True)
-class GameBooks:
-    """The days of one game with rows, the oldest first."""
-
-    game: Game
-    day_seconds: int
-    days: tuple[BookDay, ...]
-    through: float | None  # the newest time that is known of the source, Unix seconds
-    obstacle: str | None = None  # why its rows cannot be classified now: the open days are not known then
-
-    @property
-    def open(self) -> tuple[BookDay, ...]:
-        """The days that are not closed."""
-        return tuple(each for each in self.days if each.state == "open")
 
 
 class Books:
@@ -106,7 +85,7 @@ class Books:
         return replace(found, days=days)
 
     def close(self, game: Game, day: int, actor: str, reason: str = "") -> Closing:
-        """Close a day by its begin (microseconds since 1970); a day that is closed stays as it is.
+        """Close a day by its begin (microseconds since 1970); a day that is closed, and not reopened, stays as it is.
 
         Raises:
             Refused: it cannot close yet, with all reasons, or needs a person's reason.
@@ -114,7 +93,7 @@ class Books:
             Transient: a table lost files while it was read.
         """
         known = self.settle(game)
-        if (closed := newest_revisions(known).get(day)) is not None:
+        if (closed := newest_revisions(known).get(day)) is not None and day not in self.reopened(game, known):
             return closed
         with self._opened(game, known) as book:
             found = next((each for each in book.report().days if each.day == day), None)
@@ -140,8 +119,8 @@ class Books:
         known = self.settle(game)
         try:
             with self._opened(game, known) as book:
-                for each in book.report().days:
-                    if each.state == "open" and not each.reasons and not each.needs:
+                for each in book.report().open:
+                    if not each.reasons and not each.needs:
                         book.close(each, actor, "")
                 found = book.report()
         except Refused as refused:
@@ -180,15 +159,22 @@ class Books:
             version -= 1
         return found[::-1]
 
+    def reopened(self, game: Game, known: Sequence[Closing]) -> dict[int, Reopened]:
+        """Return the days that are open again, by their begins, for the closings of a game."""
+        return reopened_days(reopenings.approved(self._engine, game.key), known)
+
     def _report(self, found: GameBooks) -> None:
         """Report the open days, for pages and metrics."""
-        ends = found.day_seconds + self._settings.books.lateness_seconds
-        days = [{**_tree(each), "due": each.day / MICROS + ends} for each in found.open]
+        days = [report_tree(each) for each in found.open]
         write_report(self._engine, found.game.key, found.through, found.obstacle, days)
 
     def _unknown(self, game: Game, known: Sequence[Closing], why: Refused) -> GameBooks:
         """Return the days of a game whose rows cannot be classified now: those that are closed."""
-        days = tuple(_closed_day(each, known) for _, each in sorted(newest_revisions(known).items()))
+        again = self.reopened(game, known)
+        days = tuple(
+            replace(closed_day(each, known), state="reopened") if day in again else closed_day(each, known)
+            for day, each in sorted(newest_revisions(known).items())
+        )
         return GameBooks(game, _length(known, self._settings), days, None, str(why))
 
     @contextmanager
@@ -200,22 +186,36 @@ class Books:
             each for each in loads(read_in_force(self._engine))
             if isinstance(each, SilverDefinition) and each.game_key == game.key
         ]  # fmt: skip
-        tables = pin(self._paths, environment, game, silvers, self._registry.snapshot(), now)
+        lost = gaps_with_seqs(self._engine)
+        tables = pin(self._paths, environment, game, silvers, self._registry.snapshot(), now, lost)
         obstacles = tuple(
             f"The {each.kind} {each.operation_id[:8]} of the game is open."
             for each in operations.open_by_target(self._engine, [f"game:{game.key}"]).values()
         )
         seconds = _length(known, self._settings)
-        closed = newest_revisions(known)
+        again = self.reopened(game, known)
+        closed = {day: each for day, each in newest_revisions(known).items() if day not in again}
+
+        def due(day: int) -> float:
+            ends = day / MICROS + seconds + self._settings.books.lateness_seconds
+            return max(ends, again[day].at / MICROS) if day in again else ends
 
         def closing(day: int) -> int | None:
-            if day in closed:
-                return closed[day].closing_seq
-            return closing_seq(tables.pairs, day / MICROS + seconds + self._settings.books.lateness_seconds)
+            return closed[day].closing_seq if day in closed else closing_seq(tables.pairs, due(day))
 
         with classified(tables, self._paths.table(game.key), self._settings.books, seconds, closing) as rows:
-            days = {day: closing(day) for day in rows.days}
+            still_open = {*rows.days, *again} - closed.keys()
+            days = {day: OpenDay(due(day), closing(day), again.get(day)) for day in still_open}
             yield _Book(self._settings, self._paths, self._engine, tables, rows, list(known), days, obstacles, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDay:
+    """When an open day can close."""
+
+    due: float  # the time through which the source must be complete, Unix seconds
+    seq: int | None  # its closing seq; None: not known yet
+    reopened: Reopened | None  # of a day that was closed before
 
 
 @dataclass(slots=True)
@@ -228,7 +228,7 @@ class _Book:
     tables: ReadTables
     rows: Classified
     known: list[Closing]
-    closing_seqs: Mapping[int, int | None]
+    open: dict[int, OpenDay]
     obstacles: tuple[str, ...]
     seconds: int
 
@@ -236,8 +236,8 @@ class _Book:
         """Return all days."""
         closed = newest_revisions(self.known)
         days = [
-            self._closed(closed[day]) if day in closed else self._open(self.rows.days[day])
-            for day in sorted({*closed, *self.rows.days})
+            self._open(day, self.open[day]) if day in self.open else self._closed(closed[day])
+            for day in sorted({*closed, *self.open})
         ]
         through = max((pair.at for pair in self.tables.pairs), default=None)
         return GameBooks(self.tables.game, self.seconds, tuple(days), through)
@@ -246,24 +246,26 @@ class _Book:
         """Close an open day: first its rows with the record, then the ledger."""
         tables, settings = self.tables, self.settings
         place, app = self.paths.closed(tables.game.key), closed_app_id(settings.environment, tables.game.key)
-        number = len(self.known) + 1
-        seq = self.closing_seqs[found.day]
-        assert seq is not None, "a day without a closing seq has a reason not to close"
+        number, opened = len(self.known) + 1, self.open[found.day]
+        revision = 1 + max((each.revision for each in self.known if each.day == found.day), default=0)
+        assert opened.seq is not None, "a day without a closing seq has a reason not to close"
         columns = closed_schema(self.rows.columns)
         target = CursorTable.create(place, columns, app, description=f"closed days of {tables.game.key}")
         target.add_missing_columns(columns)
-        files: list[DataFile] = []
+        files, sums = list[DataFile](), ColumnSums(self.rows.columns)
         try:
-            digest = digest_of(self._written(found, columns, files))
+            digest = digest_of(self._written(found, revision, columns, files, sums))
             closing = Closing(
                 game_key=tables.game.key, game=tables.game.name, number=number, day=found.day,
-                day_seconds=self.seconds, revision=1, sums=found.sums, without_event_time=found.without_event_time,
-                clock_errors=found.clock_errors, closing_seq=seq, seq=tables.cursor,
+                day_seconds=self.seconds, revision=revision, sums=found.sums,
+                without_event_time=found.without_event_time, clock_errors=found.clock_errors,
+                closing_seq=opened.seq, seq=tables.cursor,
                 table_id=str(tables.table.metadata().id), table_version=tables.table.version(),
                 silver=tuple(f"{each.definition.name}@{each.version}" for each in tables.silvers),
                 notes=(*found.needs, *found.notes), schema=tables.table.schema().to_json(), hash=digest,
                 keeps_rows=settings.books.keep_rows, closed_at=int(store_time(self.engine) * MICROS),
                 closed_by=actor, reason=reason, entries=tuple(self._entries()),
+                column_sums=sums.texts, reopened=opened.reopened,
             )  # fmt: skip
             target.commit(files, number - 1 or None, number, {NOTE: closing.to_json()})
         except TableConflict:
@@ -271,21 +273,28 @@ class _Book:
             raise
         Ledger(self.paths.books, settings.environment, tables.game.key).add(closing)
         self.known.append(closing)
+        del self.open[found.day]
         return closing
 
-    def _written(self, found: BookDay, columns: pa.Schema, files: list[DataFile]) -> Iterator[Sequence[str]]:
-        """Write the accepted rows where they are kept; yield the hash of each."""
+    def _written(
+        self, found: BookDay, revision: int, columns: pa.Schema, files: list[DataFile], sums: ColumnSums
+    ) -> Iterator[Sequence[str]]:
+        """Write the accepted rows where they are kept, and add them up; yield the hash of each."""
         for rows, digests in self.rows.accepted(found.day):
+            sums.add(rows)
             if self.settings.books.keep_rows:
-                whole = marked_rows(rows, found.day, 1).cast(columns)
+                whole = marked_rows(rows, found.day, revision).cast(columns)
                 file = write_file(whole, self.paths.closed(self.tables.game.key), compression="zstd")
                 files.append(replace(file, stats=stats_of(whole, ["_seq", "_day"])))
             yield digests
 
     def _entries(self) -> Iterator[DayEntry]:
-        """Yield by how much each closed day has changed since the books last said what it has."""
+        """Yield by how much each closed day has changed since the books last said what it has.
+
+        A day that is open again has no entry: its next revision says all of it.
+        """
         for day, closing in sorted(newest_revisions(self.known).items()):
-            if (change := self._now(day) - said(closing, self.known)) != NONE:
+            if day not in self.open and (change := self._now(day) - said(closing, self.known)) != NONE:
                 yield DayEntry(day, closing.revision, change)
 
     def _now(self, day: int) -> Sums:
@@ -294,36 +303,41 @@ class _Book:
 
     def _closed(self, closing: Closing) -> BookDay:
         pending = self._now(closing.day) - said(closing, self.known)
-        return replace(_closed_day(closing, self.known), pending=pending)
+        return replace(closed_day(closing, self.known), pending=pending)
 
-    def _open(self, counts: DayCounts) -> BookDay:
+    def _open(self, day: int, opened: OpenDay) -> BookDay:
+        counts = self.rows.days.get(day) or DayCounts(day)
         return BookDay(
-            counts.day, "open", counts.sums, counts.without_event_time, counts.clock_errors,
-            tuple(self._reasons(counts)), tuple(self._needs(counts)), tuple(self._notes(counts)),
+            day, "open" if opened.reopened is None else "reopened", counts.sums, counts.without_event_time,
+            counts.clock_errors, tuple(self._reasons(counts, opened)), tuple(self._needs(counts, opened)),
+            tuple(self._notes(counts)), earlier=tuple(each for each in self.known if each.day == day), due=opened.due,
         )  # fmt: skip
 
-    def _reasons(self, counts: DayCounts) -> Iterator[str]:
+    def _reasons(self, counts: DayCounts, opened: OpenDay) -> Iterator[str]:
         """Yield why a day cannot close yet."""
-        seq, lacks = self.closing_seqs[counts.day], self.tables.next_seq
-        if seq is None:
-            ends = counts.day / MICROS + self.seconds + self.settings.books.lateness_seconds
+        lacks = self.tables.next_seq
+        if opened.seq is None:
             known = max((pair.at for pair in self.tables.pairs), default=None)
             till = "no time" if known is None else f"times through {in_utc(known)} UTC"
-            yield f"It waits until the source is complete through {in_utc(ends)} UTC; {till} is known."
-        elif lacks is not None and lacks <= seq:
-            yield f"The game's tables lack its rows of seq {lacks}, and the day ends at seq {seq}."
+            yield f"It waits until the source is complete through {in_utc(opened.due)} UTC; {till} is known."
+        elif lacks is not None and lacks <= opened.seq:
+            yield f"The game's tables lack its rows of seq {lacks}, and the day ends at seq {opened.seq}."
         if counts.lost:
             yield f"{counts.lost:,} rows are neither in the game's table nor in quarantine: run `turnout verify`."
         if counts.doubled:
             yield f"{counts.doubled:,} rows are in the game's table more than once: run `turnout repair dedupe`."
         yield from self.obstacles
 
-    def _needs(self, counts: DayCounts) -> Iterator[str]:
+    def _needs(self, counts: DayCounts, opened: OpenDay) -> Iterator[str]:
         """Yield what a person must give a reason for."""
-        last = self.closing_seqs[counts.day] or counts.last_seq
-        for above, through in self.tables.gaps:
-            if counts.first_seq <= through and above < last:
-                yield f"Bronze lost the seqs {above + 1} to {through}, which may have had rows of the day."
+        if opened.reopened is not None:
+            yield plain(opened.reopened.line)
+        last = opened.seq or counts.last_seq
+        begin = counts.day / MICROS - self.settings.books.ahead_seconds  # of the source's times of its rows
+        for loss in self.tables.losses:
+            is_amid = counts.first_seq < loss.seqs.stop and loss.seqs.start <= last
+            if is_amid or (loss.after < opened.due and loss.before > begin):
+                yield f"{plain(loss.what)}, which may have had rows of the day."
         for what, number in (("late", counts.sums.late), ("clock errors", counts.clock_errors)):
             if number > _MOST_ODD * counts.rows:
                 yield f"{number:,} of {counts.rows:,} rows are {what}."
@@ -332,28 +346,6 @@ class _Book:
         if counts.untold:
             named = join_limited([each or "unknown" for each in counts.untold], 10)
             yield f"No row is a duplicate of types without a silver table: {named}."
-
-
-def _closed_day(closing: Closing, known: Sequence[Closing]) -> BookDay:
-    return BookDay(
-        closing.day, "closed", closing.sums, closing.without_event_time, closing.clock_errors, notes=closing.notes,
-        closing=closing, corrected=said(closing, known) - closing.sums,
-    )  # fmt: skip
-
-
-def _tree(day: BookDay) -> dict[str, Any]:
-    """Return an open day as the control store keeps it."""
-    return {
-        "day": day.day, "sums": asdict(day.sums), "without_event_time": day.without_event_time,
-        "clock_errors": day.clock_errors, "reasons": day.reasons, "needs": day.needs, "notes": day.notes,
-    }  # fmt: skip
-
-
-def from_report(tree: Mapping[str, Any]) -> BookDay:
-    """Return an open day that the control store keeps."""
-    counts = tree["without_event_time"], tree["clock_errors"]
-    reasons, needs, notes = (tuple(tree[name]) for name in ("reasons", "needs", "notes"))
-    return BookDay(tree["day"], "open", Sums(**tree["sums"]), *counts, reasons, needs, notes)
 
 
 def _length(known: Sequence[Closing], settings: Settings) -> int:

@@ -56,6 +56,21 @@ class DayEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Reopened:
+    """Who has opened a closed day again, so that it closes with another revision."""
+
+    requested_by: str
+    approved_by: str
+    reason: str
+    at: int  # when it was approved: microseconds since 1970, by the control store's clock
+
+    @property
+    def line(self) -> str:
+        """Return it as a sentence; raw texts are in it."""
+        return f"It was reopened by {self.requested_by}, approved by {self.approved_by}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class Closing:
     """The record of one closed day. It never changes."""
 
@@ -81,6 +96,8 @@ class Closing:
     closed_by: str
     reason: str
     entries: tuple[DayEntry, ...] = field(default=())
+    column_sums: tuple[tuple[str, str], ...] = ()  # of the accepted rows: columns with their sums in decimal digits
+    reopened: Reopened | None = None  # of a revision above 1: who opened the one before again
 
     def to_json(self) -> str:
         """Return it as the commit with its rows keeps it."""
@@ -96,7 +113,9 @@ def from_tree(tree: Mapping[str, Any]) -> Closing:
     """Return a record of plain values."""
     entries = tuple(DayEntry(each["day"], each["revision"], Sums(**each["sums"])) for each in tree["entries"])
     texts = {name: tuple(tree[name]) for name in ("silver", "notes")}
-    return Closing(**{**tree, **texts, "sums": Sums(**tree["sums"]), "entries": entries})
+    texts["column_sums"] = tuple((name, total) for name, total in tree.get("column_sums") or ())
+    reopened = Reopened(**tree["reopened"]) if tree.get("reopened") else None
+    return Closing(**{**tree, **texts, "sums": Sums(**tree["sums"]), "entries": entries, "reopened": reopened})
 
 
 def newest_revisions(closings: Iterable[Closing]) -> dict[int, Closing]:

@@ -15,7 +15,7 @@ from pipeline.base.errors import Refused, first_line
 from pipeline.data.books.days import Closing
 from pipeline.lake.delta import parquet
 from pipeline.lake.delta.errors import DeltaError
-from pipeline.lake.delta.files import paths_of
+from pipeline.lake.delta.files import files_with, require_no_deletion_vectors
 from pipeline.lake.delta.opening import columns_of, open_table
 from pipeline.lake.delta.scratch import Database, DatabaseError, scratch
 from pipeline.lake.storage.location import Location
@@ -73,7 +73,9 @@ def rehashed(closed: Location, closing: Closing) -> str:
     """
     columns = columns_of(closing.schema)
     try:
-        files = paths_of(open_table(closed), str(closed))
+        table = open_table(closed)
+        require_no_deletion_vectors(table, str(closed))
+        files = files_with(table, closed, "_day", range(closing.day, closing.day + 1))
         with scratch("books", MEMORY, threads=1, ordered=False) as database:
             database.execute("SET TimeZone = 'UTC'")
             rows = reader(files, pa.schema([*columns, *_OWN]))

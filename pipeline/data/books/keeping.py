@@ -5,7 +5,6 @@ of a game classified; where a day cannot close then, it is tried again, later ea
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,11 +15,15 @@ from sqlalchemy import Engine
 from pipeline.base.errors import first_line
 from pipeline.base.names import GameKey
 from pipeline.data.books import ledger
-from pipeline.data.books.closing import Books, GameBooks
+from pipeline.data.books.book_days import GameBooks
+from pipeline.data.books.closing import Books
 from pipeline.data.books.days import MICROS
 from pipeline.data.streams.outage import tolerate_store_outage
+from pipeline.data.streams.ticking import Ticking
 from pipeline.settings.tree import Paths, Settings
+from pipeline.store import reopenings
 from pipeline.store.games import Game, known_names
+from pipeline.store.reopenings import Reopening
 from pipeline.store.through import through_in
 
 _log: Final = logging.getLogger("turnout")
@@ -35,6 +38,7 @@ class _Kept:
     """One game in this process."""
 
     ended: int | None = None  # the number of the newest day that had ended when no other could close; None: not known
+    reopened: frozenset[Reopening] = frozenset()  # what was approved by then
     failures: int = 0  # in a row
     retry_at: float = 0.0  # monotonic seconds
 
@@ -49,20 +53,16 @@ class BookKeeper:
         self._settings, self._paths, self._engine, self._holds = settings, paths, engine, holds
         self._actor, self._books = f"group {group}", Books(settings, paths, engine)
         self._kept: dict[str, _Kept] = {}
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._ticking = Ticking("books", _LOOK_SECONDS, self.look, "no day was closed")
 
     def start(self) -> None:
         """Keep them until `stop`, where the settings name a game."""
-        if self._settings.books.games and self._thread is None:
-            self._thread = threading.Thread(target=self._keep_looking, name="books", daemon=True)
-            self._thread.start()
+        if self._settings.books.games:
+            self._ticking.start()
 
     def stop(self) -> None:
         """Let the running closing end, and begin no other."""
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._ticking.stop()
 
     def finish(self) -> None:
         """Close what can close, after a bounded run."""
@@ -72,18 +72,13 @@ class BookKeeper:
         """Close what can close now."""
         with tolerate_store_outage("days close later"):
             newest = self._newest()
+            approved = reopenings.approved(self._engine)
             for game in self._games() if newest is not None else ():
-                if self._stopping.is_set():
+                if self._ticking.is_stopping:
                     return
                 if self._holds(game.key):
-                    self._close(game, newest or 0.0)
-
-    def _keep_looking(self) -> None:
-        while not self._stopping.wait(_LOOK_SECONDS):
-            try:
-                self.look()
-            except Exception:  # noqa: BLE001 - the store has another trouble than an outage; the next look may find it gone
-                _log.exception("no day was closed")
+                    again = frozenset(each for each in approved if each.game_key == game.key)
+                    self._close(game, newest or 0.0, again)
 
     def _newest(self) -> float | None:
         """Return the newest time of the source that is known, Unix seconds."""
@@ -96,7 +91,7 @@ class BookKeeper:
         known: Mapping[str, str] = known_names(self._engine) if named else {}
         return [Game(GameKey(key), name) for key, name in known.items() if _ALL in named or name in named]
 
-    def _close(self, game: Game, newest: float) -> None:
+    def _close(self, game: Game, newest: float, again: frozenset[Reopening]) -> None:
         kept = self._kept.setdefault(game.key, _Kept())
         if time.monotonic() < kept.retry_at:
             return
@@ -104,16 +99,16 @@ class BookKeeper:
             last = max(ledger.read(self._paths.books, game.key), key=lambda each: each.day, default=None)
             seconds = self._settings.books.day_seconds if last is None else last.day_seconds
             ended = int((newest - self._settings.books.lateness_seconds) // seconds) - 1
-            if kept.ended is None and last is not None and last.day >= ended * seconds * MICROS:
+            if kept.ended is None and not again and last is not None and last.day >= ended * seconds * MICROS:
                 kept.ended = ended  # another driver has closed it
-            if kept.ended == ended:
+            if (kept.ended, kept.reopened) == (ended, again):
                 return
             found = self._books.close_due(game, self._actor)
             waiting = _waiting(found, ended * seconds * MICROS)
         except Exception as error:  # noqa: BLE001 - law L6: one game's books must not stop the others
             waiting = f"{type(error).__name__}: {first_line(error)}"
         if waiting is None:
-            kept.ended, kept.failures = ended, 0
+            kept.ended, kept.reopened, kept.failures = ended, again, 0
             return
         kept.failures += 1
         wait = min(_FIRST_SECONDS * 2.0 ** (kept.failures - 1), _LONGEST_SECONDS)

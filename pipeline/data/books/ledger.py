@@ -21,6 +21,9 @@ from pipeline.lake.storage.location import Location
 _TIME: Final = pa.timestamp("us", "UTC")
 _SUMS: Final = tuple((name, pa.int64()) for name in ("refused", "duplicate", "late", "accepted", "places"))
 _ENTRY: Final = pa.struct([("day", _TIME), ("revision", pa.int32()), *_SUMS])
+_REOPENED: Final = pa.struct(
+    [("requested_by", pa.string()), ("approved_by", pa.string()), ("reason", pa.string()), ("at", _TIME)]
+)
 LEDGER: Final = pa.schema(
     [
         ("game_key", pa.string()),
@@ -45,6 +48,8 @@ LEDGER: Final = pa.schema(
         ("closed_by", pa.string()),
         ("reason", pa.string()),
         ("entries", pa.list_(_ENTRY)),
+        ("sums", pa.map_(pa.string(), pa.string())),
+        ("reopened", _REOPENED),
     ]
 )
 """Its columns: see docs/books.md."""
@@ -59,7 +64,8 @@ def read(folder: Location, key: str | None = None) -> tuple[Closing, ...]:
     except TableNotFoundError:
         return ()
     wanted = None if key is None else pc.field("game_key").cast(pa.string()) == key
-    found = [_closing(row) for row in rows.to_table(columns=LEDGER.names, filter=wanted).to_pylist()]
+    there = [name for name in LEDGER.names if name in rows.schema.names]  # an older ledger lacks some
+    found = [_closing(row) for row in rows.to_table(columns=there, filter=wanted).to_pylist()]
     return tuple(sorted(found, key=lambda each: (each.game_key, each.number)))
 
 
@@ -81,6 +87,7 @@ class Ledger:
         table = CursorTable.create(self._folder, LEDGER, self._app, description="closed days of games")
         if (table.cursor or 0) >= closing.number:
             return
+        table.add_missing_columns(LEDGER)
         file = write_file(pa.Table.from_pylist([_row(closing)], LEDGER), self._folder)
         try:
             table.commit([file], closing.number - 1 or None, closing.number)
@@ -94,7 +101,7 @@ def _row(closing: Closing) -> dict[str, Any]:
     tree = asdict(closing)
     sums = tree.pop("sums")
     entries = [{"day": each.day, "revision": each.revision, **asdict(each.sums)} for each in closing.entries]
-    return {**tree, **sums, "entries": entries}
+    return {**tree, **sums, "entries": entries, "sums": tree.pop("column_sums")}
 
 
 def _closing(row: dict[str, Any]) -> Closing:
@@ -106,8 +113,11 @@ def _closing(row: dict[str, Any]) -> Closing:
         }
         for each in row["entries"]
     ]  # fmt: skip
-    times = {name: _micros(row[name]) for name in ("day", "closed_at")}
-    return from_tree({**row, **times, "sums": sums, "entries": entries})
+    times: dict[str, Any] = {name: _micros(row[name]) for name in ("day", "closed_at")}
+    if (reopened := row.get("reopened")) is not None:
+        times["reopened"] = {**reopened, "at": _micros(reopened["at"])}
+    by_column = row.pop("sums", None)
+    return from_tree({**row, **times, "sums": sums, "entries": entries, "column_sums": by_column})
 
 
 def _micros(moment: datetime) -> int:

@@ -5,7 +5,8 @@ version that silver has read, and bronze; quarantine before and after the game's
 to the other.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,10 +14,12 @@ import pyarrow.compute as pc
 
 from pipeline.base.errors import Refused, first_line
 from pipeline.base.names import MALFORMED, bronze_app_id, silver_key, stream_app_id
+from pipeline.base.texts import join_limited
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.derived.definitions import SilverDefinition
 from pipeline.data.derived.flat import chosen_type
 from pipeline.data.derived.source_log import StartOver, commit_number, number_of, read_on
+from pipeline.data.ingest.identity import describe_gap
 from pipeline.data.ingest.through.through_time import through_of
 from pipeline.lake.delta import accepted_gaps, generation, lost_seqs
 from pipeline.lake.delta.bronze import text
@@ -27,6 +30,7 @@ from pipeline.lake.delta.quarantine import UNKNOWN_GAME
 from pipeline.lake.delta.through import ThroughPair, read_pairs
 from pipeline.settings.tree import Paths
 from pipeline.store.games import Game
+from pipeline.store.sources import AcceptedGap
 
 _ALL_ROWS: Final = 2**62
 
@@ -43,6 +47,16 @@ class ReadSilver:
 
 
 @dataclass(frozen=True, slots=True)
+class Loss:
+    """Records that a source lost before ingest had read them, or rows that bronze lost."""
+
+    after: float  # the source had taken them after this time, Unix seconds
+    before: float
+    what: str  # raw texts are in it
+    seqs: range = range(0)  # of bronze
+
+
+@dataclass(frozen=True, slots=True)
 class ReadTables:
     """What one look reads: all versions are fixed, rows are read later."""
 
@@ -55,7 +69,7 @@ class ReadTables:
     silvers: tuple[ReadSilver, ...]
     bronze: tuple[str, ...]  # files that may have rows of the game
     quarantine: tuple[str, ...]
-    gaps: tuple[tuple[int, int], ...]  # seqs above the first and up to the second that bronze lost
+    losses: tuple[Loss, ...]
 
     @property
     def of_game(self) -> pc.Expression:
@@ -71,7 +85,13 @@ class ReadTables:
 
 
 def pin(
-    paths: Paths, environment: str, game: Game, definitions: Sequence[SilverDefinition], schemas: SchemaSet, now: float
+    paths: Paths,
+    environment: str,
+    game: Game,
+    definitions: Sequence[SilverDefinition],
+    schemas: SchemaSet,
+    now: float,
+    lost: Sequence[tuple[AcceptedGap, int]] = (),
 ) -> ReadTables:
     """Fix the versions of a game's tables.
 
@@ -82,12 +102,13 @@ def pin(
         definitions: of its silver tables.
         schemas: the newest schema set.
         now: by the control store's clock, Unix seconds.
+        lost: what sources lost, each with the last seq before ingest went on behind it.
 
     Raises:
         Refused: the rows of the game cannot be classified now, with the reason.
     """
     try:
-        return _pin(paths, environment, game, definitions, schemas, now)
+        return _pin(paths, environment, game, definitions, schemas, now, lost)
     except TableNotFoundError as error:
         raise Refused(f"{game.key} has no table yet.") from error
     except (DeltaError, OSError) as error:
@@ -95,7 +116,13 @@ def pin(
 
 
 def _pin(
-    paths: Paths, environment: str, game: Game, definitions: Sequence[SilverDefinition], schemas: SchemaSet, now: float
+    paths: Paths,
+    environment: str,
+    game: Game,
+    definitions: Sequence[SilverDefinition],
+    schemas: SchemaSet,
+    now: float,
+    lost: Sequence[tuple[AcceptedGap, int]],
 ) -> ReadTables:
     pairs = read_pairs(paths.through)
     quarantine = _quarantine_files(paths)
@@ -113,12 +140,35 @@ def _pin(
     head = bronze.transaction_version(bronze_app_id(environment)) or 0
     if (why := lost_seqs.problem(game.key, cursor, head, losses)) is not None:
         raise Refused(f"{game.key}: {why}")
-    gaps = accepted_gaps.read(table.transaction_version, environment, game.key)
+    gaps = [
+        range(above + 1, last + 1)
+        for above, last in accepted_gaps.read(table.transaction_version, environment, game.key)
+    ]
+    gaps += [range(each.after + 1, each.before) for each in losses]
     return ReadTables(
         game, table, files, cursor, through.pairs, through.next_seq, silvers,
         tuple(files_with(bronze, paths.bronze, "seq", range(cursor + 1), [game.key, MALFORMED])),
-        tuple(sorted(quarantine)), (*gaps, *((lost.after, lost.before - 1) for lost in losses)),
+        tuple(sorted(quarantine)), (*_lost_seqs(gaps, through.pairs), *_lost_records(lost, through.pairs)),
     )  # fmt: skip
+
+
+def _lost_seqs(gaps: Iterable[range], pairs: Sequence[ThroughPair]) -> Iterator[Loss]:
+    """Yield when sources had taken what bronze lost: between the last pair before it and the first one behind."""
+    for gap in gaps:
+        after = max((pair.at for pair in pairs if pair.seq < gap.start), default=-math.inf)
+        before = min((pair.at for pair in pairs if pair.seq >= gap.stop), default=math.inf)
+        yield Loss(after, before, f"Bronze lost the seqs {gap.start} to {gap.stop - 1}", gap)
+
+
+def _lost_records(lost: Iterable[tuple[AcceptedGap, int]], pairs: Sequence[ThroughPair]) -> Iterator[Loss]:
+    """Yield when sources had taken what they lost: after the last pair before it, as bronze had all through that."""
+    found: dict[tuple[str, float, float], list[str]] = {}
+    for gap, seq in lost:
+        known = (pair.at for pair in pairs if pair.seq <= seq and pair.at < gap.accepted_at)
+        where = gap.source, max(known, default=-math.inf), gap.accepted_at
+        found.setdefault(where, []).append(describe_gap(gap.partition, gap.first, gap.last))
+    for (source, after, before), gaps in found.items():
+        yield Loss(after, before, f"{source} lost {join_limited(gaps, 3)}")
 
 
 def _read_silver(paths: Paths, environment: str, definition: SilverDefinition, schemas: SchemaSet) -> ReadSilver:

@@ -1,11 +1,11 @@
-"""The control store's tables of what is reported beside heartbeats, and of incidents; as in `tables.py`."""
+"""The control store's tables of reports beside heartbeats, of closed days, and of incidents; as in `tables.py`."""
 
 from typing import get_args
 
 from sqlalchemy import BigInteger, Column, Float, Integer, String, Text
 
 from pipeline.store.database.checked_table import store_table
-from pipeline.store.database.states import Cause, IncidentTone
+from pipeline.store.database.states import Cause, IncidentTone, RequestState
 
 maintenance_rounds = store_table(  # how the rounds of the last weeks went
     "maintenance_rounds",
@@ -56,6 +56,23 @@ book_reports = store_table(  # the open days of a game as the last closer found 
     Column("obstacle", Text),  # why its rows could not be classified; null: they were
     Column("days", Text, nullable=False),  # JSON, see `pipeline/data/books/closing.py`
     json={"days": "array"},
+)
+
+book_reopenings = store_table(  # requests to open a closed day again, and what was decided
+    "book_reopenings",
+    Column("request_id", String(32), primary_key=True),
+    Column("requester", Text, nullable=False),
+    Column("game_key", String(64), nullable=False),
+    Column("day", BigInteger, nullable=False),  # its begin, microseconds since 1970
+    Column("day_seconds", BigInteger, nullable=False),
+    Column("revision", Integer, nullable=False),  # that is opened; with the next one in the ledger it says nothing
+    Column("reason", Text, nullable=False),
+    Column("state", String(16), nullable=False),  # asked | approved | rejected | withdrawn
+    Column("requested_at", Float, nullable=False),  # by the store's clock
+    Column("decided_by", Text),
+    Column("decision_reason", Text),
+    Column("decided_at", Float),
+    allowed={"state": get_args(RequestState), "revision": "> 0"},
 )
 
 incidents = store_table(  # games with one cause at one time

@@ -89,7 +89,7 @@ AccessItemState = Literal["planned", "applied", "observed", "unseen", "failed"]
 """`applied`: the catalog has taken it. `observed`: a read has shown it. `unseen`: reads did not show it in time."""
 
 RequestState = Literal["asked", "approved", "rejected", "withdrawn"]
-"""State of a request that another person decides about: for access, or to register a schema."""
+"""State of a request that another person decides about: for access, to register a schema, or to reopen a day."""
 
 AuditPhase = Literal["begun", "ended"]
 

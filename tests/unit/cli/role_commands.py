@@ -5,7 +5,7 @@ READS = {
     "schemas types", "schemas variations", "schemas views",
     "games list", "games pending", "games rules list", "games rules plan", "contracts plan", "contracts show",
     "edge producers plan", "edge producers list", "edge producers token",
-    "derived plan", "derived list", "books show", "books verify",
+    "derived plan", "derived list", "books show", "books requests", "books verify",
     "ingest gaps", "wait",
     "verify", "paths", "status", "quarantine list", "quarantine show", "groups list", "repair actions", "ops list",
     "ops show", "audit list", "audit verify", "source probe", "grants matrix", "grants why", "grants plan",

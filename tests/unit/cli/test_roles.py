@@ -20,6 +20,7 @@ from pipeline.health.facts.placing import placing
 from pipeline.settings.tree import Paths, load
 from pipeline.store import audit
 from pipeline.store.database.engine import open_store, writing
+from pipeline.store.database.report_tables import book_reopenings
 from pipeline.store.database.states import OperationState
 from pipeline.store.database.tables import schema_requests
 from pipeline.store.edge_producers import EdgeProducer
@@ -68,6 +69,9 @@ ACTS = {
     "edge producers apply": ((PRODUCERS, "--reason", "new"), "apply edge producers"),
     "edge producers revoke": (("chess", "--reason", "leaked"), "revoke an edge producer"),
     "books close": (("Go", "2026-11-29", "--reason", "signed"), "close a day"),
+    "books reopen": (("Go", "2026-11-29", "--reason", "wrong"), "reopen a day"),
+    "books approve": ((REQUEST,), "approve a reopening"),
+    "books reject": ((REQUEST, "--reason", "no"), "reject a reopening"),
     "groups create": (("b", "--cores", "2"), "create a group"),
     "groups set": (("a", "--priority", "high"), "change a group"),
     "groups remove": (("a", "--reason", "old"), "remove a group"),
@@ -168,6 +172,7 @@ ASKED: Final = {
     "game": "Go", "message": "m.M", "format": "protobuf", "policies": [], "plan": "0" * 16, "reason": "",
     "request": REQUEST, "requester": "ann",
 }  # fmt: skip
+REOPENING: Final = {"day": "2026-11-29", "revision": 1, "request": REQUEST, "requester": "ann"}
 ENTRIES: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
     "games propose": ("propose a game", f"game:{game_key('Chess')}", PROPOSAL),
     "games reject": ("refuse", f"game:{game_key('Chess')}", {"game": "Chess", "reason": None}),
@@ -182,6 +187,7 @@ ENTRIES: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
     "groups remove": ("remove group", "group:a", {**EMPTY, "reason": "old"}),
     "stop": ("stop the environment", "environment:local", {"reason": ""}),
     "stream own-query": ("set an own query", "game:go", {"own_query": "on"}),
+    "books reject": ("reject a reopening", "game:go", {**REOPENING, "reason": "no"}),
     "schemas reject": ("reject a schema", f"game:{game_key('Go')}", {**ASKED, "reason": "no"}),
     "schemas give-up": ("give up a registry", "registry:old", {"reason": "rebuilt", "writers": ["0000000007"]}),
     "schemas accept-loss": (
@@ -197,6 +203,8 @@ FAIL: Mapping[str, tuple[str, tuple[str, ...], Mapping[str, object]]] = {
     "ingest adopt": ("adopt a source", (), {"accept_loss": False}),
     "stream accept-gap": ("accept-gap", ("game:go",), {"reason": "gone"}),
     "books close": ("close a day", ("game:go",), {"day": "2026-11-29", "reason": "signed"}),
+    "books reopen": ("reopen a day", ("game:go",), {"day": "2026-11-29", "reason": "wrong"}),
+    "books approve": ("approve a reopening", ("game:go",), {**REOPENING, "reason": ""}),
     "catalog add-user": ("add a user", (), {"groups": []}),
     "catalog relocate": ("relocate tables", (), {"former": str(Path("former").absolute()), "reason": "moved"}),
 }  # fmt: skip
@@ -213,6 +221,10 @@ def run_act(name: str, folder: Path, *more: str) -> tuple[BaseException | None, 
             request_id=REQUEST, requester="ann", game_key=game_key("Go"), game="Go", format="protobuf", message="m.M",
             definition=b"", policies="{}", plan="[]", plan_hash="0" * 16, reason="new", state="asked", requested_at=1.0,
             new_type=0,
+        ))  # fmt: skip
+        connection.execute(book_reopenings.insert().values(
+            request_id=REQUEST, requester="ann", game_key="go", day=1_795_910_400_000_000, day_seconds=86_400,
+            revision=1, reason="wrong", state="asked", requested_at=1.0,
         ))  # fmt: skip
         write_state(connection, RegistryHealth("main", "mistrusted", 1.0, "7 changed", 1.0))
     lost = Kept(game_key("Go"), 7, "0" * 64, "m.M", PLAIN)

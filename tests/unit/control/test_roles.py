@@ -33,6 +33,7 @@ REPAIRS = {
     "adopt a source", "break the demo", "accept-type", "withdraw-type", "nest-type", "flatten-type",
     "pin-variations", "unpin-variations", "refuse-variation", "allow-variation", "apply output contracts",
     "apply derived streams", "close a day", "revoke an edge producer",
+    "reopen a day", "approve a reopening", "reject a reopening",
     "merge-columns", "part-columns",
     "declare", "undeclare",
 }  # fmt: skip

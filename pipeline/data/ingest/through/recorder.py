@@ -32,7 +32,7 @@ from pipeline.settings.tree import Paths, Settings
 from pipeline.store.games import generations
 from pipeline.store.processes.leases import store_time
 from pipeline.store.rows import Withdrawal
-from pipeline.store.sources import accepted_gaps, identity
+from pipeline.store.sources import gaps_with_seqs
 from pipeline.store.through import cursors_behind, through_in, write_through
 
 _log: Final = logging.getLogger("turnout")
@@ -122,11 +122,7 @@ class ThroughRecorder:
         self._withdrawals = () if reported is None else reported.withdrawals
         pairs = self._table.read()
         losses = lost_of(open_table(self._paths.bronze), self._environment)
-        gaps = []
-        for gap in accepted_gaps(self._engine):
-            known = identity(self._engine, gap.generation)
-            if known is not None:
-                gaps.append((gap, known.since_seq))
+        gaps = gaps_with_seqs(self._engine)
         incidents = {why for pair in pairs if (why := withdrawn_by(pair, losses, gaps)) is not None}
         named = ", ".join(sorted(incidents))
         return self._withdraw(pairs, lambda pair: withdrawn_by(pair, losses, gaps) is not None, named, at)
