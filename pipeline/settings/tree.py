@@ -377,7 +377,12 @@ class Paths:
 
     def closed(self, key: str) -> Location:
         """The table of one game's closed days."""
-        return self.data / "closed" / key
+        return self.closed_days / key
+
+    @property
+    def closed_days(self) -> Location:
+        """The folder of the tables of closed days."""
+        return self.data / "closed"
 
     @property
     def metrics(self) -> Location:

@@ -34,6 +34,8 @@ Write = Callable[[Sequence[TableFile]], list[DataFile]]
 
 GAME: Final = ("_seq", "_pos")
 WINDOWS: Final = ("window_end",)
+CLOSED: Final = ("_day", "_revision", *GAME)
+LEDGER: Final = ("game_key", "number")
 """The row order of a game's file; metrics have none."""
 
 _FIRST_COPIES: Final = """

@@ -6,7 +6,7 @@ Correctness does not depend on it; it may be killed at any point.
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Final
 
@@ -15,7 +15,9 @@ from pipeline.base import names
 from pipeline.base.errors import first_line
 from pipeline.data.maintenance import retain
 from pipeline.data.maintenance.compact import (
+    CLOSED,
     GAME,
+    LEDGER,
     WINDOWS,
     merge_bronze,
     merge_by_age,
@@ -81,6 +83,7 @@ class _Job:
     name: str
     merge: Merge
     is_skipped: bool  # where nothing has changed
+    keeps_log: bool = False
 
 
 def _jobs(settings: Settings, paths: Paths, now: float, said: Said, *, thorough: bool) -> Iterator[_Job]:
@@ -96,6 +99,11 @@ def _jobs(settings: Settings, paths: Paths, now: float, said: Said, *, thorough:
     for folder in (*paths.gold.folders(), *paths.closings.folders()):
         name = f"{folder.parent.name}/{folder.name}"
         yield _Job(folder, name, _small(folder, WINDOWS, settings.maintenance), is_skipped=True)
+    yield _Job(paths.books, "books", _small(paths.books, LEDGER, settings.maintenance), is_skipped=True)
+    for folder in paths.closed_days.folders():
+        merge = _small(folder, CLOSED, settings.maintenance)
+        # Its commits have the ledger's records, from which a closing that was killed goes on.
+        yield _Job(folder, f"closed/{folder.name}", merge, is_skipped=True, keeps_log=True)
     for table in TABLES:
         folder = paths.metrics / table.name
         merge = _small(folder, table.order, settings.maintenance)
@@ -116,7 +124,8 @@ def _maintain(job: _Job, now: float, wanted: Maintenance) -> TableReport | None:
         job.merge(report)
         retain.checkpoint(path, now, report)
         retain.clean_files(path, now, wanted.file_retention_hours * 3600, report)
-        retain.clean_log(path, now, wanted, report)  # after the search for removed files
+        kept = replace(wanted, log_retention_hours=87_600, log_megabytes=100_000) if job.keeps_log else wanted
+        retain.clean_log(path, now, kept, report)  # after the search for removed files
         files = table_files(open_table(path))
         report.files_after, report.bytes = len(files), sum(file.size for file in files)
     except Exception as error:  # noqa: BLE001 - one table's failure must not stop the others
