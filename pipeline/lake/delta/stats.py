@@ -6,7 +6,7 @@ has statistics of every column for which any file of its table has them.
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from pipeline.lake.delta.opening import DeltaTable
 
 _LONGEST: Final = 32  # characters of a text; more would bloat the log
 _LAST_CHARACTER: Final = "\U0010ffff"
+_LAST_MILLISECOND: Final = int(np.datetime64("9999-12-31T23:59:59.999", "ms").astype(int))
 
 
 def columns_with_statistics(table: DeltaTable) -> set[str]:
@@ -58,10 +59,12 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
 
 
 def _moment(micros: int, rounding: int) -> str:
-    """Return a time in the log's format, in milliseconds: a lower bound rounded down, an upper bound rounded up."""
-    millis = (micros + rounding) // 1000
-    moment = datetime.fromtimestamp(millis // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{moment}.{millis % 1000:03}Z"
+    """Return a time in the log's format, in milliseconds: a lower bound rounded down, an upper bound rounded up.
+
+    In the last millisecond of the year 9999 an upper bound is rounded down: no reader writes a later year.
+    """
+    millis = min((micros + rounding) // 1000, _LAST_MILLISECOND)
+    return f"{np.datetime64(millis, 'ms')}Z"
 
 
 def _low(value: Any) -> Any:
