@@ -5,6 +5,7 @@ One file holds all pairs, and each commit replaces it, so any Delta reader sees 
 
 import math
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from pipeline.lake.storage.location import Location
 
 THROUGH: Final = pa.schema([("seq", pa.int64()), ("time", pa.timestamp("us", "UTC")), ("ends", pa.string())])
 
-MOST: Final = 1_000
+MOST: Final = 1_200
 """Pairs from which on they are thinned."""
 
 _CHECKPOINT_COMMITS: Final = 10
@@ -70,7 +71,9 @@ def joined(pairs: Sequence[ThroughPair], new: ThroughPair) -> tuple[ThroughPair,
     return tuple(pairs) if needless else (*kept, new)
 
 
-def thinned(pairs: Sequence[ThroughPair], now: float, unread: Iterable[int]) -> tuple[ThroughPair, ...]:
+def thinned(
+    pairs: Sequence[ThroughPair], now: float, unread: Iterable[int], moments: Iterable[float] = ()
+) -> tuple[ThroughPair, ...]:
     """Return the pairs with fewer old ones: the distance of two grows with their age, to about 3 % of it.
 
     Args:
@@ -78,6 +81,7 @@ def thinned(pairs: Sequence[ThroughPair], now: float, unread: Iterable[int]) -> 
         now: Unix seconds.
         unread: of each game that is behind, the first seq with a row above its cursor. The pair before it stays, so
             that no game's time goes back.
+        moments: Unix seconds. The first pair that has each of them stays, so that its closing seq stays.
     """
     newest_of: dict[tuple[int, int], ThroughPair] = {}
     for pair in pairs:
@@ -88,6 +92,10 @@ def thinned(pairs: Sequence[ThroughPair], now: float, unread: Iterable[int]) -> 
     for seq in unread:
         before = [pair for pair in pairs if pair.seq < seq]
         kept.update(before[-1:])
+    times = [pair.at for pair in pairs]
+    for moment in moments:
+        first = bisect_left(times, moment)
+        kept.update(pairs[first : first + 1])
     return tuple(pair for pair in pairs if pair in kept)
 
 

@@ -38,6 +38,8 @@ from pipeline.store.through import cursors_behind, through_in, write_through
 _log: Final = logging.getLogger("turnout")
 _ATTEMPTS: Final = 3
 _WITHDRAWALS_KEPT: Final = 10
+_DAYS_KEPT: Final = 400
+"""Days that keep their closing seq while they are open."""
 
 
 class ThroughRecorder:
@@ -48,6 +50,7 @@ class ThroughRecorder:
     ) -> None:
         """Prepare; reads nothing yet. `head` looks for bronze's last seq."""
         self._environment, self._paths, self._engine = settings.environment, paths, engine
+        self._books = settings.books
         self._source, self._head = source, head
         self._table = ThroughTable(paths.through)
         self._pairs: tuple[ThroughPair, ...] | None = None  # None: not read yet
@@ -170,11 +173,17 @@ class ThroughRecorder:
             if pairs == before:
                 return
             if len(pairs) > MOST:
-                pairs = thinned(pairs, new.at, self._unread())
+                pairs = thinned(pairs, new.at, self._unread(), self._day_ends(new.at))
             if self._table.write(pairs):
                 self._pairs = pairs
                 return
             self._pairs = self._table.read()
+
+    def _day_ends(self, now: float) -> list[float]:
+        """Return when the newest days of the books end, with their lateness: Unix seconds."""
+        books = self._books
+        newest = (now - books.lateness_seconds) // books.day_seconds
+        return [(newest - back) * books.day_seconds + books.lateness_seconds for back in range(_DAYS_KEPT)]
 
     def _unread(self) -> list[int]:
         """Return, of each game that is behind, the first seq with a row above its cursor."""

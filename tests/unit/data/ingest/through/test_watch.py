@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.data.ingest.through.watch import EndsSeen, ThroughWatch, clock_floor, is_shorter, withdrawn_by
-from pipeline.lake.delta.through import MOST, ThroughPair, joined, thinned
+from pipeline.lake.delta.through import MOST, ThroughPair, closing_seq, joined, thinned
 from pipeline.store.sources import AcceptedGap
 
 HOUR = 3600.0
@@ -94,10 +94,21 @@ def test_thinned_pairs_take_no_game_back(data: st.DataObject) -> None:
     assert kept[-1] == pairs[-1]
 
 
+def test_a_day_keeps_its_closing_seq() -> None:
+    """L8: a day that is closed a month later has the closing seq that it had at once."""
+    pairs: tuple[ThroughPair, ...] = ()
+    moments = [day * 24 * HOUR + 2 * HOUR for day in range(1, 30)]
+    for minute in range(30 * 24 * 60):
+        pairs = (*pairs, ThroughPair(minute, minute * 60.0, ""))
+        if len(pairs) > MOST:
+            pairs = thinned(pairs, minute * 60.0, [], moments)
+    assert [closing_seq(pairs, moment) for moment in moments] == [int(moment / 60) for moment in moments]
+
+
 def test_ten_years_of_pairs_stay_few() -> None:
     """L8: pairs are kept for ever, and stay few, as the distance of two grows with their age."""
     ten_years = 10 * 365 * 24 * HOUR
     pairs = tuple(ThroughPair(number, number * ten_years / 200_000, "") for number in range(200_000))
     recent = tuple(ThroughPair(300_000 + number, ten_years + 5 * number, "") for number in range(2_000))
     kept = thinned(pairs + recent, ten_years + 10_000, [])
-    assert len(kept) < MOST
+    assert len(kept) < MOST - 400, "and leave room for the ends of 400 days"
