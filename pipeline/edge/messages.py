@@ -1,6 +1,6 @@
 """Requests and answers of the edge as bytes: what is no request is refused before it costs memory. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,7 +54,7 @@ def parse(raw: bytes) -> EdgeBatch:
     return EdgeBatch(request.first_seq, wrappers)
 
 
-def answer(batch: EdgeBatch, judged: Judged, offsets: dict[int, DeliveredOffsets]) -> bytes:
+def answer(batch: EdgeBatch, judged: Judged, offsets: Mapping[int, DeliveredOffsets]) -> bytes:
     """Return the answer of a request whose accepted events are in the log."""
     response = PublishResponse()
     first = batch.first_seq

@@ -7,10 +7,12 @@ Kafka's client hands over.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Protocol
 
 import grpc
@@ -22,7 +24,7 @@ from pipeline.edge.known import Known
 from pipeline.edge.messages import EdgeBatch, answer, parse
 from pipeline.edge.metrics import EdgeMetrics
 from pipeline.edge.statuses import EdgeStatus, too_late, unauthenticated, unavailable
-from pipeline.lake.kafka.acknowledged import Delivered
+from pipeline.lake.kafka.acknowledged import Delivered, DeliveredOffsets
 from pipeline.settings.edge import EdgeSettings
 from pipeline.store.edge_producers import EdgeProducer
 
@@ -53,21 +55,56 @@ class EdgeLog(Protocol):
 
 @dataclass(eq=False)
 class _Stream:
-    """One open stream: its requests on their way, in order, and its end."""
+    """One open stream: the answers of its requests on their way, in order, and its end."""
 
     token: str
     is_reading: bool = False  # a request was read, and its answer is not queued yet
-    tasks: "asyncio.Queue[asyncio.Task[bytes] | EdgeStatus | None]" = field(
-        default_factory=lambda: asyncio.Queue(MAX_FRAMES)
-    )
-    ending: "asyncio.Future[EdgeStatus | None]" = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
+    _answers: "deque[asyncio.Future[bytes] | EdgeStatus | None]" = field(default_factory=deque)
+    _ends: bool = False
+    _status: EdgeStatus | None = None
+    _waiting: "asyncio.Future[None] | None" = None  # the handler, for an answer or the end
+    _full: "asyncio.Future[None] | None" = None  # the reader, for a place
+
+    @property
+    def ends(self) -> bool:
+        """Whether no further request is read."""
+        return self._ends
 
     def end(self, status: EdgeStatus | None) -> None:
-        """Let the stream end: at once with a status, or after the answers of what was read with None."""
-        if not self.ending.done():
-            self.ending.set_result(status)
+        """End the stream after the answers of what was read, with a status or, by None, in order."""
+        if not self._ends:
+            self._ends, self._status = True, status
+            _wake(self._waiting)
+
+    async def put(self, answer: "asyncio.Future[bytes] | EdgeStatus | None") -> None:
+        """Queue what will be an answer, or the end; wait for a place."""
+        while len(self._answers) >= MAX_FRAMES:
+            self._full = asyncio.get_running_loop().create_future()
+            await self._full
+        self._answers.append(answer)
+        _wake(self._waiting)
+
+    async def following(self) -> "asyncio.Future[bytes] | EdgeStatus | None":
+        """Return what is next: a request's answer, a status, or None where nothing follows."""
+        while True:
+            if self._answers:
+                _wake(self._full)
+                return self._answers.popleft()
+            if self._ends and not self.is_reading:
+                return self._status
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
+
+    def forget(self) -> None:
+        """Drop answers that nobody waits for."""
+        for each in self._answers:
+            if isinstance(each, asyncio.Future) and not each.cancel():
+                each.exception()  # so that nobody misses it
+
+
+def _wake(waiting: "asyncio.Future[None] | None") -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)
 
 
 class EdgeService:
@@ -155,7 +192,7 @@ class EdgeService:
                 stream.end(None)
             reader = asyncio.create_task(self._read(requests, stream))
             while True:
-                following = await _first_of(stream)
+                following = await stream.following()
                 if following is None:
                     return
                 if isinstance(following, EdgeStatus):
@@ -172,9 +209,7 @@ class EdgeService:
                 with suppress(asyncio.CancelledError, Exception):
                     await reader
             if producer is not None and stream is not None:
-                while not stream.tasks.empty():
-                    if isinstance(left := stream.tasks.get_nowait(), asyncio.Task):
-                        left.cancel()
+                stream.forget()
                 self._streams.discard(stream)
                 self._metrics.streams.dec()
                 self._admission.leave(producer)
@@ -183,25 +218,25 @@ class EdgeService:
         """Hand a stream's requests to the log, in order, and queue what will be their answers."""
         try:
             async for raw in requests:
-                if stream.ending.done():
+                if stream.ends:
                     return
                 stream.is_reading = True
                 producer = self._producer_of(stream.token)
                 patience = self._settings.deadline_seconds
-                await stream.tasks.put(await self._taken(raw, producer, patience, stream))
+                await stream.put(await self._taken(raw, producer, patience, stream))
                 stream.is_reading = False
-            await stream.tasks.put(None)
+            await stream.put(None)
         except EdgeStatus as status:
-            await stream.tasks.put(status)
+            await stream.put(status)
         except Exception:  # noqa: BLE001 -- else the stream would wait for ever
             _log.exception("a stream of the edge ends by a fault")
-            await stream.tasks.put(unavailable("FAULT", "the edge has failed; its log says why"))
+            await stream.put(unavailable("FAULT", "the edge has failed; its log says why"))
 
     # ---------------------------------------------------------------------------------------------- one request
 
     async def _taken(
         self, raw: bytes, producer: EdgeProducer, patience: float, stream: _Stream | None
-    ) -> "asyncio.Task[bytes]":
+    ) -> "asyncio.Future[bytes]":
         """Judge a request and hand what is accepted to the log; return what ends with its answer.
 
         Raises:
@@ -218,13 +253,15 @@ class EdgeService:
             await loop.run_in_executor(self._slow, self._judge.settle, judged, suspects)
         values = [batch.wrappers[row] for row in judged.rows]
         if not values:
-            return asyncio.create_task(self._without_log(batch, judged, started))
+            done: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+            done.set_result(self._answer(batch, judged, {}, started))
+            return done
         if (fatal := self._log.fatal) is not None:
             raise unavailable("LOG_LOST", f"the edge's producer has ended ({fatal}); it starts again")
         size = sum(map(len, values))
         await self._make_room(producer, len(values), size, stream, started + patience)
-        delivered = self._hand_over(producer, judged.keys, values, size)
-        return asyncio.create_task(self._answered(batch, judged, delivered, started, patience))
+        left = max(0.0, started + patience - time.monotonic())
+        return self._hand_over(producer, judged.keys, values, left, partial(self._outcome, batch, judged, started))
 
     async def _make_room(
         self, producer: EdgeProducer, events: int, size: int, stream: _Stream | None, until: float
@@ -244,18 +281,28 @@ class EdgeService:
         self._admission.take(producer, events, size)
 
     def _hand_over(
-        self, producer: EdgeProducer, keys: Sequence[bytes], values: Sequence[bytes], size: int
-    ) -> "asyncio.Future[Delivered]":
+        self,
+        producer: EdgeProducer,
+        keys: Sequence[bytes],
+        values: Sequence[bytes],
+        patience: float,
+        outcome: Callable[[Delivered], bytes],
+    ) -> "asyncio.Future[bytes]":
         """Give events to the log; they count as in flight until their reports come, whatever becomes of the call."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Delivered] = loop.create_future()
+        loop, size = asyncio.get_running_loop(), sum(map(len, values))
+        future: asyncio.Future[bytes] = loop.create_future()
+        timer = loop.call_later(patience, _end_late, future)  # no task for each request: it costs more than the log
 
         def reported(delivered: Delivered) -> None:
             self._admission.release(producer, len(values), size)
             self._metrics.in_flight.set(self._admission.events)
             self._room.set()
+            timer.cancel()
             if not future.done():
-                future.set_result(delivered)
+                try:
+                    future.set_result(outcome(delivered))
+                except EdgeStatus as status:
+                    future.set_exception(status)
 
         def done(delivered: Delivered) -> None:
             with suppress(RuntimeError):  # the loop has ended: nobody waits
@@ -265,24 +312,24 @@ class EdgeService:
         self._metrics.in_flight.set(self._admission.events)
         return future
 
-    async def _answered(
-        self, batch: EdgeBatch, judged: Judged, delivered: "asyncio.Future[Delivered]", started: float, patience: float
-    ) -> bytes:
-        try:
-            outcome = await asyncio.wait_for(asyncio.shield(delivered), max(0.0, started + patience - time.monotonic()))
-        except TimeoutError:
-            raise too_late("the log has not acknowledged in time; send it again with the same event ids") from None
-        if outcome.is_full:
-            raise unavailable("QUEUE_FULL", "a part found no room; send it again with the same event ids")
-        if outcome.error is not None:
-            why = outcome.error.str()
-            raise unavailable("LOG_FAILED", f"not all is in the log ({why}); send it again with the same event ids")
-        self._metrics.answered(judged, time.monotonic() - started)
-        return answer(batch, judged, outcome.offsets)
+    def _outcome(self, batch: EdgeBatch, judged: Judged, started: float, delivered: Delivered) -> bytes:
+        """Return the answer of a request whose reports have come.
 
-    async def _without_log(self, batch: EdgeBatch, judged: Judged, started: float) -> bytes:
+        Raises:
+            EdgeStatus: not all of it is in the log.
+        """
+        if delivered.is_full:
+            raise unavailable("QUEUE_FULL", "a part found no room; send it again with the same event ids")
+        if delivered.error is not None:
+            why = delivered.error.str()
+            raise unavailable("LOG_FAILED", f"not all is in the log ({why}); send it again with the same event ids")
+        return self._answer(batch, judged, delivered.offsets, started)
+
+    def _answer(
+        self, batch: EdgeBatch, judged: Judged, offsets: Mapping[int, DeliveredOffsets], started: float
+    ) -> bytes:
         self._metrics.answered(judged, time.monotonic() - started)
-        return answer(batch, judged, {})
+        return answer(batch, judged, offsets)
 
     # ----------------------------------------------------------------------------------------------------- callers
 
@@ -309,16 +356,6 @@ def _token(context: Any) -> str:
     return ""
 
 
-async def _first_of(stream: _Stream) -> "asyncio.Task[bytes] | EdgeStatus | None":
-    """Return what is next on a stream: a request's answer, its end, or None where the client has sent everything."""
-    if not stream.tasks.empty() or (stream.ending.done() and stream.is_reading):
-        return await stream.tasks.get()
-    if stream.ending.done():
-        return stream.ending.result()
-    waiting = asyncio.ensure_future(stream.tasks.get())
-    either: list[asyncio.Future[Any]] = [waiting, stream.ending]
-    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    if waiting.done():
-        return waiting.result()
-    waiting.cancel()
-    return await _first_of(stream)
+def _end_late(future: "asyncio.Future[bytes]") -> None:
+    if not future.done():
+        future.set_exception(too_late("the log has not acknowledged in time; send it again with the same event ids"))
