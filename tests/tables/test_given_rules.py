@@ -17,7 +17,7 @@ from tests.tables.contracts_world import command, refused, values
 from tests.tables.repair_world import CHESS, World, good, make_world
 from tests.tables.replay_laws import run
 from tests.tables.types_world import accept, come, event
-from tests.unit.data.contracts.formats.protobuf.ruled_world import schema_of
+from tests.unit.data.contracts.formats.protobuf.ruled_world import DEFINITION, schema_of
 
 
 @pytest.fixture
@@ -86,3 +86,15 @@ def test_a_person_sees_what_is_checked_and_what_is_not(world: World, tmp_path: P
     page = of_game(OpenEnvironment(world.settings, world.paths, world.engine), CHESS.key, CHESS.name)
     assert [label(each, rule) for each in page.contracts for rule in each.rules] == ["promise/protovalidate:h"]
     assert "c: uri" in page.unchecked
+
+
+def test_a_plan_shows_the_rules_of_a_game_without_rows(world: World, tmp_path: Path) -> None:
+    """A person decides about the rules of a definition before the first record makes its name a game."""
+    world.registry.register("Racer", "ruled.Email", DEFINITION)
+    file = tmp_path / "contracts.yaml"
+    file.write_text("version: 1\ncontracts:\n- {name: mail, games: [Racer, Nobody], protovalidate: stop}\n")
+    said = command(world, "plan", str(file))
+    assert (
+        "'Racer': mail checks by protovalidate ruled.Email: column a; name protovalidate:a:email; action stop" in said
+    )
+    assert "'Nobody': mail checks by protovalidate nothing yet" in said

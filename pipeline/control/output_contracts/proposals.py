@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 
 from pipeline.base.errors import Refused
-from pipeline.base.names import GameKey, shown
+from pipeline.base.names import GameKey, game_key, shown
 from pipeline.base.texts import first_lines
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
@@ -76,7 +76,8 @@ def plan(engine: Engine, paths: Paths, schemas: SchemaSet, games: Mapping[str, s
     lines = tuple(_differences(before, contracts))
     changed = [each for each in contracts if each not in before]
     names = {GameKey(key): name for key, name in games.items()}
-    touched = {key: own for key, own in by_game(changed, names).items() if key in names}
+    every = by_game(changed, names)
+    touched = {key: own for key, own in every.items() if key in names}
     _require_no_maps(schemas, names, touched)
     breaks = {
         names[key]: count_breaks(paths.table(key), key, schemas, own)
@@ -91,7 +92,8 @@ def plan(engine: Engine, paths: Paths, schemas: SchemaSet, games: Mapping[str, s
     stops = tuple(name for name, found in breaks.items() if found.stopping)
     effects = tuple(_effects(breaks, len(touched))) if lines else ("Nothing to change: these are in force.",)
     silent = first_lines(tuple(_silent(changed, games.values(), breaks)), _SHOWN, str)
-    given = tuple(line for key, own in sorted(touched.items()) for line in given_lines(schemas, key, names[key], own))
+    named = {**{game_key(name): name for each in changed for name in each.games}, **names}  # also before a first row
+    given = tuple(line for key, own in sorted(every.items()) for line in given_lines(schemas, key, named[key], own))
     given = tuple(sorted(given, key=lambda line: _NOT_CHECKED not in line))
     lines = (*lines, *first_lines(given, _SHOWN, str), *silent, *effects)
     return ContractsProposal(seen, contracts, lines, breaks, most, stops)
