@@ -19,8 +19,9 @@ Values = Sequence[float | None]
 
 FONT: Final = "'Source Sans', sans-serif"
 WHEN: Final = {"calculate": "utcFormat(datum.t, '%d %b %H:%M')", "as": "when"}
+_SPAN: Final = "domain('x')[1] - domain('x')[0]"  # milliseconds
 _WHEN_LABEL: Final = (
-    "domain('x')[1] - domain('x')[0] > 2 * 86400000 ? utcFormat(datum.value, '%d %b') : utcFormat(datum.value, '%H:%M')"
+    f"utcFormat(datum.value, {_SPAN} > 2 * 86400000 ? '%d %b' : {_SPAN} < 8 * 60000 ? '%H:%M:%S' : '%H:%M')"
 )
 _MOST_EVENTS: Final = 6
 _MOST_MARKS: Final = 20
