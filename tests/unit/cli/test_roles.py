@@ -147,9 +147,12 @@ RULE: Mapping[str, object] = {
     "readers": [], "max_new_per_hour": 10, "changed_by": current_user(), "event_types": [], "formats": [],
 }  # fmt: skip
 CONTRACT: Mapping[str, object] = {
-    "name": "scores", "games": ["Go"], "prefixes": [], "by_rules": [], "event_types": [], "readers": [], "rules": [{
+    "name": "scores", "games": ["Go"], "prefixes": [], "by_rules": [], "event_types": [],
+    "readers": [], "protovalidate": "off",
+    "rules": [{
         "name": "points", "column": "points", "action": "warn", "required": False, "type": None, "min": 0, "max": None,
-        "pattern": None, "allowed": [], "min_length": None, "max_length": None,
+        "pattern": None, "allowed": [], "min_length": None, "max_length": None, "forbidden": [], "within": False,
+        "skip": None,
     }],
 }  # fmt: skip
 SILVER: Mapping[str, object] = {
