@@ -1,7 +1,7 @@
 """One game's table, written as passes, maintenance and repairs write it, its silver table, and what must be in that."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -33,10 +33,30 @@ from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
 
 CHESS: Final = game_key("Chess")
+
+
+def avro(number: int, name: str, fields: Mapping[str, Any]) -> Schema:
+    """Return an Avro schema of optional fields, by their kinds."""
+    space, _, last = name.rpartition(".")
+    named = [{"name": each, "type": ["null", kind], "default": None} for each, kind in fields.items()]
+    record = {"type": "record", "namespace": space, "name": last, "fields": named}
+    return Schema(number, "avro", name, json.dumps(record).encode())
+
+
+PRICE: Final = {
+    "type": "record", "name": "Price", "fields": [
+        {"name": "amount", "type": {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}},
+        {"name": "in", "type": {"type": "record", "name": "In", "fields": [{"name": "currency", "type": "string"}]}},
+    ],
+}  # fmt: skip
+SOLD_FIELDS: Final = {
+    "item": "string", "email": "string", "price": PRICE, "tags": {"type": "array", "items": "string"},
+    "secret": "bytes", "points": "long", "score": "double",
+}  # fmt: skip
 SCHEMAS: Final = SchemaSet(
     2,
     {CHESS: (1, 2)},
-    {1: Schema(1, "protobuf", "acme.v1.Sold", b""), 2: Schema(2, "protobuf", "acme.Left", b"")},
+    {1: avro(1, "acme.v1.Sold", SOLD_FIELDS), 2: avro(2, "acme.Left", {"why": "string"})},
     {CHESS: {2: FieldPlacement(struct="left")}},
 )
 COLUMNS: Final = pa.schema(

@@ -1,24 +1,30 @@
 """The flat columns of one event type: which ones there are, and the rows of a game's table laid out as them. Pure."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.base.errors import Refused
+from pipeline.base.errors import Refused, Transient
 from pipeline.base.names import GameKey, shown
 from pipeline.base.texts import join_limited
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.further_types import GameType, game_types
+from pipeline.data.contracts.known import LONGEST_BASE
 from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.contracts.shape import table_schema
 from pipeline.data.derived.definitions import Mask, SilverDefinition
 from pipeline.data.streams.writing.columns import OWN_COLUMNS
 
 KEPT: Final = ("_seq", "_pos", "_event_time", "_event_id", "_source_time")
 """The game table's own columns that a silver table has, too."""
+
+_SIDE_COLUMN: Final = re.compile(r"(.+)__v[0-9]+")
+"""A column or member that continues a field whose kind has changed (docs/evolution.md)."""
 
 _UNMASKED: Final = ("_seq", "_pos", "_source_time")  # a row's place, and what decides which rows are the same event
 
@@ -71,6 +77,30 @@ def _firsts(types: Sequence[GameType]) -> list[GameType]:
     return [each for each in types if each.state == "first"]
 
 
+def require_layout(table: pa.Schema, schemas: SchemaSet, definition: SilverDefinition) -> None:
+    """Check that a game's table has its fields where the schema set has them: nesting changes that by a rebuild.
+
+    Raises:
+        Transient: the rebuild is still to come.
+    """
+    types = game_types(schemas, definition.game_key)
+    known = {*OWN_COLUMNS.names, *(each.struct for each in types)}
+    others = [field for field in table if field.name not in known]
+    if _firsts(types):  # then its columns are there, too: structs of another type's fields are not among them
+        others = [field for field in others if pa.types.is_struct(field.type)]
+        if others:
+            placed = schemas.placed(definition.game_key)
+            landed = [(each, replace(at, quarantined=None) if at.landed else at) for each, at in placed]
+            fields = set(table_schema(landed).names)
+            others = [field for field in others if field.name not in fields]
+    if others:
+        raise Transient(
+            f"The table of {shown(definition.game)} still has the columns "
+            f"{join_limited([shown(each.name) for each in others], 10)} that its schemas place elsewhere: silver "
+            f"{definition.name} waits for the game's rebuild."
+        )
+
+
 def flat_type(table: pa.Schema, schemas: SchemaSet, definition: SilverDefinition) -> FlatType:
     """Return the columns of a definition's event type that a game's table has.
 
@@ -93,6 +123,12 @@ def flat_type(table: pa.Schema, schemas: SchemaSet, definition: SilverDefinition
     named = {*mask, *({definition.id} if definition.within is not None else ())}
     if definition.rule is not None:  # whose mask is for all types, so it stands before a column comes
         named -= mask.keys()
+    if definition.within is not None and (sides := _sides(paths, definition.id)):
+        raise Refused(
+            f"The field {definition.id} of {shown(definition.game)} has further values in "
+            f"{join_limited([shown(each) for each in sides], 10)}, as its kind has changed: silver {definition.name} "
+            f"cannot compare rows by it. Compare them by the event id, or by another column."
+        )
     if has_fields and (lacking := sorted(named - paths)):
         raise Refused(
             f"The event type {shown(of.name)} of {shown(definition.game)} has no column "
@@ -135,20 +171,52 @@ def _below(path: tuple[str, ...], kind: pa.DataType) -> Iterator[tuple[tuple[str
         yield from _below((*path, member.name), member.type)
 
 
-def _column(path: tuple[str, ...], kind: pa.DataType, below: tuple[str, ...], mask: dict[str, Mask]) -> FlatColumn:
-    prefixes = [".".join(below[:end]) for end in range(1, len(below) + 1)]
-    how = next((mask[each] for each in prefixes if each in mask), None)
-    name = "_".join(below)
+def _column(path: tuple[str, ...], kind: pa.DataType, below: tuple[str, ...], mask: Mapping[str, Mask]) -> FlatColumn:
+    how = _mask_of(below, kind, mask)
     if how == "hash":
-        if prefixes[-1] not in mask or not _is_hashable(kind):
-            raise Refused(f"The column {prefixes[-1]} cannot be hashed: only texts, bytes and whole numbers can.")
         kind = pa.string()
     if how is not None and path[0] in _UNMASKED:
         raise Refused(f"The column {path[0]} cannot be masked: silver tells rows apart by it.")
-    return FlatColumn(name, kind, path, how)
+    return FlatColumn("_".join(below), kind, path, how)
+
+
+def _mask_of(below: tuple[str, ...], kind: pa.DataType, mask: Mapping[str, Mask]) -> Mask | None:
+    """Return how a column is masked: by its own path, by one above it, or by that of the field that it continues.
+
+    What continues a hashed field and cannot be hashed is left out: its values came without anybody's leave.
+    """
+    prefixes = [below[:end] for end in range(1, len(below) + 1)]
+    if (named := next((each for each in prefixes if ".".join(each) in mask), None)) is not None:
+        how = mask[".".join(named)]
+        if how == "hash" and not (named == below and _is_hashable(kind)):
+            raise Refused(f"The column {'.'.join(below)} cannot be hashed: only texts, bytes and whole numbers can.")
+        return how
+    for prefix in prefixes:
+        for name, how in mask.items():
+            if _continues(prefix, name):
+                return how if prefix == below and _is_hashable(kind) else "drop"
+    return None
+
+
+def _sides(paths: Collection[str], name: str) -> list[str]:
+    """Return the paths that continue a field's."""
+    return sorted(each for each in paths if each != name and _continues(tuple(each.split(".")), name))
+
+
+def _continues(path: tuple[str, ...], name: str) -> bool:
+    """Return whether a path is that of a field, by the field's own name or through side columns."""
+    field = name.split(".")
+    return len(path) == len(field) and all(map(_is_of, path, field))
+
+
+def _is_of(member: str, name: str) -> bool:
+    side = _SIDE_COLUMN.fullmatch(member)
+    return member == name or (side is not None and side[1] == name[:LONGEST_BASE])
 
 
 def _is_hashable(kind: pa.DataType) -> bool:
+    if pa.types.is_decimal(kind):
+        return bool(kind.scale == 0)  # a whole number beyond 64 bits, or an unsigned one
     return any(test(kind) for test in (pa.types.is_string, pa.types.is_binary, pa.types.is_integer))
 
 

@@ -4,6 +4,7 @@ Everything is exact: a sketch would need no less than the files that hold the ro
 change its answer.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -22,6 +23,9 @@ END: Final = "window_end"
 ROWS: Final = "_rows"
 CLOSING: Final = "_closing_seq"
 
+_SIDE: Final = re.compile(r"__v[0-9]+(?=_|$)")
+"""What the name of a column has that continues a field whose kind has changed."""
+
 _MOMENT: Final = pa.timestamp("us", "UTC")
 _EXACT_DIGITS: Final = 38
 
@@ -36,6 +40,13 @@ def gold_schema(silver: pa.Schema, definition: GoldDefinition) -> pa.Schema:
     if lacking := [each for each in dict.fromkeys(named) if each not in silver.names]:
         what = join_limited([shown(each) for each in lacking], 10)
         raise Refused(f"Silver {definition.silver.name} has no column {what}, which gold {definition.name} needs.")
+    needed = needed_columns(definition)
+    if sides := [each for each in silver.names if each not in needed and _SIDE.sub("", each) in {*needed} - {each}]:
+        what = join_limited([shown(each) for each in sides], 10)
+        raise Refused(
+            f"Silver {definition.silver.name} has further values of a field in {what}, as its kind has changed. "
+            f"Name it in gold {definition.name}, too: else its numbers would lack them."
+        )
     problems = [
         *(f"it cannot group by {each}, which is {kind}" for each, kind in _ungroupable(silver, definition)),
         *(

@@ -19,7 +19,7 @@ from pipeline.base.errors import Refused, Transient
 from pipeline.base.names import silver_key, stream_app_id
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.derived.definitions import SilverDefinition
-from pipeline.data.derived.flat import FlatType, flat_type, laid_out
+from pipeline.data.derived.flat import FlatType, flat_type, laid_out, require_layout
 from pipeline.data.derived.kept import TIME, Id, KeptRows
 from pipeline.data.derived.source_log import AddedRows, ReadOn, StartOver, commit_number, number_of, read_on
 from pipeline.lake.delta import generation, parquet
@@ -123,7 +123,8 @@ class Silver:
         Raises:
             TableConflict: another owner carried it on meanwhile; nothing was added.
             Refused: a person has to change the definition or the game's table.
-            Transient: a row's event type is not known here yet, or the game's table loses files while it is read.
+            Transient: a row's event type is not known here yet, the game's table waits for a rebuild, or it loses files
+            while it is read.
         """
         try:
             source, of = self._open_source()
@@ -162,7 +163,9 @@ class Silver:
                 f"{self.definition.name} cannot read its files. A rebuild of the game makes a table without them."
             )
         # After the table was opened: so the set has the event type of each of its rows.
-        return source, flat_type(pa.schema(source.schema().to_arrow()), self._schemas(), self.definition)
+        columns, schemas = pa.schema(source.schema().to_arrow()), self._schemas()
+        require_layout(columns, schemas, self.definition)
+        return source, flat_type(columns, schemas, self.definition)
 
     def _open(self, of: FlatType) -> _Held:
         try:
