@@ -1,11 +1,11 @@
 """The open days of games as the last closer found them, for pages: a row here saves readers the scan."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, select, update
+from sqlalchemy import Connection, Engine, Select, select, update
 
 from pipeline.store.database.engine import reading, writing
 from pipeline.store.database.report_tables import book_reports
@@ -21,6 +21,9 @@ class BookReport:
     through: float | None  # the newest time of the source that was known, Unix seconds
     obstacle: str | None  # why rows could not be classified
     days: tuple[Mapping[str, Any], ...]  # as the closer has them
+
+
+_REPORTS: Final = select(*(book_reports.c[name] for name in BookReport.__slots__))
 
 
 def write_report(
@@ -45,12 +48,16 @@ def due_in(connection: Connection) -> dict[str, float]:
 
 def read_reports(engine: Engine) -> dict[str, BookReport]:
     """Return what is known of the open days of games, by key; games that no closer looked at are left out."""
-    columns = (book_reports.c[name] for name in BookReport.__slots__)
+    return {each.game_key: each for each in _found(engine, _REPORTS)}
+
+
+def read_report(engine: Engine, key: str) -> BookReport | None:
+    """Return what is known of the open days of a game; None where no closer looked at it."""
+    return next(_found(engine, _REPORTS.where(book_reports.c.game_key == key)), None)
+
+
+def _found(engine: Engine, question: Select[Any]) -> Iterator[BookReport]:
     with reading(), engine.connect() as connection:
-        rows = connection.execute(select(*columns))
-        return {
-            row.game_key: BookReport(
-                row.game_key, row.reported_at, row.through, row.obstacle, tuple(json.loads(row.days))
-            )
-            for row in rows
-        }
+        rows = connection.execute(question).all()
+    for row in rows:
+        yield BookReport(row.game_key, row.reported_at, row.through, row.obstacle, tuple(json.loads(row.days)))

@@ -87,6 +87,16 @@ def test_a_driver_reports_why_a_day_does_not_close(world: BooksWorld) -> None:
     assert len(overview(world).closed) == 1
 
 
+def test_a_restarted_driver_closes_an_older_day_that_waited(world: BooksWorld) -> None:
+    """A day that could not close while a later one was closed does not wait for the end of another day."""
+    world.ingest(row(5.0), row(105.0))
+    level(world, 2 * DAY + LATENESS)
+    world.books().close(CHESS, round((BEGIN + DAY) * 1e6), "ann", "the month ends")
+    keeper(world).look()
+    assert [each.sums.accepted for each in overview(world).closed] == [1, 1]
+    assert overview(world).open == ()
+
+
 def turnout(world: BooksWorld, *arguments: str) -> tuple[int, str]:
     (world.paths.root / "turnout.toml").write_text(f"[books]\nday_seconds = {DAY}\nlateness_seconds = {LATENESS}\n")
     result = CliRunner().invoke(cli, [*arguments, "--env-dir", str(world.paths.root)])

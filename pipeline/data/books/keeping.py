@@ -22,6 +22,7 @@ from pipeline.data.streams.outage import tolerate_store_outage
 from pipeline.data.streams.ticking import Ticking
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store import reopenings
+from pipeline.store.books import read_report
 from pipeline.store.games import Game, known_names
 from pipeline.store.reopenings import Reopening
 from pipeline.store.through import through_in
@@ -100,7 +101,7 @@ class BookKeeper:
             seconds = self._settings.books.day_seconds if last is None else last.day_seconds
             ended = int((newest - self._settings.books.lateness_seconds) // seconds) - 1
             if kept.ended is None and not again and last is not None and last.day >= ended * seconds * MICROS:
-                kept.ended = ended  # another driver has closed it
+                kept.ended = ended if self._needs_only_people(game) else None  # another driver has closed the others
             if (kept.ended, kept.reopened) == (ended, again):
                 return
             found = self._books.close_due(game, self._actor)
@@ -114,6 +115,13 @@ class BookKeeper:
         wait = min(_FIRST_SECONDS * 2.0 ** (kept.failures - 1), _LONGEST_SECONDS)
         kept.retry_at = time.monotonic() + wait
         _log.warning("a day of %s does not close, trying again in %.0f s: %s", game.key, wait, waiting)
+
+    def _needs_only_people(self, game: Game) -> bool:
+        """Return whether the last closer left no ended day open that needs no person's reason."""
+        found = read_report(self._engine, game.key)
+        if found is None or found.obstacle is not None:
+            return False
+        return all(day["needs"] or day["due"] > (found.through or 0.0) for day in found.days)
 
 
 def _waiting(found: GameBooks, newest: int) -> str | None:
