@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 from pipeline.base.errors import Refused, Transient
 from pipeline.base.names import GameKey, shown
 from pipeline.base.texts import join_limited
+from pipeline.data.contracts.columns import members, type_text
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.further_types import GameType, game_types
 from pipeline.data.contracts.known import LONGEST_BASE
 from pipeline.data.contracts.schemas import SchemaSet
-from pipeline.data.contracts.shape import table_schema
+from pipeline.data.contracts.shape import placed_columns, table_schema
 from pipeline.data.derived.definitions import Mask, SilverDefinition
 from pipeline.data.streams.writing.columns import OWN_COLUMNS
 
@@ -83,22 +84,30 @@ def require_layout(table: pa.Schema, schemas: SchemaSet, definition: SilverDefin
     Raises:
         Transient: the rebuild is still to come.
     """
-    types = game_types(schemas, definition.game_key)
-    known = {*OWN_COLUMNS.names, *(each.struct for each in types)}
-    others = [field for field in table if field.name not in known]
-    if _firsts(types):  # then its columns are there, too: structs of another type's fields are not among them
-        others = [field for field in others if pa.types.is_struct(field.type)]
-        if others:
-            placed = schemas.placed(definition.game_key)
-            landed = [(each, replace(at, quarantined=None) if at.landed else at) for each, at in placed]
-            fields = set(table_schema(landed).names)
-            others = [field for field in others if field.name not in fields]
+    key = definition.game_key
+    structs = {each.struct for each in game_types(schemas, key)}
+    known, is_nested = {*OWN_COLUMNS.names, *structs}, structs != {None}
+    suspects = [each for each in table if each.name not in known and (is_nested or pa.types.is_struct(each.type))]
+    if not suspects:
+        return
+    placed = [(each, replace(at, quarantined=None) if at.landed else at) for each, at in schemas.placed(key)]
+    here = set(table_schema(placed).names)
+    fields = {
+        name for each, at in placed if at.has_columns for name in placed_columns(each, replace(at, struct=None)).names
+    }
+    # A column that no schema ever had is another writer's: no rebuild is to come for it.
+    others = [each for each in suspects if each.name not in here and not fields.isdisjoint(_names(each))]
     if others:
         raise Transient(
             f"The table of {shown(definition.game)} still has the columns "
             f"{join_limited([shown(each.name) for each in others], 10)} that its schemas place elsewhere: silver "
             f"{definition.name} waits for the game's rebuild."
         )
+
+
+def _names(field: pa.Field) -> set[str]:
+    """Return the name of a column, with those of its members."""
+    return {field.name, *(each.name for each in members(field.type))}
 
 
 def flat_type(table: pa.Schema, schemas: SchemaSet, definition: SilverDefinition) -> FlatType:
@@ -142,7 +151,13 @@ def flat_type(table: pa.Schema, schemas: SchemaSet, definition: SilverDefinition
         )
     own = None
     if definition.within is not None:
-        own = next((each.name for each in kept if each.name == definition.id.replace(".", "_")), None)
+        id_ = next((each for each in kept if each.name == definition.id.replace(".", "_")), None)
+        if id_ is not None and pa.types.is_nested(id_.kind):
+            raise Refused(
+                f"Silver {definition.name} cannot compare rows by {definition.id}, which is {type_text(id_.kind)}: "
+                f"name a column with one value."
+            )
+        own = None if id_ is None else id_.name
     if own is None and has_fields and definition.within is not None:
         raise Refused(f"Silver {definition.name} drops {definition.id}, by which it compares rows.")
     read = dict.fromkeys([*(each.path[0] for each in kept), "_type"])
@@ -195,7 +210,14 @@ def _mask_of(below: tuple[str, ...], kind: pa.DataType, mask: Mapping[str, Mask]
         for name, how in mask.items():
             if _continues(prefix, name):
                 return how if prefix == below and _is_hashable(kind) else "drop"
-    return None
+    return "drop" if any(_may_hold(below, kind, name) for name in mask) else None
+
+
+def _may_hold(path: tuple[str, ...], kind: pa.DataType, name: str) -> bool:
+    """Return whether a column may hold a field within its values: it is, or continues, the message with the field."""
+    above = name.split(".")[: len(path)]
+    is_above = len(above) < len(name.split(".")) and _continues(path, ".".join(above))
+    return is_above and (pa.types.is_nested(kind) or path != tuple(above))
 
 
 def _sides(paths: Collection[str], name: str) -> list[str]:

@@ -49,6 +49,9 @@ def flat(*columns: tuple[str, pa.DataType], definition: SilverDefinition = CALLE
         (("phone__v2", pa.struct([("home", pa.string()), ("work", pa.int64())])), {}),
         (("item__v2", pa.struct([("id", pa.string())])), {}),
         (("item__v2", pa.struct([("id__v2", pa.int64())])), {}),
+        (("item__v2", pa.list_(pa.struct([("id", pa.string())]))), {}),
+        (("item__v2", pa.map_(pa.string(), pa.string())), {}),
+        (("item__v2", pa.string()), {}),
     ],
 )
 def test_a_mask_holds_for_what_continues_its_field(column: tuple[str, pa.DataType], masked: dict[str, str]) -> None:
@@ -65,6 +68,21 @@ def test_a_field_whose_name_only_begins_like_a_masked_one_stays() -> None:
     assert {each.name for each in found.columns if each.mask is None} >= {"phone2", "phone__voice", "headphone__v2"}
 
 
+def test_a_rules_mask_holds_within_a_list() -> None:
+    """A list of messages with a masked field is left out, as no part of a list can be."""
+    rule = replace(CALLED, mask=(("pack.id", "hash"),), rule="flat")
+    before = flat(definition=rule).schema.names
+    assert flat(("pack", pa.list_(ITEM_KIND)), definition=rule).schema.names == before
+    assert flat(("pack", pa.string()), definition=rule).schema.names == [*before, "pack"]
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.map_(pa.string(), pa.int64())])
+def test_an_id_has_one_value(kind: pa.DataType) -> None:
+    """A definition that compares by a list is refused with a sentence before a row comes."""
+    with pytest.raises(Refused, match=r"cannot compare rows by tags, which is (array|map)<.*: name a column"):
+        flat(("tags", kind), definition=SilverDefinition("called", "Chess", within=60, id="tags"))
+
+
 def test_rows_are_not_compared_by_half_of_an_id() -> None:
     """Each event once: where the values of the id lie in two columns, silver stands still and says so."""
     by_phone = SilverDefinition("called", "Chess", within=60, id="phone")
@@ -79,6 +97,7 @@ def test_rows_are_not_compared_by_half_of_an_id() -> None:
         (FieldPlacement(struct="sold"), [("phone", pa.string())]),
         (FieldPlacement(struct="sold"), [("phone", pa.string()), ("sold", pa.struct([("phone", pa.string())]))]),
         (FieldPlacement(), [("sold", pa.struct([("phone", pa.string())]))]),
+        (FieldPlacement(), [("sold", pa.struct([("item", ITEM_KIND)]))]),
         (FieldPlacement(), [("phone", pa.string()), ("sold", pa.struct([("phone", pa.string())]))]),
     ],
 )
@@ -96,6 +115,11 @@ def test_silver_waits_while_nesting_is_half_done(
         (schemas(), [("phone", pa.string()), ("item", ITEM_KIND), ("gone", pa.string())]),
         (schemas(FieldPlacement(struct="sold")), [("sold", pa.struct([("phone", pa.string())]))]),
         (schemas(FieldPlacement(struct="sold")), []),
+        (schemas(), [("phone", pa.string()), ("foreign", pa.struct([("a", pa.string())]))]),
+        (
+            schemas(FieldPlacement(struct="sold")),
+            [("sold", pa.struct([("phone", pa.string())])), ("foreign", pa.string())],
+        ),
         (schemas(FieldPlacement(), FieldPlacement(quarantined="withdrawn", landed=True)), [("pack", ITEM_KIND)]),
     ],
 )
