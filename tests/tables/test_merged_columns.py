@@ -266,17 +266,19 @@ def test_a_merge_that_cannot_be_is_refused_with_the_reason(world: ValueWorld) ->
         ({"column": "x", "allowed": (1, 2)}, "'x' as it is: as string"),
         ({"column": "x__v3", "required": True}, "'x__v3' as it is: without that column"),
         ({"column": "x", "required": True}, None),
-        ({"column": "x__v3", "pattern": "a"}, None),
+        ({"column": "x__v3", "pattern": "a"}, "'x__v3' as it is: without that column"),
+        ({"column": "x__v3", "pattern": "a", "action": "warn"}, "'x__v3' as it is: without that column"),
+        ({"column": "x", "pattern": "[a-z]+"}, "'x' as it is: as string"),
         ({"column": "y", "min": 0}, None),
     ],
 )
 def test_a_merge_that_a_contract_would_refuse_is_not_begun(
     world: ValueWorld, checks: dict[str, Any], why: str | None
 ) -> None:
-    """L5: a rebuild judges all rows, so a rule for numbers would move each row of the table to quarantine."""
+    """L5: a rebuild judges all rows, so a rule would refuse values that move, or check none any more."""
     actions: tuple[Action, ...] = ("quarantine", "stop")
     for action in actions:
-        give(world, ContractRule("rule", action=action, **checks), types=("move",))
+        give(world, ContractRule("rule", **{"action": action, **checks}), types=("move",))
         if why is None:
             assert proposed(world, "x").lines
         else:

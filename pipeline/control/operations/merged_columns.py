@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-import pyarrow as pa
 from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused
@@ -36,7 +35,6 @@ from pipeline.data.contracts.formats.json.superset import ANY, Slot
 from pipeline.data.contracts.formats.json.undeclared_format import superset_of
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.contracts.schemas import SchemaSet
-from pipeline.data.output_contracts.masks import unsuited
 from pipeline.data.output_contracts.rules import ELEMENTS, LANDS, ContractRule, label
 from pipeline.data.repair.decoding import RowsWait
 from pipeline.data.repair.rebuild import rebuild
@@ -57,10 +55,6 @@ _LINES: Final = (
     "Then the table is rebuilt: one commit replaces its files and columns, and until then the old ones serve.",
     "New rows wait until the rebuild has ended, and land afterwards. No other table is touched.",
 )
-
-_KINDS: Final[Mapping[str, pa.DataType]] = {
-    "long": pa.int64(), "double": pa.float64(), "boolean": pa.bool_(), "string": pa.string(),
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,31 +138,33 @@ def _look(kind: str, engine: Engine, game: Game, given: Mapping[str, Any]) -> tu
 def _require_kept_promises(
     engine: Engine, game: Game, found: _Found, before: Sequence[Slot], after: Sequence[Slot]
 ) -> None:
-    """Check that no output contract would refuse each row for its column's new type, as the rebuild judges all rows.
+    """Check that no rule of an output contract depends on the columns as they are: the rebuild judges all rows.
+
+    A value moves into another column, as another type; a rule about it would stop the rebuild half-way, move landed
+    rows to quarantine, or check nothing any more.
 
     Raises:
-        Refused: one would.
+        Refused: one does.
     """
     was = {f"{found.prefix}{each.name}": column_type(each.kind) for each in before}
     then = {f"{found.prefix}{each.name}": column_type(each.kind) for each in after}
     for contract in LocalRegistry(engine).snapshot().contracts.get(game.key, ()):
         for rule in contract.rules if contract.covers(found.type) else ():
             column = rule.column.replace(ELEMENTS, "")
-            if rule.action == LANDS or column not in was | then:
+            if column not in was | then or (rule.action == LANDS and column in then):
                 continue
-            if _breaks_each(rule, then.get(column)) and not _breaks_each(rule, was.get(column)):
+            if _judges_values(rule) or (column in was and column not in then):
                 now = f"as {then[column]}" if column in then else "without that column"
                 raise Refused(
                     f"The output contract {label(contract, rule)} is for {shown(column)} as it is: {now} the rebuild "
-                    f"would refuse rows by it. {readers_of(contract)} Change it first: `turnout contracts apply`."
+                    f"would judge other values, or none. {readers_of(contract)} Take the rule out by `turnout "
+                    f"contracts apply`, change the columns, and write it for them as they are then."
                 )
 
 
-def _breaks_each(rule: ContractRule, kind: str | None) -> bool:
-    """Return whether a rule is broken by each value of a column of a type, None: by each row without that column."""
-    if kind is None:
-        return rule.required
-    return unsuited(_KINDS[kind], rule)
+def _judges_values(rule: ContractRule) -> bool:
+    """Return whether a rule says more than that there is a value."""
+    return replace(rule, required=False, within=False) != ContractRule(rule.name, rule.column, rule.action)
 
 
 def _find(engine: Engine, game: Game, column: str, of_type: str | None) -> _Found:
