@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from listeners.sample import StreamState
-from pipeline.base.errors import Refused
+from pipeline.base.errors import Refused, Transient
 from pipeline.data.ingest.through import posts as posting_module
 from pipeline.data.ingest.through.posts import ThroughPosts, ends_due, posting
 from pipeline.settings.through import ThroughSettings
@@ -99,6 +99,13 @@ def advance(run: ThroughWorld, seconds: float) -> None:
         run.beat()
 
 
+def advance_source(run: ThroughWorld) -> None:
+    """Let minutes pass in which the source is idle, which completes each game further."""
+    for _ in range(4):
+        run.clock.tick(MINUTE)
+        run.beat()
+
+
 def test_each_interval_of_each_game_is_posted_with_a_version_that_has_it(
     run: ThroughWorld, receiver: JobReceiver
 ) -> None:
@@ -159,14 +166,48 @@ def test_a_game_that_is_behind_posts_nothing_that_it_lacks(run: ThroughWorld, re
     run.produce(CHESS)
     run.land(9)
     write_streams(run.world.engine, [reported(CHESS, 9_999)])
-    for _ in range(4):
-        run.clock.tick(MINUTE)
-        run.beat()
+    advance_source(run)
     posts_of(run, receiver.url).round()
     new = receiver.seen[before:]
     assert new
     assert {each["game"] for each in new} <= {CHESS.name, GO.name}
     assert all(run.waits(CHESS, each["through_time"]) for each in new if each["game"] == CHESS.name)
+
+
+@pytest.mark.parametrize("damage", ["not a folder", "lost commit"])
+def test_a_table_that_cannot_be_read_stops_no_other_games_posts(
+    run: ThroughWorld, receiver: JobReceiver, damage: str
+) -> None:
+    """L6: the games after an unreadable table have their posts, and the round fails once, with the game's key."""
+    taken: list[tuple[int, int]] = []
+    posts = posts_of(run, receiver.url, count=lambda sent, failed: taken.append((sent, failed)))
+    advance(run, 3 * MINUTE)
+    posts.round()
+    before = len(receiver.seen)
+    bad, good = sorted(GAMES, key=lambda game: game.key)
+    log = Path(str(run.world.paths.table(bad.key)), "_delta_log")
+    aside = log.with_name("aside")
+    if damage == "not a folder":
+        log.rename(aside)
+        log.write_text("")
+    else:
+        first = min(log.glob("*.json"))
+        aside = first.rename(log.with_name("aside"))
+        log = first
+    advance_source(run)
+    with pytest.raises(Transient, match=bad.key):
+        posts.round()
+    new = receiver.seen[before:]
+    assert len(new) > 1
+    assert {each["game"] for each in new} == {good.name}
+    assert taken[-1] == (before + len(new), 1)
+    log.unlink(missing_ok=True)
+    aside.rename(log)
+    posts.round()
+    healed = receiver.seen[before + len(new) :]
+    assert [each["through_time"] for each in healed if each["game"] == bad.name] == [
+        each["through_time"] for each in new
+    ], "none is left out"
 
 
 def test_no_log_has_the_address_and_no_redirect_is_followed(

@@ -15,7 +15,7 @@ from urllib.error import HTTPError
 from sqlalchemy import Engine
 
 from listeners.periodic import NoRedirect, PeriodicSender
-from pipeline.base.errors import Transient
+from pipeline.base.errors import Transient, first_line
 from pipeline.base.names import GameKey
 from pipeline.data.ingest.through.through_time import through_time
 from pipeline.health.verdicts.through import game_time
@@ -46,6 +46,10 @@ def ends_due(through_at: float, posted: float | None, seconds: float) -> Iterato
         first += 1
 
 
+class _Unread(Transient):
+    """How far one game is complete cannot be read."""
+
+
 class ThroughPosts:
     """The posts of one process."""
 
@@ -61,39 +65,58 @@ class ThroughPosts:
     def round(self) -> None:
         """Post what is due; the first post that fails ends the round, and the next one begins with it.
 
+        A game whose table cannot be read is passed over: the others have their posts (law L6).
+
         Raises:
             OSError: the receiver did not take a post.
-            Transient: a table could not be read.
+            Transient: a table could not be read; the posts of the other games were taken.
         """
         with self._engine.connect() as connection:
             reading = through_in(connection)
             games = posted_in(connection)
         now, left = store_time(self._engine), _MOST_IN_A_ROUND
+        unread: list[_Unread] = []
         try:
             for game in games:
                 shown = game_time(reading, game.last_seq, game.cursor, now)
                 if shown is None or not any(ends_due(shown, game.posted, self._seconds)):
                     continue
-                left -= self._post_game(game, now, left)
+                try:
+                    found = self._complete(game, now)
+                except _Unread as error:
+                    unread.append(error)
+                    continue
+                left -= 0 if found is None else self._post_game(game, *found, left)
                 if left <= 0:
-                    return
+                    break
+            if unread:
+                more = f" So it is with {len(unread) - 1} more." if len(unread) > 1 else ""
+                raise Transient(f"{unread[0]}{more}") from unread[0]
         except Exception:
             self._failed += 1
             raise
         finally:
             self._count(self._sent, self._failed)
 
-    def _post_game(self, game: GamePosted, now: float, most: int) -> int:
-        """Post what is due for one game by the logs, which are what counts; return how many posts were taken."""
-        key, table, sent = GameKey(game.game_key), self._paths.table(game.game_key), 0
+    def _complete(self, game: GamePosted, now: float) -> tuple[float, int] | None:
+        """Return how far a game is complete by the logs, which are what counts, and a version that has all of it.
+
+        Raises:
+            _Unread: its table, or another one that says so, cannot be read.
+        """
+        key = GameKey(game.game_key)
         try:
             found = through_time(self._paths, self._settings.environment, key, game.generation, now)
             if found.at is None or found.cursor is None:
-                return 0
-            version = open_table(table).version()  # read after the time: it has all of it
-        except DeltaError as error:
-            raise Transient(f"How far {game.game_key} is complete cannot be read.") from error
-        for end in islice(ends_due(found.at, game.posted, self._seconds), most):
+                return None
+            return found.at, open_table(self._paths.table(key)).version()  # read after the time
+        except (DeltaError, OSError, Transient) as error:
+            raise _Unread(f"How far {key} is complete cannot be read: {first_line(error)}.") from error
+
+    def _post_game(self, game: GamePosted, at: float, version: int, most: int) -> int:
+        """Post what is due for one game; return how many posts were taken."""
+        table, sent = self._paths.table(game.game_key), 0
+        for end in islice(ends_due(at, game.posted, self._seconds), most):
             self._post(
                 {
                     "game": game.game, "game_key": game.game_key, "through_time": end, "table": str(table),
