@@ -15,10 +15,11 @@ from pipeline.lake.delta.rewrite import RewriteConflict
 from pipeline.lake.delta.table import TableConflict
 from pipeline.store.assignments import AssignmentConflict
 from pipeline.store.operations import OperationConflict
+from pipeline.store.reopenings import ReopeningConflict
 from tests.checkout import ROOT
 
 FAMILY = {
-    AssignmentConflict, GenerationConflict, OperationConflict, RequestConflict, RewriteConflict,
+    AssignmentConflict, GenerationConflict, OperationConflict, ReopeningConflict, RequestConflict, RewriteConflict,
     SchemaRequestConflict, TableConflict,
 }  # fmt: skip
 
@@ -42,7 +43,9 @@ def test_every_conflict_is_of_the_family() -> None:
 
 def test_only_a_decided_request_is_shown_as_a_refusal() -> None:
     """The others are handled by their callers: as a `Refused` they would be shown to a person, and not retried."""
-    assert {each for each in FAMILY if issubclass(each, Refused)} == {RequestConflict, SchemaRequestConflict}
+    assert {each for each in FAMILY if issubclass(each, Refused)} == {
+        ReopeningConflict, RequestConflict, SchemaRequestConflict,
+    }  # fmt: skip
 
 
 def test_no_conflict_is_caught_for_another() -> None:

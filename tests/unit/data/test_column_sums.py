@@ -14,7 +14,7 @@ COLUMNS = pa.schema(
         ("small", pa.float32()), ("name", pa.string()), ("is_new", pa.bool_()), ("none", pa.int32()),
     ]
 )  # fmt: skip
-LARGEST = Decimal(10**38 - 1).scaleb(-4)
+LARGEST = Decimal("9" * 34 + ".9999")
 ROWS = st.lists(
     st.fixed_dictionaries(
         {

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -43,7 +44,9 @@ def with_edge(body: Body, **options: Any) -> None:
         async with serving(**options) as edge:
             await body(edge)
 
-    asyncio.run(run())
+    # In a thread of its own: the browser's tests leave a running loop in this one.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: asyncio.run(run())).result()
 
 
 async def ended(call: Awaitable[Any]) -> tuple[str, str, float]:
