@@ -29,7 +29,10 @@ class ColumnSums:
                 total = float(self._totals.get(each.name, 0.0))
                 numbers = values.drop_null().cast(pa.float64()).to_numpy()
                 # One after the other: so the sum follows from the rows and their order, whatever the batches.
-                self._totals[each.name] = float(np.cumsum(np.concatenate([[total], numbers]))[-1])
+                with np.errstate(
+                    over="ignore", invalid="ignore"
+                ):  # a sum beyond a double is infinite, as IEEE 754 says
+                    self._totals[each.name] = float(np.cumsum(np.concatenate([[total], numbers]))[-1])
             else:
                 scale = each.type.scale if pa.types.is_decimal(each.type) else 0
                 found = pc.sum(values.cast(pa.decimal256(_DIGITS, scale))).as_py()

@@ -14,13 +14,13 @@ COLUMNS = pa.schema(
         ("small", pa.float32()), ("name", pa.string()), ("is_new", pa.bool_()), ("none", pa.int32()),
     ]
 )  # fmt: skip
-LARGEST = Decimal("9" * 34 + ".9999")
+PRICES = st.integers(1 - 10**38, 10**38 - 1).map(lambda digits: Decimal(f"{digits}e-4"))  # exact, whatever the context
 ROWS = st.lists(
     st.fixed_dictionaries(
         {
             "_seq": st.just(1),
             "whole": st.none() | st.integers(-(2**63), 2**63 - 1),
-            "price": st.none() | st.decimals(-LARGEST, LARGEST, places=4),
+            "price": st.none() | PRICES,
             "rate": st.none() | st.floats(allow_nan=False, allow_infinity=False, width=64),
             "small": st.none() | st.floats(-1e6, 1e6, width=32),
         }
