@@ -15,6 +15,9 @@ GameKey = NewType("GameKey", str)
 Backend = Literal["none", "local", "databricks"]
 """Who starts a group's driver: not turnout, or the controller, as a process beside it or as a job of a workspace."""
 
+LAYERS: Final = ("silver", "gold")
+"""The kinds of tables that follow from games' tables, each a folder."""
+
 MAX_NAME_BYTES: Final = 256
 MALFORMED: Final = GameKey("malformed_wrapper")
 """Key of rows with a malformed wrapper. It has no hash part, so no game can ever own it."""
@@ -55,6 +58,17 @@ def rule_table_name(game: str, event_type: str) -> str:
 def is_rule_table_name(text: str) -> bool:
     """Return whether a table that a rule makes may have this name, so that no other one takes it."""
     return _RULE_TABLE.fullmatch(text) is not None
+
+
+def derived_table_key(kind: str, name: str) -> str:
+    """Return the key by which the catalog knows a silver or gold table: no game's key has two `_` in a row."""
+    return f"{kind}__{name}"
+
+
+def parted_table_key(key: str) -> tuple[str, str] | None:
+    """Return the kind and the name of a silver or gold table by its key; None where the key is no such one."""
+    kind, _, name = key.partition("__")
+    return (kind, name) if kind in LAYERS and name else None
 
 
 def key_pattern(text: str) -> str | None:

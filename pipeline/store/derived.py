@@ -4,17 +4,17 @@ The tables themselves know where they are; a row here saves readers the look.
 """
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, TypeAlias
 
 from sqlalchemy import Connection, Engine, delete, func, insert, select
 
 from pipeline.base.errors import Refused
-from pipeline.base.names import game_key
+from pipeline.base.names import game_key, parted_table_key
 from pipeline.store import audit
 from pipeline.store.database.engine import reading, writing
-from pipeline.store.database.tables import derived_states, derived_streams, games, rule_tables
+from pipeline.store.database.tables import derived_states, derived_streams, entitlements, games, rule_tables
 from pipeline.store.processes.leases import store_now
 from pipeline.store.rows import DerivedState, DerivedStream, RuleTable
 
@@ -34,6 +34,10 @@ NONE: Final = AppliedStreams()
 
 Planner: TypeAlias = Callable[[AppliedStreams, list[RuleTable]], list[RuleTable]]
 """Returns which tables rules make, from the file and those that they made before."""
+
+
+Check: TypeAlias = Callable[[str, str, Mapping[str, int]], None]
+"""Refuses definitions in force, by those before, these, and how many grants of their own tables have, by key."""
 
 
 def read_definitions(engine: Engine) -> AppliedStreams:
@@ -80,21 +84,29 @@ def keep_rule_tables_in(connection: Connection, plan: Planner) -> list[RuleTable
 
 
 def apply(
-    engine: Engine, definitions: str, seen: int, actor: str, reason: str, plan: Planner = lambda _, known: known
+    engine: Engine,
+    definitions: str,
+    seen: int,
+    actor: str,
+    reason: str,
+    plan: Planner = lambda _, known: known,
+    check: Check = lambda *_: None,
 ) -> AppliedStreams:
     """Write definitions as the newest ones, with their audit entry, if the newest are still those that were seen.
 
-    `plan` says which tables their rules make, from the same moment on.
+    `plan` says which tables their rules make, from the same moment on; `check` sees what is in force then.
 
     Raises:
-        Refused: another person has applied some meanwhile.
+        Refused: another person has applied some meanwhile, or the check refuses it.
     """
     with writing(engine) as connection:
         audit.lock_log(connection)
         if definitions_in(connection).number != seen:
             raise Refused("Other derived streams were applied after you looked. Plan again.")
+        before = in_force_in(connection)
         apply_within(connection, definitions, actor, reason)
         keep_rule_tables_in(connection, plan)
+        check(before, in_force_in(connection), _granted(connection))
         return definitions_in(connection)
 
 
@@ -157,6 +169,18 @@ def in_force_in(connection: Connection) -> str:
     applied = [each for each in json.loads(definitions_in(connection).definitions) if each["kind"] != _RULE]
     made = [json.loads(each.definition) for each in _rule_tables(connection) if each.definition is not None]
     return json.dumps([*applied, *made], sort_keys=True)
+
+
+def read_granted(engine: Engine) -> dict[str, int]:
+    """Return how many grants of their own silver and gold tables have, by key."""
+    with reading(), engine.connect() as connection:
+        return _granted(connection)
+
+
+def _granted(connection: Connection) -> dict[str, int]:
+    c = entitlements.c
+    query = select(c.game_key, func.count()).where(c.ended_at.is_(None)).group_by(c.game_key)
+    return {row.game_key: row[1] for row in connection.execute(query) if parted_table_key(row.game_key) is not None}
 
 
 def _rule_tables(connection: Connection) -> list[RuleTable]:

@@ -10,7 +10,7 @@ from pipeline.base.names import MAX_NAME_BYTES, is_game_name, is_rule_table_name
 from pipeline.base.problems import Problems, shown
 from pipeline.base.yaml_nodes import line_of
 from pipeline.control.derived import gold_fields
-from pipeline.control.derived.values import NAME, SECONDS, FieldValues, spelled
+from pipeline.control.derived.values import NAME, SECONDS, FieldValues, grant_tree, spelled
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.derived.definitions import (
     EVENT_ID,
@@ -26,8 +26,8 @@ from pipeline.data.derived.definitions import (
 _EMPTY: Final = "The file of derived streams is empty: it needs at least 'derived: []'."
 _KINDS: Final = (SilverDefinition.kind, GoldDefinition.kind)
 _LONGEST: Final = 31 * SECONDS["d"]
-_FIELDS: Final = ("name", "kind", "game", "type", "dedupe", "mask")
-_RULE_FIELDS: Final = ("name", "games", "prefixes", "event_types", "dedupe", "mask")
+_FIELDS: Final = ("name", "kind", "game", "type", "dedupe", "mask", "grant")
+_RULE_FIELDS: Final = ("name", "games", "prefixes", "event_types", "dedupe", "mask", "grant")
 _ALL: Final = "all"  # games
 
 
@@ -90,7 +90,8 @@ def _rows_tree(entry: SilverDefinition | FlatRule) -> dict[str, Any]:
         fields["dedupe"] = {"within": spelled(entry.within)}
         if isinstance(entry, SilverDefinition) and entry.id != EVENT_ID:
             fields["dedupe"]["id"] = entry.id
-    return {**fields, **({"mask": dict(entry.mask)} if entry.mask else {})}
+    fields |= {"mask": dict(entry.mask)} if entry.mask else {}
+    return {**fields, **grant_tree(own=entry.own_grants)}
 
 
 class _Reading:
@@ -132,6 +133,7 @@ class _Reading:
             types=tuple(dict.fromkeys(event_type(each) for each in types if each)),
             within=within,
             mask=self._mask(fields.get("mask")),
+            own_grants=self._values.has_own_grants(fields.get("grant")),
         )
 
     def _items(self, fields: dict[str, yaml.Node], name: str) -> list[yaml.Node]:
@@ -186,6 +188,7 @@ class _Reading:
             within=within,
             id=by,
             mask=self._mask(fields.get("mask")),
+            own_grants=self._values.has_own_grants(fields.get("grant")),
         )
 
     def _name(self, node: yaml.Node | None, lines: dict[str, int]) -> str:

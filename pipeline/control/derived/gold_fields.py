@@ -9,7 +9,7 @@ import yaml
 from pipeline.base import yaml_nodes
 from pipeline.base.problems import shown
 from pipeline.base.yaml_nodes import line_of
-from pipeline.control.derived.values import NAME, SECONDS, FieldValues, spelled
+from pipeline.control.derived.values import NAME, SECONDS, FieldValues, grant_tree, spelled
 from pipeline.data.derived.definitions import (
     FUNCTIONS,
     LATENESS,
@@ -19,7 +19,7 @@ from pipeline.data.derived.definitions import (
     SilverDefinition,
 )
 
-FIELDS: Final = ("name", "kind", "source", "window", "lateness", "by", "aggregates")
+FIELDS: Final = ("name", "kind", "source", "window", "lateness", "by", "aggregates", "grant")
 """What a gold stream has."""
 
 REQUIRED: Final = ("name", "source", "window", "aggregates")
@@ -42,7 +42,8 @@ def read(
     aggregates = _aggregates(fields.get("aggregates"), by, values)
     if source is None or window is None or not aggregates:
         return None
-    return GoldDefinition(name, source, window, aggregates, by, lateness)
+    own_grants = values.has_own_grants(fields.get("grant"))
+    return GoldDefinition(name, source, window, aggregates, by, lateness, own_grants)
 
 
 def tree(definition: GoldDefinition) -> dict[str, Any]:
@@ -52,7 +53,8 @@ def tree(definition: GoldDefinition) -> dict[str, Any]:
         fields["lateness"] = spelled(definition.lateness)
     if definition.by:
         fields["by"] = list(definition.by)
-    return {**fields, "aggregates": {each.name: _said(each) for each in definition.aggregates}}
+    fields["aggregates"] = {each.name: _said(each) for each in definition.aggregates}
+    return {**fields, **grant_tree(own=definition.own_grants)}
 
 
 def _said(each: Aggregate) -> Any:

@@ -5,7 +5,7 @@ carry them from their next look on.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from pipeline.base.names import shown
 from pipeline.base.texts import join_limited
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
-from pipeline.control.derived import definition_file
+from pipeline.control.derived import definition_file, own_grants
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.derived.definitions import Definition, Entry, FlatRule, dumps, loads, loads_all
 from pipeline.data.derived.kinds import columns
@@ -24,7 +24,7 @@ from pipeline.data.derived.rule_tables import plan_tables
 from pipeline.data.streams.writing.columns import target_schema
 from pipeline.settings.tree import Settings
 from pipeline.store import derived
-from pipeline.store.derived import AppliedStreams, Planner, read_definitions, read_rule_tables
+from pipeline.store.derived import AppliedStreams, Planner, read_definitions, read_granted, read_rule_tables
 from pipeline.store.operations import hash_of
 from pipeline.store.rows import RuleTable
 
@@ -55,7 +55,8 @@ def plan(settings: Settings, engine: Engine, schemas: SchemaSet, games: Collecti
     """Plan to replace the derived streams by those of a file's text; `games` has the names of all games.
 
     Raises:
-        Refused: naming everything that is wrong with the file, or with what it names.
+        Refused: naming everything that is wrong with the file, or with what it names, or each table that is granted
+            by itself and would show more.
     """
     seen, entries = read_definitions(engine), definition_file.parse(text)
     definitions = loads(dumps(entries))
@@ -76,6 +77,10 @@ def plan(settings: Settings, engine: Engine, schemas: SchemaSet, games: Collecti
 
     known = read_rule_tables(engine)
     then = tables(AppliedStreams(definitions=dumps(entries)), known)
+    made, making = ([each.definition for each in some if each.definition is not None] for some in (known, then))
+    own_grants.require_no_more_shown(
+        [*before, *loads(_listed(made))], [*definitions, *loads(_listed(making))], read_granted(engine)
+    )
     lines = [
         *_differences(loads_all(seen.definitions), entries), *_columns(before, definitions, found),
         *_limited(_tables(known, then)), *_refused(known, then, schemas), *_left_out(then),
@@ -88,10 +93,17 @@ def apply(settings: Settings, engine: Engine, proposal: DerivedProposal, actor: 
 
     Raises:
         Refused: the actor has not the role for it, or gives no reason; or another person has applied some meanwhile.
-            Then nothing is written.
+            Or a table that is granted by itself would show more. Then nothing is written.
     """
     gate.permit(settings, engine, actor, DirectAct.CHANGE_DERIVED, reason)
-    return derived.apply(engine, dumps(proposal.entries), proposal.seen.number, actor, reason, proposal.plan_tables)
+    return derived.apply(
+        engine, dumps(proposal.entries), proposal.seen.number, actor, reason, proposal.plan_tables,
+        lambda before, then, granted: own_grants.require_no_more_shown(loads(before), loads(then), granted),
+    )  # fmt: skip
+
+
+def _listed(trees: Iterable[str]) -> str:
+    return f"[{','.join(trees)}]"
 
 
 def _checked(definition: Definition, schemas: SchemaSet, games: Collection[str]) -> pa.Schema | None:
@@ -111,7 +123,9 @@ def _differences(before: Sequence[Entry], then: Sequence[Entry]) -> Iterator[str
         if name not in was:
             yield f"+ {name}: {_said(each)}"
         elif was[name] != each:
-            yield f"~ {name}: {_said(was[name])} → {_said(each)}; {tables} {begin} a new generation"
+            same = replace(was[name], own_grants=each.own_grants) == each  # which decides about no row
+            news = "" if same else f"; {tables} {begin} a new generation"
+            yield f"~ {name}: {_said(was[name])} → {_said(each)}{news}"
     for name, each in was.items():
         if name not in now:
             stay = "its tables stay, and get" if isinstance(each, FlatRule) else "its table stays, and gets"

@@ -42,6 +42,7 @@ class SilverDefinition:
     id: str = EVENT_ID  # the path of the column with the id
     mask: tuple[tuple[str, Mask], ...] = ()  # by the path of a column
     rule: str | None = None  # that made it, whose mask may name columns that it lacks; None: a person defined it
+    own_grants: bool = False  # readable by grants of its own alone; False: also by those of its game
 
     @property
     def game_key(self) -> GameKey:
@@ -51,7 +52,7 @@ class SilverDefinition:
     @property
     def digest(self) -> str:
         """What decides about its rows; another digest needs another generation of its table."""
-        return _digest(replace(self, name="", rule=None))
+        return _digest(replace(self, name="", rule=None, own_grants=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,9 @@ class FlatRule:
     games: tuple[str, ...] = ()  # exact names
     prefixes: tuple[str, ...] = ()  # of names; an empty one is of every name
     types: tuple[str, ...] = ()  # full names or last segments; none: every type
-    within: int | None = None  # as of a silver table, likewise the next one
+    within: int | None = None  # as of a silver table, likewise the next two
     mask: tuple[tuple[str, Mask], ...] = ()
+    own_grants: bool = False
 
     def chooses(self, game: str, names: Iterable[str]) -> bool:
         """Return whether it is for an event type of a game, by the type's full names."""
@@ -75,7 +77,7 @@ class FlatRule:
 
     def silver(self, table: str, game: str, type_name: str) -> SilverDefinition:
         """Return the silver table of an event type that it chooses."""
-        return SilverDefinition(table, game, type_name, self.within, EVENT_ID, self.mask, self.name)
+        return SilverDefinition(table, game, type_name, self.within, EVENT_ID, self.mask, self.name, self.own_grants)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ class GoldDefinition:
     aggregates: tuple[Aggregate, ...]
     by: tuple[str, ...] = ()  # columns of the silver table
     lateness: int = LATENESS  # seconds
+    own_grants: bool = False
 
     @property
     def game(self) -> str:
@@ -120,7 +123,7 @@ class GoldDefinition:
     @property
     def digest(self) -> str:
         """What decides about its rows; another digest needs another generation of its table."""
-        return _digest(replace(self, name=""))
+        return _digest(replace(self, name="", silver=replace(self.silver, own_grants=False), own_grants=False))
 
 
 Definition: TypeAlias = SilverDefinition | GoldDefinition
@@ -169,6 +172,10 @@ def of_another_name(
     ]
 
 
+_LATER: Final[Mapping[str, Any]] = {"rule": None, "own_grants": False}
+"""Fields that an earlier build did not write, and what they say where they are missing: digests are of this text."""
+
+
 def _digest(definition: Definition) -> str:
     return hashlib.sha256(dumps([definition]).encode()).hexdigest()
 
@@ -176,8 +183,9 @@ def _digest(definition: Definition) -> str:
 def _tree(entry: Entry) -> dict[str, Any]:
     fields = asdict(entry)
     for tree in (fields, fields.get("silver", {})):
-        if tree.get("rule", "") is None:  # as in what an earlier build wrote: digests of tables are of this text
-            del tree["rule"]
+        for name, unsaid in _LATER.items():
+            if name in tree and tree[name] == unsaid:
+                del tree[name]
     return {"kind": entry.kind, **fields}
 
 

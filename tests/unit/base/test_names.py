@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.base.names import game_key, is_game_name, is_group_name
+from pipeline.base.names import (
+    LAYERS,
+    derived_table_key,
+    game_key,
+    is_game_name,
+    is_group_name,
+    parted_table_key,
+    rule_table_name,
+)
 
 _NAMES = st.text(min_size=1, max_size=60)
 
@@ -41,3 +49,15 @@ def test_a_name_is_1_to_256_bytes_without_nul(name: str, expected: bool) -> None
 def test_group_names_are_plain(name: str, expected: bool) -> None:
     """A group's name becomes part of paths and query names, so it is restricted."""
     assert expected is is_group_name(name)
+
+
+@given(_NAMES)
+def test_no_game_has_the_key_of_a_silver_or_gold_table(name: str) -> None:
+    """A key says of itself whether it is a game's or a derived table's, whatever a game is named."""
+    assert parted_table_key(game_key(name)) is None
+    assert parted_table_key(game_key(f"silver__{name}")) is None
+    for kind in LAYERS:
+        assert parted_table_key(derived_table_key(kind, rule_table_name(name, "a"))) == (
+            kind,
+            rule_table_name(name, "a"),
+        )

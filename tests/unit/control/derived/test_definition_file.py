@@ -184,3 +184,23 @@ derived:
         parse(text)
     lines = [int(each.split()[2].rstrip(":")) for each in str(refused.value).splitlines()[1:]]
     assert lines == [2, 3, 4, 4]
+
+
+def test_a_stream_says_by_whose_grants_it_is_read() -> None:
+    """`grant: own` is read, written back and kept for each kind, and decides about no row of a table."""
+    text = """\
+derived:
+- {name: a, kind: silver, game: Go, grant: own}
+- {name: b, kind: gold, source: a, window: 1h, aggregates: {n: count}, grant: own}
+- {name: c, kind: silver, game: Go, grant: game}
+rules:
+- {name: r, games: all, grant: own}
+"""
+    found = parse(text)
+    assert [each.own_grants for each in found] == [True, True, False, True]
+    assert parse(render(found)) == found
+    assert loads_all(dumps(found)) == found
+    for each in loads(dumps(found)):
+        assert each.digest == loads(dumps([each]).replace('"own_grants": true, ', ""))[0].digest
+    with pytest.raises(Refused, match="grant must be one of game, own"):
+        parse(text.replace("grant: game", "grant: all"))
