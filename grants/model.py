@@ -7,7 +7,7 @@ each catalog's dialect is its client's concern. A privilege nobody here knows is
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import is_securable_part
@@ -123,11 +123,19 @@ class Directory:
     is_read: bool = True  # False: it could not be read, so nothing is known of anyone
 
 
+class OwnTable(NamedTuple):
+    """A table that turnout writes: a game's, or a silver or gold one."""
+
+    uri: str
+    game: str = ""  # as of a GameTable, likewise the next one
+    follows: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class GameTable:
-    """A game's table as the catalog knows it."""
+    """A game's table as the catalog knows it, or a silver or gold one."""
 
-    key: str  # the game key; also the table's name
+    key: str  # the game key, or that of a silver or gold table; also the table's name
     securable: Securable
     table_id: str  # another one means that the table was created again, and its grants are gone
     owner: str | None  # None: the catalog does not tell
@@ -135,8 +143,15 @@ class GameTable:
     masked_columns: tuple[str, ...] = ()
     is_managed: bool = False  # the catalog decides where it lies
     location: str = ""  # URI; empty: the catalog does not tell
-    own: str = ""  # URI of the game's own table; empty: it is no game's, so nothing is compared
+    own: str = ""  # URI of turnout's own table; empty: it has none of this key, so nothing is compared
+    game: str = ""  # of a silver or gold table in force: the key of its game
+    follows: bool = False  # whether who may read its game may read it, too
     is_left: bool = False  # the embedded catalog shows it in an environment's folder, and nothing else lies there
+
+    @property
+    def hides(self) -> bool:
+        """Whether the catalog hides rows or values of it from readers."""
+        return self.has_row_filter or bool(self.masked_columns)
 
     def lies_at(self, place: str) -> bool | None:
         """Return whether it is the table at a URI; None where the catalog does not tell, as of a view."""
@@ -162,7 +177,7 @@ class Observed:
     """One snapshot of a catalog: the tables of games, who owns what, and every direct assignment."""
 
     schema: Securable  # the one all tables of games lie in
-    tables: Mapping[str, GameTable]  # by game key
+    tables: Mapping[str, GameTable]  # by key
     owners: Mapping[Securable, str | None]  # of the catalog, the schema and each table; None: not reported
     direct: Mapping[Securable, Mapping[str, frozenset[str]]]
     """Securable → principal as the catalog spells it → privileges. One that was not read is not in it: unknown."""

@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from grants.applying import drift_store, expiries, onboarded_readers, own_tables, proposals, type_views
+from grants.applying import drift_store, expiries, ledger, onboarded_readers, own_tables, proposals, type_views
 from grants.applying.executor import Executor
 from grants.applying.operation import ACCESS
 from grants.applying.table_registration import register_missing
@@ -26,6 +26,7 @@ from grants.model import Directory, folded
 from grants.observing import snapshot
 from grants.observing.blindness import blindness
 from grants.observing.resolver import Resolver
+from grants.planning.following import due
 from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited, principal_text
 from pipeline.control.operations.definition import ControlContext, OperationDefinition
@@ -145,8 +146,8 @@ class AccessReconciler:
         context = self._context
         schema = proposals.schema_of(context.settings.access)
         refused = [*register_missing(context, catalog, schema), *type_views.reconcile_all(context, catalog)]
-        places = own_tables.places(context.engine, context.paths)
-        observed = snapshot.observe(catalog, schema, store_time(context.engine), places)
+        own = own_tables.places(context.engine, context.paths)
+        observed = snapshot.observe(catalog, schema, store_time(context.engine), own)
         blindly = blindness(Resolver(observed), schema)
         blind = [] if blindly is None else [blindly]
         found = drift_store.in_snapshot(context.engine, observed)
@@ -155,6 +156,10 @@ class AccessReconciler:
         drift = None if blind else found.open_counts
         notes = (*refused, *_ungranted(read_ungranted(context.engine)), *blind, *_unsure(observed.directory))
         snapshot.keep(context.engine, replace(observed, notes=notes), None, drift)
+        if not blind:
+            tables = {key for key, each in own.items() if each.game}
+            waiting = due(observed, ledger.managed(context.engine), tables, observed.read_at)
+            expiries.submit_following(context.engine, schema, waiting)
         if groups := groups_of(context.settings.roles):
             resolver = Resolver(observed)
             shown = [each for each in groups if not _is_unsure(resolver, each)]  # of others the last look ages

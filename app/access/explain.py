@@ -61,7 +61,7 @@ def draw(environment: Environment, access: AccessState, known: ResolvedCatalog, 
     if verdict is not None:
         _draw_verdict(known, verdict)
     _draw_requests(access, key, who)
-    _draw_history(environment, key, who)
+    _draw_history(environment, key, who, _followed(access, known, key))
 
 
 def state_of(verdict: AccessVerdict) -> CellState:
@@ -106,14 +106,23 @@ def _draw_requests(access: AccessState, key: str, who: str) -> None:
             st.html(parts.facts([("asked", said)]))
 
 
-def _draw_history(environment: Environment, key: str, who: str) -> None:
+def _followed(access: AccessState, known: ResolvedCatalog, key: str) -> str | None:
+    """Return the game whose grants a silver or gold table follows."""
+    table = known.observed.tables.get(key)
+    return None if table is None or not table.follows else access.game(table.game)
+
+
+def _draw_history(environment: Environment, key: str, who: str, followed: str | None) -> None:
+    if followed is not None:
+        st.html(parts.note(f"It follows the grants of {formatting.shown(followed, 120)}: choose that game for these."))
     try:
         past = queries.history(environment, key, who)
     except Refused as refused:
         st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
         return
-    if not past:
+    if not past and followed is None:
         st.html(parts.note("turnout granted nothing: what is there comes from another grantor or from a group."))
+    if not past:
         return
     st.html(parts.section("Grants and revokes by turnout", "UTC, newest first"))
     st.html(parts.facts([fact for each in past[:_MOST_PAST] for fact in _facts(each)]))

@@ -20,6 +20,7 @@ from grants.api.access import Request
 from grants.model import folded
 from grants.observing.matrix import CellState, Way
 from grants.planning.drift import DriftFinding
+from pipeline.base.names import parted_table_key
 
 STATES: Final[Mapping[CellState, str]] = {
     "reads": "✓ reads",
@@ -190,8 +191,10 @@ def draw(
 def _legend(known: ResolvedCatalog, shown: MatrixPart) -> str:
     whole = len(shown.keys) == len(known.matrix.keys) and len(shown.who) == len(known.who)
     of = "" if whole else f" of {len(known.matrix.keys)} × {len(known.who)}"
+    derived = sum(parted_table_key(key) is not None for key in shown.keys)
+    tables = f"{len(shown.keys) - derived} games{f' and {derived} silver and gold tables' if derived else ''}"
     return (
-        f"{len(shown.keys)} games × {len(shown.who)} principals{of}. Empty: does not read. "
+        f"{tables} × {len(shown.who)} principals{of}. Empty: does not read. "
         "△ could: could grant itself access. Choose a cell to see why."
     )
 
@@ -238,7 +241,10 @@ def sentence(access: AccessState, known: ResolvedCatalog) -> str:
         parts.append(f"{formatting.count(counts['could'])} could grant themselves")
     if counts["unknown"]:
         parts.append(f"{formatting.count(counts['unknown'])} are unknown")
-    lacking = len(access.names.keys() - known.observed.tables.keys())
-    if lacking:
-        parts.append(f"{lacking} games have no table in the catalog yet")
+    lacking = access.names.keys() - known.observed.tables.keys()
+    derived = sum(parted_table_key(key) is not None for key in lacking)
+    if len(lacking) > derived:
+        parts.append(f"{len(lacking) - derived} games have no table in the catalog yet")
+    if derived:
+        parts.append(f"{derived} silver and gold tables are not yet made")
     return ", ".join(parts)

@@ -16,10 +16,11 @@ from grants.applying.drift_store import DEFAULT_DAYS, MOST_DAYS, id_of
 from grants.applying.ledger import Held, Item
 from grants.applying.proposals import principal_of
 from grants.applying.requests import Request, list_requests
+from grants.derived_tables import inventory
 from grants.model import Observed, PrincipalKind, folded
 from grants.observing import snapshot
 from grants.observing.external import judged
-from grants.observing.matrix import Matrix, Way, matrix, ways
+from grants.observing.matrix import Matrix, Way, by_game, matrix, ways
 from grants.observing.resolver import Resolver
 from grants.planning.drift import Drift
 from pipeline.api import operations
@@ -31,7 +32,6 @@ from pipeline.control.roles import FRESH_SECONDS
 from pipeline.store.database.engine import reading
 from pipeline.store.database.states import AccessItemState
 from pipeline.store.database.tables import catalog_snapshots
-from pipeline.store.games import known_games
 from pipeline.store.operations import Operation, operation
 
 __all__ = [
@@ -85,7 +85,7 @@ class ResolvedCatalog:
 class AccessState:
     """What is known of access, read at one moment (Unix seconds)."""
 
-    names: Mapping[str, str]  # by game key: the inventory
+    names: Mapping[str, str]  # by key: games, and silver and gold tables in force
     known: ResolvedCatalog | None  # None: the catalog was never read
     problem: str | None  # why the newest attempt to read the catalog failed; None: it did not
     requests: tuple[Request, ...]  # those that wait first
@@ -157,7 +157,7 @@ def resolve(environment: OpenEnvironment) -> ResolvedCatalog:
     found = observed.directory.principals.items()
     principals = sorted(found, key=lambda pair: (_KINDS.index(pair[1].kind), pair[0]))
     who = {name: PrincipalChoice(each.name, each.kind, each.active) for name, each in principals}
-    cells = matrix(resolver, None, [each.name for each in who.values()])
+    cells = matrix(resolver, by_game(observed), [each.name for each in who.values()])
     return ResolvedCatalog(observed, resolver, cells, ways(resolver, cells), who)
 
 
@@ -168,7 +168,7 @@ def read(environment: OpenEnvironment, known: ResolvedCatalog | None, problem: s
     opened = [each for each in operations.opened(environment) if each.kind == proposals.KIND]
     no_controller = operations.absence(environment)
     return AccessState(
-        names=known_games(store),
+        names=inventory(store),
         known=known,
         problem=problem,
         requests=tuple(list_requests(store)),

@@ -16,6 +16,7 @@ from grants.applying import approvals, drift_store, proposals, requests
 from grants.applying.proposals import AccessProposal
 from grants.applying.requests import Request
 from grants.catalog import Catalog
+from grants.derived_tables import inventory
 from grants.planning.drift import Act as Deed
 from grants.planning.drift import DriftFinding
 from grants.planning.drift import intent as intent_about
@@ -31,7 +32,6 @@ from pipeline.control.acts import DirectAct
 from pipeline.control.roles import same_person
 from pipeline.store import operations
 from pipeline.store.database.engine import reading
-from pipeline.store.games import known_games
 from pipeline.store.operations import Intent, Operation
 
 CatalogOpener: TypeAlias = Callable[[], Catalog]
@@ -199,7 +199,7 @@ def _preview(
     needs: str = proposals.KIND,
 ) -> Preview:
     planned = prepared.plan
-    names = known_games(environment.engine)
+    names = inventory(environment.engine)
     unmoved = [each.sentence for each in planned.unmoved]
     if planned.is_empty:
         raise Refused("\n".join(["Nothing to change.", *first_lines(unmoved)]))

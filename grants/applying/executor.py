@@ -79,7 +79,7 @@ class Executor:
         )
 
     def _in_thread(self, work: _Work, context: ControlContext, operation: Operation) -> StepResult:
-        if work != self._check and expiries.is_expiry(operation):
+        if work != self._check and expiries.is_automatic(operation):
             return _REVOKED
         works, name = self._works_of(operation), _name_of(work, operation)
         resting = self._tries.resting(operation.operation_id)
@@ -101,7 +101,7 @@ class Executor:
         return StepResult("done", "It is due.") if waiting is None else StepResult("waiting", waiting)
 
     def _works_of(self, operation: Operation) -> BackgroundTasks:
-        return self._revoking if expiries.is_expiry(operation) else self._works
+        return self._revoking if expiries.is_automatic(operation) else self._works
 
     def _check(self, context: ControlContext, operation: Operation) -> str:
         """Plan it again, and go on only if the plan is the one that was shown, and is allowed.
@@ -109,7 +109,7 @@ class Executor:
         Raises:
             Refused: it does not, or may not.
         """
-        if expiries.is_expiry(operation):
+        if expiries.is_automatic(operation):
             return self._revoke(context, operation)
         require_approved(context.engine, operation)
         access, catalog = context.settings.access, self._open()
@@ -169,7 +169,7 @@ class Executor:
         return f"{sum(each.is_done for each in items)} of {len(items)} applied."
 
     def _record(self, context: ControlContext, operation: Operation) -> StepResult:
-        if expiries.is_expiry(operation):
+        if expiries.is_automatic(operation):
             return _REVOKED
         _settle(context, operation)
         return StepResult("done", "Recorded in the ledger.")
@@ -267,7 +267,7 @@ def _name_of(work: _Work, operation: Operation) -> str:
 
 def _patience(_: ControlContext, operation: Operation) -> float:
     """Return how long a step waits: nobody has to resume what the controller revokes by itself."""
-    return math.inf if expiries.is_expiry(operation) else _STEP_SECONDS
+    return math.inf if expiries.is_automatic(operation) else _STEP_SECONDS
 
 
 def _settle(context: ControlContext, operation: Operation) -> None:
@@ -385,7 +385,7 @@ def _probe_report(tried: list[_Tried], *, parts_failed: bool) -> str:
 
 
 def _done(operation: Operation) -> str:
-    if expiries.is_expiry(operation):
+    if expiries.is_automatic(operation):
         return expiries.describe(operation)
     effects: list[Any] = operation.preview["effects"]
     gains, loses = sum(each[3] is True for each in effects), sum(each[2] is True for each in effects)

@@ -1,13 +1,14 @@
-"""What the controller revokes by itself: an operation for all of a principal's games whose access is over at a look.
+"""What the controller changes by itself: an operation for all of a principal's games whose access is over at a look.
 
 The operation is written from the ledger alone, so no catalog that is away keeps it from being there. It is tried with
 back-off until all of it is seen. Each try plans again what is still there, and has the principal for itself only while
 it lasts: in between, people may grant to that principal. What ends later is another operation, which waits for none.
+Silver and gold tables get and lose the grants of their games so, too.
 """
 
 import hashlib
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import groupby
@@ -32,6 +33,8 @@ _FIRST_PAUSE: Final = 30.0  # seconds after a first failed try; doubled after ea
 _LONGEST_PAUSE: Final = 3_600.0
 _BUSY_PAUSE: Final = 2.0  # where another operation has the principal
 _RESUMED_AFTER: Final = 600.0  # seconds after which one that a bug of ours stopped is tried again
+_FOLLOWS: Final = "A silver or gold table follows its game's grants."
+_LEFT: Final = "The table's stream is no longer in force."
 _LONGEST_TARGET: Final = 80
 _MAX_GAMES: Final = 100  # of an operation: its principal is held for all of them
 _MAX_SUBMITTED: Final = 50  # operations at a look, which the controller's loop waits for
@@ -45,8 +48,8 @@ class PrincipalBusy(Transient):
     """Another operation changes the same principal's access now."""
 
 
-def is_expiry(operation: Operation) -> bool:
-    """Return whether it is access that the controller revokes by itself."""
+def is_automatic(operation: Operation) -> bool:
+    """Return whether the controller changes access by itself: ends what is over, or follows games' grants."""
     is_own = operation.kind == proposals.KIND and operation.actor == CONTROLLER
     return is_own and proposals.AUTHORISED_BY not in operation.parameters
 
@@ -60,8 +63,8 @@ def submit_expired(engine: Engine, schema: Securable) -> None:
     with engine.connect() as connection:
         still_open = read_open(connection)
     for each in still_open:
-        if is_expiry(each):
-            covered |= {intent.cell for intent in proposals.intents_of(each.parameters["intents"])}
+        if is_automatic(each):
+            covered |= {intent.cell for intent in proposals.intents_of(each.parameters["intents"]) if not intent.follow}
             if each.stuck_since is not None and now - each.stuck_since > _RESUMED_AFTER:
                 _resume(engine, each)
         elif not each.is_stuck:
@@ -78,24 +81,48 @@ def submit_expired(engine: Engine, schema: Securable) -> None:
         intents = list(of_one)
         parts += [intents[begin : begin + _MAX_GAMES] for begin in range(0, len(intents), _MAX_GAMES)]
     for part in parts[:_MAX_SUBMITTED]:
-        _submit(engine, schema, part, revoked)
+        is_revoked = any(each.cell in revoked for each in part)
+        _submit(engine, schema, part, "Revoked before, and not seen removed." if is_revoked else "Access expired.")
 
 
-def target(cell: Cell) -> str:
-    """Return the lock of one principal's expiry in one game."""
-    text = f"expiry:{cell[1]} {cell[0]}"
+def submit_following(engine: Engine, schema: Securable, intents: Sequence[AccessIntent]) -> None:
+    """Write operations for what `following.due` returns and no open operation has: a few, the next look goes on."""
+    if not intents:
+        return
+    with engine.connect() as connection:
+        still_open = [each for each in read_open(connection) if is_automatic(each)]
+    covered = {
+        (intent.cell, intent.follow, intent.read)
+        for each in still_open
+        for intent in proposals.intents_of(each.parameters["intents"])
+    }
+    waiting = [each for each in intents if (each.cell, each.follow, each.read) not in covered]
+    parts = list[list[AccessIntent]]()
+    for _, of_one in groupby(sorted(waiting, key=_whose), key=_whose):
+        some = list(of_one)
+        parts += [some[begin : begin + _MAX_GAMES] for begin in range(0, len(some), _MAX_GAMES)]
+    for part in parts[:_MAX_SUBMITTED]:
+        _submit(engine, schema, part, _FOLLOWS if part[0].follow else _LEFT)
+
+
+def _whose(intent: AccessIntent) -> tuple[str, bool, str]:
+    return intent.cell[0], intent.follow, intent.key
+
+
+def target(cell: Cell, *, follow: bool = False) -> str:
+    """Return the lock of one principal's expiry in one game, or of what follows there; neither waits for the other."""
+    what = "follow" if follow else "expiry"
+    text = f"{what}:{cell[1]} {cell[0]}"
     if len(text) <= _LONGEST_TARGET and text.isprintable():
         return text
-    return f"expiry:{hashlib.sha256(text.encode()).hexdigest()}"
+    return f"{what}:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def _submit(engine: Engine, schema: Securable, intents: Sequence[AccessIntent], revoked: Collection[Cell]) -> None:
-    is_revoked = any(each.cell in revoked for each in intents)
-    reason = "Revoked before, and not seen removed." if is_revoked else "Access expired."
+def _submit(engine: Engine, schema: Securable, intents: Sequence[AccessIntent], reason: str) -> None:
     trees = [asdict(each) for each in intents]
     names = audit.requested(trees, lambda key: f"{schema.full_name}.{key}")
     parameters = {"intents": trees, "games": sorted(each.key for each in intents), **audit.kept(names)}
-    targets = tuple(sorted(target(each.cell) for each in intents))
+    targets = tuple(sorted(target(each.cell, follow=each.follow) for each in intents))
     wanted = Intent(proposals.KIND, targets, CONTROLLER, reason, parameters, {"effects": []})
     try:
         submit(engine, wanted)
@@ -134,8 +161,13 @@ def principal_of(operation: Operation) -> str:
 
 
 def describe(operation: Operation) -> str:
-    """Return the outcome of an expiry."""
+    """Return the outcome of an expiry, or of what follows games' grants."""
     first, *others = operation.parameters["intents"]
+    if first.get("follow"):
+        count = f"{1 + len(others)} silver and gold tables" if others else first["key"]
+        return f"By itself: what {folded(first['principal'])} reads of {count} is as the grants of the games."
+    if operation.reason == _LEFT:
+        return f"By itself: grants of {folded(first['principal'])} on tables that left force are revoked."
     if others:
         return (
             f"By itself: grants of {folded(first['principal'])} on {1 + len(others)} games were over, and are revoked."
@@ -157,7 +189,8 @@ def propose(context: ControlContext, catalog: Catalog, operation: Operation) -> 
     kept = {each.cell for each in managed.entitlements} | {
         (each.principal, each.securable.path[-1]) for each in managed.given
     }
-    intents = [each for each in proposals.intents_of(operation.parameters["intents"]) if each.cell in kept]
+    asked = proposals.intents_of(operation.parameters["intents"])
+    intents = [each for each in asked if each.follow or each.cell in kept]
     inputs = proposals.read_inputs(engine, catalog, access, paths, intents)
 
     def planned(some: Sequence[AccessIntent]) -> proposals.AccessProposal:

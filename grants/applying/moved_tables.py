@@ -35,13 +35,15 @@ def find(catalog: Embedded, schema: Securable, engine: Engine, paths: Paths, for
     """
     own, was = own_tables.places(engine, paths), Paths(former)
     tables = (
-        beside(table, own.get(key, ""), catalog.is_local) for key, table in sorted(catalog.tables(schema).items())
+        beside(table, own[key].uri, catalog.is_local)
+        for key, table in sorted(catalog.tables(schema).items())
+        if key in own
     )
     found = OtherTables([], [])
     for table in tables:
         if table.other is None:
             continue
-        place, former_place = paths.table(table.key), was.table(table.key)
+        place, former_place = paths.named(table.key), was.named(table.key)
         if not table.lies_at(former_place.uri):
             found.elsewhere.append(table)
             continue

@@ -9,10 +9,12 @@ from typing import Final
 
 from sqlalchemy import Engine
 
+from grants import derived_tables
 from grants.catalog import Catalog
-from grants.model import Securable
+from grants.model import OwnTable, Securable
 from grants.observing.left_places import beside
 from pipeline.base.errors import Refused, Transient, first_line
+from pipeline.base.names import parted_table_key
 from pipeline.lake.delta.errors import DeltaError, TableNotFoundError
 from pipeline.lake.delta.opening import open_table
 from pipeline.settings.tree import Paths
@@ -25,13 +27,15 @@ class Unreadable(Transient):
     """The own table of a game cannot be read now, so it is not known which table it is."""
 
 
-def places(engine: Engine, paths: Paths) -> Mapping[str, str]:
-    """Return the URI of each known game's own table, by key; it need not be there yet."""
-    return {key: paths.table(key).uri for key in known_games(engine)}
+def places(engine: Engine, paths: Paths) -> Mapping[str, OwnTable]:
+    """Return the own table of each known game, and each silver and gold table, by key; none need be there yet."""
+    games = {key: OwnTable(paths.table(key).uri) for key in known_games(engine)}
+    derived = derived_tables.in_force(engine).values()
+    return games | {each.key: OwnTable(paths.named(each.key).uri, each.game_key, each.follows) for each in derived}
 
 
 def delta_ids(paths: Paths, keys: Collection[str]) -> Mapping[str, str]:
-    """Return the Delta ids of games' own tables, by key.
+    """Return the Delta ids of own tables, by key; empty of a silver or gold table that is not there.
 
     Raises:
         Refused: a game has no table yet.
@@ -65,7 +69,7 @@ def wrong(
         table = tables.get(key)
         if table is None:
             found[key] = f"The catalog has no table of {key} any more."
-        elif (other := beside(table, own.get(key, ""), catalog.is_local).other) is not None:
+        elif key in own and (other := beside(table, own[key].uri, catalog.is_local).other) is not None:
             found[key] = other
         else:
             try:
@@ -80,10 +84,12 @@ def wrong(
 
 
 def _delta_id(paths: Paths, key: str) -> str:
-    place = paths.table(key)
+    place = paths.named(key)
     try:
         return str(open_table(place).metadata().id)
     except TableNotFoundError as gone:
+        if parted_table_key(key) is not None:
+            return ""  # it is made again at its game's next look, and keeps no reader of the game waiting
         raise Refused(f"{key} has no table at {place.uri} yet. Grant it when its first rows have landed.") from gone
     except (DeltaError, OSError) as error:
         raise Unreadable(f"The table of {key} at {place.uri} cannot be read: {first_line(error)}") from error

@@ -4,12 +4,13 @@ The command line, the dashboard and the controller's expiry ask here, so all thr
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import Engine
 
+from grants import derived_tables
 from grants.applying import ledger, own_tables
 from grants.catalog import Catalog, CatalogUnavailable, Change, NotFound
 from grants.model import Directory, Observed, Securable, folded
@@ -22,13 +23,13 @@ from grants.planning.guardrails import Case, Requester
 from grants.planning.plan import AccessPlan, plan
 from grants.planning.undo import undo
 from pipeline.base.errors import Refused
+from pipeline.base.names import parted_table_key
 from pipeline.control.roles import CONTROLLER, Role, current, may, same_person
 from pipeline.settings.access import Access
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store import audit, operations
 from pipeline.store.audit import AccessChange
 from pipeline.store.database.states import OperationKind
-from pipeline.store.games import known_games
 from pipeline.store.processes.leases import store_time
 
 KIND: Final = OperationKind.ACCESS
@@ -75,12 +76,19 @@ class AccessProposal:
     def _audited(self) -> list[AccessChange]:
         """Return what the audit log keeps: what was requested, or of an undo what comes of it."""
         if self.undoes is None:
-            return audit.requested((asdict(each) for each in self.intents), self._table_name)
+            brought = [*audit.requested((asdict(each) for each in self.intents), self._table_name), *self._followers()]
+            return list(dict.fromkeys(brought))
         moved = [each for each in self.plan.effects if None not in (each.was, each.then) and each.was != each.then]
         return [
             AccessChange("grant" if each.then else "revoke", each.principal, each.key, self._table_name(each.key))
             for each in moved
         ]
+
+    def _followers(self) -> Iterator[AccessChange]:
+        """Yield what becomes of silver and gold tables with their games."""
+        for each in self.plan.changes:
+            if each.securable.type == "table" and parted_table_key(key := each.securable.path[-1]) is not None:
+                yield AccessChange("grant" if each.add else "revoke", each.principal, key, each.securable.full_name)
 
     def _table_name(self, key: str) -> str:
         return self.observed.table(key).full_name if key != NO_GAME else ""
@@ -284,7 +292,7 @@ def require_permitted(
             actor=person(requester or _granter(by)),
             approver=person(by.actor) if requester else None,
             schema=schema_of(settings.access),
-            inventory=known_games(engine).keys(),
+            inventory=derived_tables.inventory(engine).keys(),
             executor=catalog.executor,
             directory=prepared.observed.directory,
             given=ledger.managed(engine).given,

@@ -1,27 +1,26 @@
-"""Makes the tables of games known to the catalog: new ones are registered, those it knows are adopted as they are."""
+"""Makes the tables of games known to the catalog, silver and gold ones too: new ones are registered, others stay."""
 
 import logging
 from typing import Any, Final
 
+from grants.applying import own_tables
 from grants.catalog import Catalog, CatalogUnavailable, NotFound
 from grants.model import Securable
 from grants.observing.external import judged
 from grants.observing.left_places import beside
 from pipeline.base.errors import Refused
-from pipeline.base.names import GameKey
 from pipeline.control.operations.definition import ControlContext
 from pipeline.lake.delta.columns import ArrayType, MapType, StructType
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.log import exists
 from pipeline.lake.delta.opening import open_table
 from pipeline.platforms.databricks.deploy.kinds.kind import mark
-from pipeline.store.games import known_games
 
 _log: Final = logging.getLogger("turnout")
 
 
 def register_missing(context: ControlContext, catalog: Catalog, schema: Securable) -> list[str]:
-    """Register the tables that games have and the catalog does not know; return why some could not be.
+    """Register the tables that turnout has and the catalog does not know; return why some could not be.
 
     A name that the catalog gives to a managed table, or to one that is not known to lie there, is such a reason.
 
@@ -33,13 +32,13 @@ def register_missing(context: ControlContext, catalog: Catalog, schema: Securabl
     except NotFound:
         registered = {}
     problems = []
-    for key in sorted(known_games(context.engine)):
+    for key in sorted(own_tables.places(context.engine, context.paths)):
         if key in registered:
-            own = context.paths.table(GameKey(key)).uri
+            own = context.paths.named(key).uri
             found = judged(beside(registered[key], own, catalog.is_local), own, context.settings.demux.writer)
             problems += [] if found is None or found.outcome == "untried" else [str(found)]
             continue
-        place = context.paths.table(GameKey(key))
+        place = context.paths.named(key)
         if not exists(place):
             continue  # nothing has come of it yet
         try:

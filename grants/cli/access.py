@@ -1,17 +1,21 @@
 """The commands `turnout grants …`, but those of drift and of requests."""
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from grants.applying import proposals as desk
 from grants.cli.options import INTENTS, AccessContext, intents_from
+from grants.model import folded
 from pipeline.base.errors import Refused
 from pipeline.base.terminal import say, say_json, say_lines
 from pipeline.cli.options import SubmitOptions, keys_of, submitting
+
+if TYPE_CHECKING:
+    from grants.formats.exchange import ReadRow
 
 _FORMATS: Final = ("yaml", "sql", "terraform")
 
@@ -28,6 +32,7 @@ def matrix(env_dir: Path, games: tuple[str, ...], principals: tuple[str, ...], e
     age of the reading.
     """
     from grants.observing import snapshot
+    from grants.observing.matrix import by_game
     from grants.observing.matrix import matrix as matrix_of
     from grants.observing.resolver import Resolver
 
@@ -38,7 +43,7 @@ def matrix(env_dir: Path, games: tuple[str, ...], principals: tuple[str, ...], e
         why = known.problem or "Start `turnout controller run`."
         raise Refused(f"The catalog was never read. {why}")
     resolver = Resolver(known.observed)
-    keys = keys_of(games, names) if games else sorted(names.keys() & known.observed.tables.keys())
+    keys = keys_of(games, names) if games else [key for key in by_game(known.observed) if key in names]
     cells = matrix_of(resolver, keys, principals or None)
     age = snapshot.age(context.engine, known.observed)
     if as_json:
@@ -185,11 +190,29 @@ def export(env_dir: Path, form: Any) -> None:
         )
         for each in held
     ]  # fmt: skip
+    if form != "yaml":
+        rows += _followers(context, rows)
     schema = desk.schema_of(context.settings.access)
     direct = None
     if form == "terraform":
         direct = snapshot.observe(context.catalog(), schema, time.time(), {}, {each.key for each in rows}).direct
     say_lines(render_rows(form, rows, schema, direct).removesuffix("\n"))
+
+
+def _followers(context: AccessContext, rows: "list[ReadRow]") -> "list[ReadRow]":
+    """Return what turnout granted on silver and gold tables with their games, by the games' terms."""
+    from grants.applying import ledger
+    from grants.derived_tables import in_force
+
+    own = {(folded(each.principal), each.key) for each in rows}
+    given = {(each.principal, each.securable.path[-1]) for each in ledger.managed(context.engine).given} - own
+    tables = in_force(context.engine).values()
+    return [
+        replace(row, key=table.key, game=table.label)
+        for row in rows
+        for table in tables
+        if table.game_key == row.key and (folded(row.principal), table.key) in given
+    ]
 
 
 def _as_dict(prepared: desk.AccessProposal) -> dict[str, Any]:

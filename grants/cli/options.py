@@ -1,6 +1,7 @@
 """What the commands about access share: how a change is written as options, and what they open."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -53,6 +54,12 @@ INTENTS: Final = combine_options(
 
 class AccessContext(CommandContext):
     """An environment with its catalog, opened for one command."""
+
+    def names(self) -> dict[str, str]:
+        """Return all that can be granted: key → name of every game, and of every silver and gold table in force."""
+        from grants.derived_tables import inventory
+
+        return {str(key): name for key, name in inventory(self.engine).items()}
 
     def catalog(self) -> Catalog:
         """Return the catalog's client.
@@ -133,19 +140,25 @@ def singles(
 
 def _of_policy(context: AccessContext, file: Path, prune: bool, reason: str) -> list[AccessIntent]:
     from grants.applying import ledger
+    from grants.derived_tables import in_force
     from grants.formats import policy
     from grants.model import folded
+    from pipeline.store.games import known_games
     from pipeline.store.processes.leases import store_time
 
     try:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Refused(f"The policy {file} cannot be read: {error}.") from error
-    names, now = context.names(), store_time(context.engine)
-    parsed = policy.parse(text, names)
+    games, now = known_games(context.engine), store_time(context.engine)
+    tables = {key: policy.KnownTable(each.name, each.game_key) for key, each in in_force(context.engine).items()}
+    parsed = policy.parse(text, games, tables)
     for warning in (*parsed.warnings, *policy.check_until(parsed, now)):
         say(f"Note: {warning}", err=True)
-    cells = [each for each in policy.cells(parsed, names) if each.until is None or each.until > now]
+    cells = [each for each in policy.cells(parsed, games, tables) if each.until is None or each.until > now]
+    unmade = _not_yet_made(context, {each.key for each in cells} & tables.keys())
+    for key in sorted(unmade):
+        say(f"Note: {key} is not yet made, so it is left out: apply the policy again when it is.", err=True)
     intents = [
         AccessIntent(
             each.principal,
@@ -157,6 +170,7 @@ def _of_policy(context: AccessContext, file: Path, prune: bool, reason: str) -> 
             adopt=True,
         )
         for each in cells
+        if each.key not in unmade
     ]
     if prune:
         named = {(folded(each.principal), each.key) for each in cells}
@@ -164,3 +178,8 @@ def _of_policy(context: AccessContext, file: Path, prune: bool, reason: str) -> 
         why = reason or "the policy does not name it"
         intents += [AccessIntent(each.principal, each.key, read=False, reason=why) for _, each in sorted(gone.items())]
     return intents
+
+
+def _not_yet_made(context: AccessContext, keys: AbstractSet[str]) -> AbstractSet[str]:
+    """Return which of these silver and gold tables the catalog does not have."""
+    return keys - context.catalog().tables(desk.schema_of(context.settings.access)).keys() if keys else keys

@@ -32,7 +32,7 @@ def rows(access: Access, paths: Paths, key: str, principal: str, limit: int) -> 
     if table is None:
         raise Refused(f"The catalog has no table of {key} yet: the controller registers it after its first rows.")
     location = catalog.location(catalog.token_of(principal), table.table_id)
-    other = beside(replace(table, location=location), paths.table(key).uri, catalog.is_local).other
+    other = beside(replace(table, location=location), paths.named(key).uri, catalog.is_local).other
     if other is not None:
         raise Refused(other)
     place = located(location if "://" in location else unquote(urlsplit(location).path))

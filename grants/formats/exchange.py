@@ -12,6 +12,7 @@ from grants.formats.expiry import spelled_until
 from grants.formats.rows import ReadRow, in_order, quoted
 from grants.model import EVERYONE, Securable, folded
 from pipeline.base.errors import Refused
+from pipeline.base.names import parted_table_key
 from pipeline.base.yaml_nodes import MAX_BYTES
 
 __all__ = ["FORMATS", "Format", "ReadRow", "render_rows", "render_yaml"]
@@ -50,8 +51,11 @@ def render_yaml(rows: Iterable[ReadRow], max_days: int = policy.MAX_DAYS) -> str
         for row in principals:
             kind = f"{row.kind}: " if row.kind is not None else ""
             lines.append(f"      - {kind}{quoted(row.principal)}")
-        lines.append("    games:")
-        lines += [f"      - {quoted(row.key)} # {quoted(row.game)}" for row in games]
+        parts = [(row, parted_table_key(row.key)) for row in games]
+        by_game = [f"      - {quoted(row.key)} # {quoted(row.game)}" for row, part in parts if part is None]
+        derived = [f"      - {quoted(part[1])} # {quoted(row.game)}" for row, part in parts if part is not None]
+        lines += ["    games:", *by_game] if by_game else []
+        lines += ["    derived:", *derived] if derived else []
         terms = games[0]
         if terms.until is not None:
             lines.append(f"    until: {spelled_until(terms.until)}")

@@ -4,7 +4,7 @@ Values and decisions only: the text, the inventory of games and the time are arg
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple, get_args
@@ -28,6 +28,9 @@ MAX_PATTERNS: Final = 2_000
 """Different patterns of one policy; each is tried on every game."""
 
 KINDS: Final[tuple[PrincipalKind, ...]] = get_args(PrincipalKind)
+_SUBJECTS: Final = ("games", "derived", "derived_of")
+"""What an entry may be about; one of these is needed."""
+
 _PATTERN: Final = re.compile(r"[*?\[]")
 _LONGEST_DAYS: Final = 3_650
 
@@ -41,10 +44,12 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PolicyItem:
-    """One item of `grants`: each of its principals reads each of its games."""
+    """One item of `grants`: each of its principals reads each of its games and derived tables."""
 
     principals: tuple[str, ...]
     games: tuple[Written, ...]
+    derived: tuple[Written, ...]  # names of silver and gold tables, or patterns of these, without their games
+    derived_of: tuple[Written, ...]  # games, of which all silver and gold tables in force are meant
     until: int | None  # Unix seconds; from then on it is not wanted. None: for good
     reason: str
     ticket: str | None
@@ -62,18 +67,28 @@ class Policy:
     warnings: tuple[str, ...] = ()  # sentences for people, with line numbers
 
 
+class KnownTable(NamedTuple):
+    """A silver or gold table in force."""
+
+    name: str
+    game_key: str
+
+
+NO_TABLES: Final[Mapping[str, KnownTable]] = {}
+
+
 class PolicyCell(NamedTuple):
-    """One principal may read one game."""
+    """One principal may read one game, or one silver or gold table."""
 
     principal: str
-    key: str  # the game key
+    key: str
     until: int | None  # Unix seconds
     reason: str
     ticket: str | None
 
 
-def parse(text: str, known_games: Mapping[str, str]) -> Policy:
-    """Read a policy; `known_games` maps the keys of the inventory to names.
+def parse(text: str, known_games: Mapping[str, str], known_tables: Mapping[str, KnownTable] = NO_TABLES) -> Policy:
+    """Read a policy; `known_games` maps the keys of the inventory to names, `known_tables` those of derived tables.
 
     Raises:
         Refused: naming everything that is wrong, each with its line.
@@ -85,7 +100,7 @@ def parse(text: str, known_games: Mapping[str, str]) -> Policy:
         raise Refused(f"The policy is empty: it needs at least 'version: {VERSION}' and 'grants: []'.")
     reading = _Reading(problems)
     policy = reading.policy(root)
-    warnings = _resolved(policy, known_games, problems)[1]
+    warnings = _resolved(policy, known_games, known_tables, problems)[1]
     problems.refuse()
     return Policy(policy.entries, policy.kinds, policy.allow_everyone, policy.max_days, tuple(warnings))
 
@@ -110,7 +125,9 @@ def check_until(policy: Policy, now: float) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def cells(policy: Policy, known_games: Mapping[str, str]) -> list[PolicyCell]:
+def cells(
+    policy: Policy, known_games: Mapping[str, str], known_tables: Mapping[str, KnownTable] = NO_TABLES
+) -> list[PolicyCell]:
     """Return who may read what, each principal and game once, by principal and then game key.
 
     A principal is spelled as where it stands first. Entries whose time is over are in it: the caller has the clock.
@@ -119,7 +136,7 @@ def cells(policy: Policy, known_games: Mapping[str, str]) -> list[PolicyCell]:
         Refused: a game the policy names is not known any more, or two entries contradict each other now.
     """
     problems = Problems("the policy")
-    resolved, _ = _resolved(policy, known_games, problems)
+    resolved, _ = _resolved(policy, known_games, known_tables, problems)
     problems.refuse()
     return [resolved[cell] for cell in sorted(resolved)]
 
@@ -162,9 +179,10 @@ class _Reading:
         return tuple(self._entry(item) for item in self._items(node, "grants"))
 
     def _entry(self, node: yaml.Node) -> PolicyItem:
-        known = ("principals", "games", "until", "reason", "ticket")
+        known = ("principals", *_SUBJECTS, "until", "reason", "ticket")
         fields = yaml_nodes.fields(node, "a grant", known, self._problems)
-        for name in ("principals", "games", "reason") if isinstance(node, yaml.MappingNode) else ():
+        needed = ("principals", "games", "reason") if fields.keys().isdisjoint(_SUBJECTS) else ("principals", "reason")
+        for name in needed if isinstance(node, yaml.MappingNode) else ():
             if name not in fields:
                 self._problems.add(line_of(node), f"{name} is missing")
         principals = (
@@ -172,19 +190,21 @@ class _Reading:
             if "principals" in fields
             else []
         )
-        games = (
-            [(self._text(item, "a game"), line_of(item)) for item in self._items(fields["games"], "games")]
-            if "games" in fields
-            else []
-        )
         return PolicyItem(
             principals=tuple(dict.fromkeys(each for each in principals if each is not None)),
-            games=tuple(Written(name, line) for name, line in games if name is not None),
+            games=self._written(fields.get("games"), "games", "a game"),
+            derived=self._written(fields.get("derived"), "derived", "a table"),
+            derived_of=self._written(fields.get("derived_of"), "derived_of", "a game"),
             until=self._until(fields.get("until")),
             reason=self._text(fields.get("reason"), "reason") or "",
             ticket=self._text(fields.get("ticket"), "ticket"),
             line=line_of(node),
         )
+
+    def _written(self, node: yaml.Node | None, what: str, item: str) -> tuple[Written, ...]:
+        listed = [] if node is None else self._items(node, what)
+        texts = ((self._text(each, item), line_of(each)) for each in listed)
+        return tuple(Written(text, line) for text, line in texts if text is not None)
 
     def _text(self, node: yaml.Node | None, what: str) -> str | None:
         return yaml_nodes.text(node, what, self._problems) if node is not None else None
@@ -223,16 +243,18 @@ class _Reading:
 
 
 def _resolved(
-    policy: Policy, known_games: Mapping[str, str], problems: Problems
+    policy: Policy, known_games: Mapping[str, str], known_tables: Mapping[str, KnownTable], problems: Problems
 ) -> tuple[dict[tuple[str, str], PolicyCell], list[str]]:
     """Return the cells by folded principal and key, and warnings about games; what contradicts is a problem."""
     keys_of = {name: key for key, name in known_games.items()}
-    patterns = {text for entry in policy.entries for text, _ in entry.games if _PATTERN.search(text)}
+    written = (each for entry in policy.entries for each in (*entry.games, *entry.derived, *entry.derived_of))
+    patterns = {text for text, _ in written if _PATTERN.search(text)}
     if len(patterns) > MAX_PATTERNS:
         problem = f"the policy has {len(patterns):,} patterns; the limit is {MAX_PATTERNS:,}"
         problems.add(policy.entries[0].line, f"{problem}; write fewer and wider ones")
         return {}, []
-    chosen = [_keys(entry, known_games, keys_of, problems) for entry in policy.entries]
+    chosen = [_chosen(entry, known_games, keys_of, known_tables, problems) for entry in policy.entries]
+    names = {**known_games, **{key: each.name for key, each in known_tables.items()}}
     named = sum(len(entry.principals) * len(keys) for entry, (keys, _) in zip(policy.entries, chosen, strict=True))
     if named > MAX_CELLS:
         problem = f"the policy has {named:,} pairs of game and principal; the limit is {MAX_CELLS:,}"
@@ -250,7 +272,7 @@ def _resolved(
                 if before != cell:
                     against.setdefault(line, []).append(cell)
         for line, both in against.items():
-            cells = join_limited(both, 1, lambda cell: f"{shown(known_games[cell.key])} for {shown(cell.principal)}")
+            cells = join_limited(both, 1, lambda cell: f"{shown(names[cell.key])} for {shown(cell.principal)}")
             problem = f"{cells} is already in line {line}, with another until, reason or ticket"
             problems.add(entry.line, f"{problem}; keep one of them")
     return {place: cell for place, (cell, _) in found.items()}, [
@@ -258,13 +280,53 @@ def _resolved(
     ]
 
 
-def _keys(
-    entry: PolicyItem, known_games: Mapping[str, str], keys_of: Mapping[str, str], problems: Problems
+def _chosen(
+    entry: PolicyItem,
+    known_games: Mapping[str, str],
+    keys_of: Mapping[str, str],
+    known_tables: Mapping[str, KnownTable],
+    problems: Problems,
 ) -> tuple[list[str], list[str]]:
-    """Return the keys of an entry's games, each once, and warnings."""
+    """Return the keys of an entry's games and tables, each once, and warnings."""
+    games, warnings = _keys(entry.games, known_games, keys_of, problems)
+    tables, more = _tables(entry.derived, known_tables, problems)
+    warnings += more
+    for each in entry.derived_of:
+        keys, more = _keys([each], known_games, keys_of, problems)
+        of_games = [key for key, table in known_tables.items() if table.game_key in keys]
+        tables += of_games
+        none = [f"line {each.line}: {shown(each.text)} has no silver or gold table in force."]
+        warnings += more or (none if keys and not of_games else [])
+    return list(dict.fromkeys((*games, *tables))), warnings
+
+
+def _tables(
+    written: Iterable[Written], known: Mapping[str, KnownTable], problems: Problems
+) -> tuple[list[str], list[str]]:
+    """Return the keys of silver and gold tables, and warnings."""
+    keys_of = {each.name: key for key, each in known.items()}
+    keys: list[str] = []
+    warnings = []
+    for text, line in written:
+        if _PATTERN.search(text):
+            matching = [key for name, key in keys_of.items() if fnmatchcase(name, text)]
+            keys += matching
+            warnings += [] if matching else [f"line {line}: the pattern {shown(text)} matches no silver or gold table."]
+        elif text in keys_of:
+            keys.append(keys_of[text])
+        else:
+            said = f"there is no silver or gold table {shown(text)} in force"
+            problems.add(line, f"{said}; `turnout derived list` has their names")
+    return keys, warnings
+
+
+def _keys(
+    written: Iterable[Written], known_games: Mapping[str, str], keys_of: Mapping[str, str], problems: Problems
+) -> tuple[list[str], list[str]]:
+    """Return the keys of games, each once, and warnings."""
     keys: dict[str, None] = {}
     warnings = []
-    for text, line in entry.games:
+    for text, line in written:
         named = keys_of.get(text)
         if _PATTERN.search(text):
             matching = [key for key, name in known_games.items() if fnmatchcase(name, text)]

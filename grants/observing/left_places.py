@@ -24,4 +24,4 @@ def _is_left(table: GameTable, own: str) -> bool:
         return False
     place = located(table.location)
     former = Paths(Path(place).parent.parent)
-    return table.lies_at(former.table(table.key).uri) is True and is_empty(place, located(own))
+    return table.lies_at(former.named(table.key).uri) is True and is_empty(place, located(own))

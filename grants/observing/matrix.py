@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from grants.model import Observed
 from grants.observing.resolver import ReadableGames, Resolver
 
 CellState = Literal["reads", "no", "unknown", "could"]
@@ -45,6 +46,11 @@ class Matrix:
         """The same for each game."""
         rows = zip(*self.columns.values(), strict=True) if self.columns else ((),) * len(self.keys)
         return {key: Counter(row) for key, row in zip(self.keys, rows, strict=True)}
+
+
+def by_game(observed: Observed) -> list[str]:
+    """Return the keys of all tables, silver and gold ones below their games."""
+    return sorted(observed.tables, key=lambda key: (observed.tables[key].game or key, observed.tables[key].game, key))
 
 
 def matrix(resolver: Resolver, keys: Iterable[str] | None = None, principals: Iterable[str] | None = None) -> Matrix:

@@ -31,6 +31,7 @@ from grants.model import (
 )
 from grants.observing.verdict import OWNERSHIP, AccessVerdict, RequiredPrivilege, Standing, Unknown, Way, best, every
 from pipeline.base.errors import Refused
+from pipeline.base.names import parted_table_key
 
 NEEDS: Final = (SELECT, USE_SCHEMA, USE_CATALOG)
 _LEVEL: Final[Mapping[str, int]] = {SELECT: 3, USE_SCHEMA: 2, USE_CATALOG: 1}  # the length of the path it belongs to
@@ -222,6 +223,11 @@ class Resolver:
         Raises:
             Refused: the catalog has none.
         """
+        if key not in self.observed.tables and parted_table_key(key) is not None:
+            raise Refused(
+                f"{key} is not yet made: its stream has written nothing, or the controller has not registered it. "
+                "Try again later."
+            )
         if key not in self.observed.tables:
             raise Refused(
                 f"{self.observed.schema.full_name} has no table of game {key!r}. Check that the game is registered."

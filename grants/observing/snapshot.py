@@ -13,7 +13,7 @@ from sqlalchemy import Engine, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from grants.catalog import Catalog, NotFound
-from grants.model import Directory, GameTable, Observed, Principal, Securable, folded, securable
+from grants.model import Directory, GameTable, Observed, OwnTable, Principal, Securable, folded, securable
 from grants.observing.left_places import beside
 from pipeline.store.database.tables import catalog_snapshots
 from pipeline.store.processes.leases import store_now, store_time
@@ -34,13 +34,14 @@ def observe(
     catalog: Catalog,
     schema: Securable,
     now: float,
-    places: Mapping[str, str],
+    own: Mapping[str, OwnTable],
     keys: Iterable[str] | None = None,
     directory: Directory | None = None,
 ) -> Observed:
     """Read the tables of games and all that bears on them; with `keys` the assignments of these tables only.
 
-    `places` are the URIs of the games' own tables, by key: a catalog's table that lies elsewhere is not the game's.
+    With a game's key go those of its silver and gold tables. `own` are the tables that turnout writes, by key: a
+    catalog's table that lies elsewhere is another one.
     What was not read is not in the snapshot, so nobody takes it for empty. A table that goes meanwhile is left out.
     A `directory` that was just read is not read again.
 
@@ -49,11 +50,11 @@ def observe(
         Denied: it does not let us look.
         NotFound: there is no such catalog or schema.
     """
-    tables = {key: beside(each, places.get(key, ""), catalog.is_local) for key, each in catalog.tables(schema).items()}
+    tables = {key: _beside(each, own.get(key), catalog) for key, each in catalog.tables(schema).items()}
     outer = list(schema.chain())
     direct = {each: catalog.assignments(each) for each in outer}
     owners: dict[Securable, str | None] = {each: catalog.owner(each) for each in outer}
-    for key in sorted(tables.keys() if keys is None else tables.keys() & set(keys)):
+    for key in _read_at_all(tables, keys):
         try:
             direct[tables[key].securable] = catalog.assignments(tables[key].securable)
         except NotFound:
@@ -62,6 +63,20 @@ def observe(
         owners[tables[key].securable] = tables[key].owner
     listed = directory or catalog.directory()
     return Observed(schema, tables, owners, direct, listed, now, reader=catalog.executor)
+
+
+def _beside(table: GameTable, own: OwnTable | None, catalog: Catalog) -> GameTable:
+    if own is None:
+        return table
+    return replace(beside(table, own.uri, catalog.is_local), game=own.game, follows=own.follows)
+
+
+def _read_at_all(tables: Mapping[str, GameTable], keys: Iterable[str] | None) -> list[str]:
+    """Return of which tables the assignments are read, sorted."""
+    if keys is None:
+        return sorted(tables)
+    named = set(keys)
+    return sorted(key for key, table in tables.items() if key in named or table.game in named)
 
 
 def keep(

@@ -9,8 +9,10 @@ from grants.model import ALL_PRIVILEGES, KNOWN, MODIFY, SELECT, Observed, Secura
 from grants.observing.resolver import Resolver
 from grants.observing.verdict import place
 from grants.planning.entitlements import NO_GAME, AccessIntent, Cell, Entitlement, ManagedAccess, ManagedGrant
+from grants.planning.following import Following
 from grants.planning.usage_privileges import idle, readers_by, uses
 from pipeline.base.errors import Refused
+from pipeline.base.names import parted_table_key
 
 Class = Literal[
     "other_table", "extra", "missing", "expired", "recreated", "gone", "unclear", "broader", "writing", "unknown"
@@ -98,6 +100,7 @@ def drift(observed: Observed, managed: ManagedAccess, now: float, ignored: Mappi
         *_of_other_tables(observed, managed),
         *_of_entitlements(resolver, managed, by_cell, now),
         *_of_assignments(resolver, managed, by_cell),
+        *_of_following(resolver, managed, by_cell, now),
     ]
     ids = {table.securable: table.table_id for table in observed.tables.values()}
     findings = [_of_whom(resolver, each) for each in findings]
@@ -140,6 +143,8 @@ def intent(finding: DriftFinding, act: Act, reason: str, ticket: str = "") -> Ac
     if finding.kind == "extra":
         given = act == "adopt"
         return AccessIntent(who, key, read=given, reason=reason, ticket=ticket, adopt=given, revert=not given)
+    if ours is None and finding.kind == "missing":
+        return AccessIntent(who, key, read=True, reason=reason, ticket=ticket, follow=True)
     if ours is None:
         return AccessIntent(who, key, read=False, reason=reason, ticket=ticket, revert=True)
     if finding.kind == "recreated" and not finding.privileges:
@@ -255,13 +260,41 @@ def _of_assignments(
                     yield _unclear(resolver, principal, where, tuple(sorted(privileges)))
                 continue
             yield from _broader(resolver, principal, where, privileges, declared[cell[0]])
-            if where in keys and SELECT in privileges and cell not in by_cell:
+            if where in keys and SELECT in privileges and cell not in by_cell and not _follows(managed, where, cell[0]):
                 sentence = f"{principal} has SELECT on {place(where)}, and turnout knows no grant of it."
                 yield DriftFinding("extra", principal, where, (SELECT,), sentence, ("adopt", "revert", "ignore"))
     above = set(uses(observed))
     for given in managed.given:
         if given.principal not in entitled and (given.privilege, given.securable) in above and resolver.holds(*given):
             yield from _left_over(resolver, given)
+
+
+def _follows(managed: ManagedAccess, where: Securable, who: str) -> bool:
+    """Return whether turnout made a grant on a silver or gold table, without an entitlement there: with its game's."""
+    return parted_table_key(where.path[-1]) is not None and ManagedGrant(where, who, SELECT) in managed.given
+
+
+def _of_following(
+    resolver: Resolver, managed: ManagedAccess, by_cell: Mapping[Cell, list[Entitlement]], now: float
+) -> Iterator[DriftFinding]:
+    """Report grants on silver and gold tables that are not as those of their games."""
+    following = Following(resolver, now)
+    tables = {table.securable: table for table in resolver.observed.tables.values() if table.other is None}
+    for given in sorted(managed.given):
+        where, who, table = given.securable, given.principal, tables.get(given.securable)
+        cell = who, where.path[-1]
+        if table is None or cell in by_cell or not _follows(managed, where, who) or resolver.granted(where) is None:
+            continue
+        name, is_due = resolver.name(who), following.keeps(by_cell, cell)
+        if is_due and not resolver.holds(where, who, SELECT) and resolver.standing(who) == "active":
+            sentence = f"{name} was granted {table.key} with {table.game}, but SELECT is missing there."
+            yield DriftFinding("missing", name, where, (SELECT,), sentence, ("revert", "ignore"))
+        elif not is_due and resolver.holds(where, who, SELECT):
+            sentence = (
+                f"{name} still holds SELECT for {table.key}, though nothing grants it any more. A running controller "
+                "revokes it, and tries again where the catalog does not."
+            )
+            yield DriftFinding("expired", name, where, (SELECT,), sentence, ("revert", "ignore"))
 
 
 def _unclear(resolver: Resolver, principal: str, where: Securable, rights: tuple[str, ...]) -> DriftFinding:

@@ -144,6 +144,9 @@ def _fix(after: Resolver, intent: AccessIntent, way: Way) -> str:
     if way.by == SELECT and way.securable == after.table(intent.key).securable:
         if way.groups:
             return f"{words}: revoke it from that group, or take {after.name(intent.principal)} out of it"
+        if after.observed.tables[intent.key].follows:
+            game = after.observed.tables[intent.key].game
+            return f"{words}: turnout grants it with {game}, else revert it"
         return f"{words}, which turnout did not grant: revert it, or adopt it first"
     out = ", or remove it from the group" if way.groups else ""
     return f"{words}: revoke it there (turnout does not){out}"

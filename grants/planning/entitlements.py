@@ -26,11 +26,13 @@ class AccessIntent:
 
     `read` with `until` gives it until then (Unix seconds) and leaves a permanent entitlement alone; not to `read` with
     `until` takes only a temporary one that ends then or before, which is how one expires; without it takes both.
-    `adopt` makes an assignment that is there already ours; `revert` takes one that is not ours. Of `NO_GAME` it is
-    nothing but not to read.
+    `adopt` makes an assignment that is there already ours; `revert` takes one that is not ours. To `follow` is to have
+    the grant on a silver or gold table be as the game's grants are, without an entitlement. Of `NO_GAME` it is nothing
+    but not to read.
 
     Raises:
-        Refused: adopt without read, revert with it, no game with any of these, or a time that is none.
+        Refused: adopt without read, revert with it, follow with a time, no game with any of these, or a time that is
+            none.
     """
 
     principal: str
@@ -41,12 +43,15 @@ class AccessIntent:
     ticket: str = ""
     adopt: bool = False
     revert: bool = False
+    follow: bool = False
 
     def __post_init__(self) -> None:
         if self.until is not None and not math.isfinite(self.until):
             raise Refused(f"{self.until} is not a valid end of access of {self.principal} to {self.key}.")
         if (self.adopt and not self.read) or (self.revert and (self.read or self.until is not None)):
             raise Refused("Adopting grants, reverting revokes without an end time. Choose one of them.")
+        if self.follow and (self.adopt or self.revert or self.until is not None):
+            raise Refused("An intent that follows a game's grants has no terms of its own.")
         if self.key == NO_GAME and (self.read or self.revert or self.until is not None):
             raise Refused("Name the game to read or revert.")
 

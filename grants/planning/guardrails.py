@@ -51,7 +51,7 @@ class Case:
     actor: Requester
     approver: Requester | None
     schema: Securable  # the configured one
-    inventory: Collection[str]  # keys of games
+    inventory: Collection[str]  # keys of games, and of silver and gold tables in force
     executor: str
     directory: Directory
     given: Collection[ManagedGrant]
@@ -60,7 +60,12 @@ class Case:
 
     @property
     def beneficiaries(self) -> frozenset[str]:
-        """The folded names of all that get something, be it only more time."""
+        """The folded names of all that get something, be it only more time.
+
+        A table that follows its game gives nothing more than the game's grant, for which a person answered.
+        """
+        if self.plan.intents and all(each.follow or not each.read for each in self.plan.intents):
+            return frozenset()
         adds = {folded(each.principal) for each in self.plan.changes if each.add}
         return frozenset(adds | {folded(each.principal) for each in self.plan.change_set.made})
 
@@ -118,10 +123,13 @@ def _only_games(case: Case) -> Iterator[str]:
         is_game = where.path[:-1] == case.schema.path and where.path[-1] in case.inventory
         ends_ours = not change.add and all(each in case.given for each in given_by(change, change.remove))
         if where not in above and not is_game and not ends_ours:
-            yield f"{where.full_name} is not a game's table in {case.schema.full_name}: turnout grants nothing else."
+            yield (
+                f"{where.full_name} is no table of a game, and no silver or gold one in force, in "
+                f"{case.schema.full_name}: turnout grants nothing else."
+            )
     for entitlement in case.plan.change_set.made:
         if entitlement.key not in case.inventory:
-            yield f"{entitlement.key} is not a registered game. Register it first."
+            yield f"{entitlement.key} is no registered game, and no silver or gold table in force. Register it first."
 
 
 def _only_own_tables(case: Case) -> Iterator[str]:

@@ -12,12 +12,13 @@ from typing import Any, Final
 
 from grants.catalog import Change
 from grants.model import BROWSE, SELECT, Observed, Securable, folded
-from grants.observing.blindness import blindness
+from grants.observing.blindness import require_shown
 from grants.observing.resolver import Resolver
 from grants.observing.verdict import place
 from grants.planning.change_set import ChangeSet, Draft, Spellings, ours_of, simulate
 from grants.planning.effects import Effect, UnmetIntent, effects, unmoved, warnings
 from grants.planning.entitlements import NO_GAME, NOTHING, AccessIntent, Cell, Entitlement, ManagedAccess, ManagedGrant
+from grants.planning.following import Following
 from grants.planning.usage_privileges import give, idle, take, uses
 from pipeline.base.errors import Refused
 from pipeline.store.operations import hash_of
@@ -128,30 +129,33 @@ def plan(observed: Observed, intents: Sequence[AccessIntent], managed: ManagedAc
             contradict each other, or something that decides was not read.
     """
     before = Resolver(observed)
-    requested = _checked(before, intents, now)
+    following = Following(before, now)
+    requested = _checked(before, following.due_of(intents, managed), now)
     cells = _entitled(before, requested, managed)
-    draft, adopted, vanished = Draft(), set[ManagedGrant](), set[ManagedGrant]()
+    draft, adopted = Draft(), set[ManagedGrant]()
     selected = {who: before.selected_by_itself(who) for who in {intent.cell[0] for intent in requested}}
     spelled = Spellings(observed)
-    for key, theirs in _by_key(intent for intent in requested if intent.key != NO_GAME).items():
+    vanished = following.draft(draft, spelled, cells.then, managed, requested)
+    about_games = (intent for intent in requested if intent.key != NO_GAME and not intent.follow)
+    for key, theirs in _by_key(about_games).items():
         where = observed.table(key)
         granted = before.granted(where) or {}
         for intent in theirs:
             cell = who, _ = intent.cell
-            held = SELECT in granted.get(who, ())
+            is_held = SELECT in granted.get(who, ())
             if intent.read:
                 if key not in selected[who]:
                     draft.add(where, intent.principal, SELECT)
-                elif intent.adopt and held:
+                elif intent.adopt and is_held:
                     adopted.add(ManagedGrant(where, who, SELECT))
-            elif cell not in cells.then:
+            elif cell not in cells.then and (intent.revert or not following.keeps(cells.then, cell)):
                 is_ours = ManagedGrant(where, who, SELECT) in managed.given
                 ended = cells.ended_of(cell)
                 lost = is_anothers(observed, intent.key, ended)  # with its table
                 names = _granted_to(before, spelled, where, intent, ended)
                 if is_ours and (lost or not spelled.given(where, names, SELECT)):
                     if not lost:
-                        require_shown(before, ManagedGrant(where, who, SELECT))
+                        require_shown(before, where, who, SELECT)
                     vanished.add(ManagedGrant(where, who, SELECT))  # it was revoked outside turnout
                 if intent.revert or (is_ours and not lost):
                     for privilege in _REVERTED if intent.revert else _TAKEN:
@@ -215,20 +219,6 @@ def _granted_to(
     return names
 
 
-def require_shown(before: Resolver, given: ManagedGrant) -> None:
-    """Check that a grant of turnout's that a snapshot does not show is gone.
-
-    Raises:
-        Refused: the snapshot's reader may not see it.
-    """
-    blindly = blindness(before, given.securable)
-    if blindly is not None:
-        raise Refused(
-            f"{given.privilege} of {before.name(given.principal)} on {given.securable.full_name} was granted by "
-            f"turnout and is not shown, which does not mean that it is gone. {blindly}"
-        )
-
-
 def is_anothers(observed: Observed, key: str, granted: Iterable[Entitlement]) -> bool:
     """Return whether the catalog shows another table than the game's, and none on which one of these was granted."""
     table = observed.tables.get(key)
@@ -278,6 +268,8 @@ def _require_known(before: Resolver, intent: AccessIntent, now: float) -> None:
 def _entitled(before: Resolver, intents: Iterable[AccessIntent], managed: ManagedAccess) -> Cells:
     cells = Cells.of(managed.entitlements)
     for intent in intents:
+        if intent.follow:
+            continue
         if intent.read:
             table_id = before.table(intent.key).table_id
             person = before.identity(intent.principal)

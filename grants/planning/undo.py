@@ -6,13 +6,16 @@ from typing import Final
 
 from grants.catalog import Change
 from grants.model import SELECT, USE_CATALOG, USE_SCHEMA, Observed, folded
+from grants.observing.blindness import require_shown
 from grants.observing.resolver import Resolver
 from grants.observing.verdict import place
 from grants.planning.change_set import ChangeSet, Draft, Spellings
-from grants.planning.entitlements import ManagedAccess, ManagedGrant, added_by, given_by
-from grants.planning.plan import AccessPlan, Cells, Stage, assembled, is_anothers, require_shown
+from grants.planning.entitlements import AccessIntent, ManagedAccess, ManagedGrant, added_by, given_by
+from grants.planning.following import Following
+from grants.planning.plan import AccessPlan, Cells, Stage, assembled, is_anothers
 from grants.planning.usage_privileges import take
 from pipeline.base.errors import Refused
+from pipeline.base.names import parted_table_key
 
 _USE: Final = frozenset({USE_SCHEMA, USE_CATALOG})
 
@@ -29,10 +32,13 @@ def undo(done: ChangeSet, observed: Observed, managed: ManagedAccess, now: float
     before = Resolver(observed)
     cells = Cells.of(managed.entitlements)
     notes = list(_take_back(cells, done, now))
-    draft, spelled, wanted = Draft(), Spellings(observed), _wanted(done, cells)
+    following, draft, spelled = Following(before, now), Draft(), Spellings(observed)
+    wanted = _wanted(done, cells, following)
     for change in done.changes:
-        notes += _remove(draft, before, spelled, change, managed, cells)
+        notes += _remove(draft, before, spelled, change, managed, cells, following)
         notes += _add(draft, before, change, wanted)
+    games = (AccessIntent(each.principal, each.key, read=each.cell in cells.then) for each in (*done.made, *done.ended))
+    following.draft(draft, spelled, cells.then, managed, games)
     use = [each for each in done.changes if not _USE.isdisjoint(each.add)]
     gave = {given for given in added_by(use) if given.privilege in _USE}
     allowed = done.brought - cells.then.keys()
@@ -63,7 +69,13 @@ def _take_back(cells: Cells, done: ChangeSet, now: float) -> Iterator[str]:
 
 
 def _remove(
-    draft: Draft, before: Resolver, spelled: Spellings, change: Change, managed: ManagedAccess, cells: Cells
+    draft: Draft,
+    before: Resolver,
+    spelled: Spellings,
+    change: Change,
+    managed: ManagedAccess,
+    cells: Cells,
+    following: Following,
 ) -> Iterator[str]:
     """Take what the change added to a table; what is above the tables waits until nobody reads by it."""
     who, where = folded(change.principal), change.securable
@@ -71,11 +83,11 @@ def _remove(
         if given.privilege in _USE:
             continue
         cell = who, where.path[-1]
-        if cell in cells.then:
+        if cell in cells.then or following.keeps(cells.then, cell):
             yield f"{_what(change, given)} stays: another grant by turnout depends on it."
         elif not before.holds(*given):
             if given in managed.given and not is_anothers(before.observed, where.path[-1], cells.ended_of(cell)):
-                require_shown(before, given)
+                require_shown(before, *given)
             yield f"{_what(change, given)} is already gone."
         elif given not in managed.given or is_anothers(before.observed, where.path[-1], cells.ended_of(cell)):
             yield f"{_what(change, given)} stays: turnout no longer manages it."
@@ -98,7 +110,7 @@ def _add(draft: Draft, before: Resolver, change: Change, wanted: Callable[[Manag
             draft.add(given.securable, change.principal, given.privilege)
 
 
-def _wanted(done: ChangeSet, cells: Cells) -> Callable[[ManagedGrant], bool]:
+def _wanted(done: ChangeSet, cells: Cells, following: Following) -> Callable[[ManagedGrant], bool]:
     """Return what tells whether something taken is for an entitlement that stands again.
 
     What turnout had given is given again only for one; what it had not, always is.
@@ -110,6 +122,8 @@ def _wanted(done: ChangeSet, cells: Cells) -> Callable[[ManagedGrant], bool]:
         if given not in done.ours:
             return True
         cell = given.principal, given.securable.path[-1]
+        if given.privilege == SELECT and parted_table_key(cell[1]) is not None:
+            return cell in cells.then or following.gains(cells.then, cell)
         if given.privilege == SELECT:
             return cell in cells.then or cell not in ended
         return given.principal in entitled or given.principal not in lost

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pipeline.base.errors import Refused, StorageError
-from pipeline.base.names import is_securable_part
+from pipeline.base.names import is_securable_part, parted_table_key
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import is_url, located
 from pipeline.settings.access import Access
@@ -354,6 +354,11 @@ class Paths:
     def table(self, key: str) -> Location:
         """The table of one game."""
         return self.tables / key
+
+    def named(self, key: str) -> Location:
+        """The table of a catalog's key: one game's, or a silver or gold one."""
+        parts = parted_table_key(key)
+        return self.table(key) if parts is None else self.data / parts[0] / parts[1]
 
     @property
     def silver(self) -> Location:

@@ -86,7 +86,7 @@ def submitted(world: Catalogued, who: str) -> list[Operation]:
     return [
         each
         for each in list_operations(world.store)
-        if f"reader:{who}" in each.targets or (expiries.is_expiry(each) and expiries.principal_of(each) == who)
+        if f"reader:{who}" in each.targets or (expiries.is_automatic(each) and expiries.principal_of(each) == who)
     ]
 
 

@@ -38,6 +38,20 @@ def catalog_snapshot(
     )  # fmt: skip
 
 
+def with_tables(observed: Observed, tables: dict[str, str], *, follow: bool = True) -> Observed:
+    """Return a catalog that has these silver and gold tables, too: key → the game's."""
+    own = {
+        key: GameTable(key, table_of(key), f"id-{key}", "pipeline", game=game, follows=follow)
+        for key, game in tables.items()
+    }
+    return replace(
+        observed,
+        tables={**observed.tables, **own},
+        owners={**observed.owners, **{each.securable: "pipeline" for each in own.values()}},
+        direct={**{each.securable: {} for each in own.values()}, **observed.direct},
+    )
+
+
 def random_catalog(rng: Random, *, unread: bool = True, emulated: bool = False) -> Observed:
     """Return a catalog with nested groups, circles among them, odd spelling, strangers, and what was not read."""
     users = [f"u{number}" for number in range(rng.randint(1, 4))]

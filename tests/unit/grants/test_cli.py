@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from deltalake import DeltaTable, Field, Schema
+from deltalake.schema import PrimitiveType
 
 from grants.catalog import Change
 from grants.model import Securable
 from pipeline.base.errors import Refused
 from pipeline.cli.main import cli
-from pipeline.store import audit
+from pipeline.data.derived.definitions import SilverDefinition, dumps
+from pipeline.store import audit, derived
 from pipeline.store.operations import list_operations
 from tests.unit.grants.access_world import ANN, BOB, CHESS, GO, House
 
@@ -194,3 +197,22 @@ def test_people_are_added_once(house: House) -> None:
         assert typed(house, "catalog", "add-user", "zoe@example.com", "--group", "readers").exit_code == 0
     there = house.catalog.directory()
     assert there.groups_of["zoe@example.com"] == {"readers"}
+
+
+def test_a_policy_gives_silver_tables_without_their_games(tables: House) -> None:
+    """An entry of `derived` is applied; a table that is not yet made is left out with a note, and fails nothing."""
+    engine, paths = tables.world.engine, tables.world.paths
+    entries = [SilverDefinition("sold", "Chess"), SilverDefinition("later", "Chess")]
+    derived.apply(engine, dumps(entries), 0, "bob", "for readers")
+    DeltaTable.create(Path(paths.silver / "sold"), Schema([Field("_seq", PrimitiveType("long"))]))
+    tables.rounds()
+    policy = Path(paths.root) / "policy.yml"
+    policy.write_text(f"version: 1\ngrants:\n  - {{principals: [{BOB}], derived: [sold, later], reason: BI}}\n")
+    shown = typed(tables, "grants", "apply", "--policy", str(policy), "--reason", "BI", "--no-wait")
+    assert shown.exit_code == 0
+    assert "silver__later is not yet made, so it is left out" in shown.output
+    assert tables.finish().state == "succeeded"
+    assert typed(tables, "read", "silver__sold", "--as", BOB).exit_code == 0
+    with pytest.raises(Refused, match="403"):
+        typed(tables, "read", "Chess", "--as", BOB)
+    assert 'derived:\n      - "sold"' in typed(tables, "grants", "export").output

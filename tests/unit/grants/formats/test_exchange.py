@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from grants.formats import exchange_sql, exchange_terraform
 from grants.formats.exchange import FORMATS, Format, ReadRow, render_rows, render_yaml
 from grants.formats.expiry import spelled_until
-from grants.formats.policy import KINDS, cells, parse
+from grants.formats.policy import KINDS, KnownTable, cells, parse
 from grants.model import PrincipalKind, Securable, folded
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
@@ -297,3 +297,14 @@ def test_the_documents_sql_is_what_is_written() -> None:
     )
     written = exchange_sql.render_sql([row("analysts", "Chess", "group", END_OF_2026, "Quarterly numbers")], SCHEMA)
     assert written.endswith(example)
+
+
+def test_silver_and_gold_tables_stand_apart_from_games_in_a_policy() -> None:
+    """An exported policy names silver and gold tables by their streams, and gives them again as it is read."""
+    sold = ReadRow("ann", None, "silver__sold", "Chess: silver sold", None, "why", None)
+    text = render_yaml([row("ann", "Chess"), sold])
+    known = {"silver__sold": KnownTable("sold", key("Chess"))}
+    names = {key("Chess"): "Chess"}
+    found = cells(parse(text, names, known), names, known)
+    assert {each.key for each in found} == {key("Chess"), "silver__sold"}
+    assert "GRANT SELECT ON TABLE `main`.`games`.`silver__sold` TO `ann`;" in render_rows("sql", [sold], SCHEMA)

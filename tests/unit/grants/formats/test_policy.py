@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grants.formats.expiry import parse_until, spelled_until
-from grants.formats.policy import MAX_CELLS, MAX_PATTERNS, PolicyCell, cells, check_until, parse
+from grants.formats.policy import MAX_CELLS, MAX_PATTERNS, KnownTable, PolicyCell, cells, check_until, parse
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.base.yaml_nodes import MAX_BYTES
@@ -269,3 +269,38 @@ def test_any_text_is_a_policy_or_refused(text: str) -> None:
     for each in (text, f"version: 1\ngrants:\n  - {text}"):
         with contextlib.suppress(Refused):
             cells(parse(each, GAMES), GAMES)
+
+
+TABLES = {
+    "silver__chess_sold": KnownTable("chess_sold", game_key("game_1")),
+    "gold__chess_hours": KnownTable("chess_hours", game_key("game_1")),
+    "silver__go_sold": KnownTable("go_sold", game_key("game_2")),
+}
+
+
+@pytest.mark.parametrize(
+    ("entry", "keys"),
+    [
+        ("derived: [chess_sold]", {"silver__chess_sold"}),
+        ('derived: ["*_sold"]', {"silver__chess_sold", "silver__go_sold"}),
+        ("derived_of: [game_1]", {"silver__chess_sold", "gold__chess_hours"}),
+        ('derived_of: ["game_*"]', set(TABLES)),
+        ("derived: [go_sold], derived_of: [game_1], games: [no]", {*TABLES, game_key("no")}),
+    ],
+)
+def test_an_entry_names_silver_and_gold_tables_without_their_games(entry: str, keys: set[str]) -> None:
+    """Tables are chosen by name, by pattern, or as all of a game, and give no game that is not named itself."""
+    read = parse(policy(f"principals: [a], {entry}, reason: r"), GAMES, TABLES)
+    assert {each.key for each in cells(read, GAMES, TABLES)} == keys
+    assert read.warnings == ()
+
+
+def test_a_table_that_is_not_in_force_is_a_problem_and_an_empty_choice_a_warning() -> None:
+    """An unknown name is refused with its line; patterns and games that have no table yet are only noted."""
+    with pytest.raises(Refused, match="line 3: there is no silver or gold table 'game_1' in force"):
+        parse(policy("principals: [a], derived: [game_1], reason: r"), GAMES, TABLES)
+    read = parse(policy('principals: [a], derived: ["x*"], derived_of: [no], reason: r'), GAMES, TABLES)
+    assert cells(read, GAMES, TABLES) == []
+    assert [each.partition(": ")[2] for each in read.warnings] == [
+        "the pattern 'x*' matches no silver or gold table.", "'no' has no silver or gold table in force."
+    ]  # fmt: skip

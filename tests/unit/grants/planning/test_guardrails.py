@@ -57,10 +57,10 @@ def test_what_a_planner_plans_for_somebody_else_passes() -> None:
         (change(table_of("chess"), remove="MODIFY"), "turnout does not grant or revoke MODIFY"),
         (change(SCHEMA, add="SELECT"), "turnout does not grant or revoke SELECT on a schema: grant single games"),
         (change(CATALOG, add="USE_SCHEMA"), "turnout does not grant or revoke USE_SCHEMA on a catalog"),
-        (change(table_of("salaries"), add="SELECT"), r"main\.games\.salaries is not a game's table in main\.games"),
-        (change(Securable(("main", "other", "chess")), add="SELECT"), r"main\.other\.chess is not a game's table"),
-        (change(Securable(("main", "other")), add="USE_SCHEMA"), r"main\.other is not a game's table"),
-        (change(Securable(("other",)), add="USE_CATALOG"), "other is not a game's table"),
+        (change(table_of("salaries"), add="SELECT"), r"main\.games\.salaries is no table of a game.*in main\.games"),
+        (change(Securable(("main", "other", "chess")), add="SELECT"), r"main\.other\.chess is no table of a game"),
+        (change(Securable(("main", "other")), add="USE_SCHEMA"), r"main\.other is no table of a game"),
+        (change(Securable(("other",)), add="USE_CATALOG"), "other is no table of a game"),
         (change(table_of("chess"), "eve@x", add="SELECT"), "directory does not know 'eve@x'"),
         (change(table_of("chess"), "robot", add="SELECT"), "robot executes the changes"),
         (change(table_of("chess"), "ROBOT", remove="SELECT"), "turnout never changes its access"),
@@ -69,7 +69,7 @@ def test_what_a_planner_plans_for_somebody_else_passes() -> None:
         (AccessPlan(change_set=ChangeSet((Change(table_of("chess"), "bob@x", ("SELECT",), ("SELECT",)),))),
          "SELECT would be granted and revoked in one"),
         (AccessPlan(intents=(AccessIntent("bob@x", "chess", read=True, reason="  "),)), "needs one"),
-        (AccessPlan(change_set=ChangeSet(made=(Entitlement("bob@x", "dota", None, ""),))), "dota is not a registered"),
+        (AccessPlan(change_set=ChangeSet(made=(Entitlement("bob@x", "dota", None, ""),))), "dota is no registered"),
     ],
 )  # fmt: skip
 @pytest.mark.proves("G120", "H13")
