@@ -116,6 +116,7 @@ class Ingest:
         self._noted: set[NeedId] = set()
         self._arrival_times = [each.arrival_times() for each in self._source.members]
         self._quarantine = CursorTable.create(paths.quarantine, QUARANTINE, f"{self._batch_app}/quarantine")
+        self._quarantine.add_missing_columns(QUARANTINE)
         self._placing = placing_by(settings)
         self._batch_attempts = BatchAttempts(self._quarantine, self._bronze, self._batch_app)
         self._snapshot = restored.snapshot_file(paths)

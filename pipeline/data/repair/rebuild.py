@@ -138,6 +138,7 @@ class _Rebuild:
         self._accepted = accepted_gaps.read(table.transaction_version, environment, game.key)
         self._gaps = 0
         self._quarantine = CursorTable.create(paths.quarantine, QUARANTINE, app)
+        self._quarantine.add_missing_columns(QUARANTINE)
         self._removals = self._quarantine.cursor
         deadly = stale_quarantine.quarantined_places(
             open_table(paths.quarantine), paths.quarantine, game, "kills_worker"

@@ -310,6 +310,7 @@ class Group:
     def _passes(self, name: str, source: StreamSource) -> Passes:
         app_id = f"turnout/{self._settings.environment}/quarantine/{self.name}"
         quarantine = CursorTable.create(self._paths.quarantine, QUARANTINE, app_id)
+        quarantine.add_missing_columns(QUARANTINE)  # before a file has them: else delta-rs would lose them
         active = ActiveGames(self._checkpoint, name, self._stored_games)
         folder = self._definition.target.writer.folder
         return Passes(folder, quarantine, self._pool, active, source.failures, source.commits)

@@ -46,6 +46,7 @@ QUARANTINE: Final = pa.schema(
         ("source_time", pa.timestamp("us", "UTC")),
         ("quarantined_at", pa.timestamp("us", "UTC")),
         ("raw", pa.binary()),
+        ("event_id", pa.string()),
     ]
 )
 

@@ -116,6 +116,7 @@ def refuse_again(bronze: Location, quarantine: Location, environment: str, key: 
     """
     app_id = repair_app_id(environment, key)
     target, opened = CursorTable.create(quarantine, QUARANTINE, app_id), open_table(bronze)
+    target.add_missing_columns(QUARANTINE)
     removals = target.cursor  # before quarantine is read
     head = int(opened.transaction_version(bronze_app_id(environment)) or 0)
     files = files_with(opened, bronze, "seq", range(1, head + 1), [key, MALFORMED])

@@ -212,7 +212,7 @@ class _Split:
             except Exception as error:  # noqa: BLE001 - law L6: games without this schema go on
                 for game in np.unique(games[chosen]):
                     self.games[names[game]]["error"] = fault(error)
-        self._refuse(routed, refusals, ids)
+        self._refuse(routed, refusals, part)
         return part.again(again) if again else None
 
     def _decode_portion(
@@ -350,16 +350,18 @@ class _Split:
                 self.games[key]["error"] = fault(error)
             return None
 
-    def _refuse(self, routed: pa.Table, refusals: list[tuple[int, str, str]], ids: Rows | None = None) -> None:
-        """Keep rows for quarantine; `ids` are those of the schemas by which rows were opened, where they were."""
+    def _refuse(self, routed: pa.Table, refusals: list[tuple[int, str, str]], part: OpenRows | None = None) -> None:
+        """Keep rows for quarantine; where they were opened, `part` has their event ids and the ids of their schemas."""
         if not refusals:
             return
-        refused = routed.take(pa.array([row for row, _, _ in refusals], pa.int64()))
+        places = pa.array([row for row, _, _ in refusals], pa.int64())
+        refused = routed.take(places)
         now = pa.scalar(int(time.time() * 1_000_000), pa.timestamp("us", "UTC"))
         given = {
             "reason": pa.array([reason for _, reason, _ in refusals], pa.string()),
             "detail": pa.array([detail[:DETAIL_LIMIT] for _, _, detail in refusals], pa.string()),
             "quarantined_at": pa.repeat(now, len(refusals)),
+            "event_id": pa.nulls(len(refusals), pa.string()) if part is None else part.event_id.take(places),
         }
         columns = [given[name] if name in given else refused.column(name) for name in QUARANTINE.names]
         self.rejects.append(pa.table(columns, names=QUARANTINE.names).cast(QUARANTINE))
@@ -369,7 +371,7 @@ class _Split:
             reasons[reason] = reasons.get(reason, 0) + 1
         known = self.job.schema_set.schemas
         for key, (row, _, _) in zip(keys, refusals, strict=True):
-            if ids is not None and (schema := known.get(int(ids[row]))) is not None:
+            if part is not None and (schema := known.get(int(part.ids[row]))) is not None:
                 count_type(self.games, key, event_type(schema.message), 1, 1)
 
 
