@@ -21,6 +21,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
+from pipeline.edge.followed import AGAIN, EdgeFollowing
 from protos.turnout.v1.edge_pb2 import PublishRequest, PublishResponse
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
@@ -28,11 +29,6 @@ _METHOD: Final = "/turnout.v1.Edge/Publish"
 _FIRST_WAIT_SECONDS: Final = 0.05
 _LONGEST_WAIT_SECONDS: Final = 5.0
 _BATCH_BYTES: Final = 2 * 1024 * 1024  # of events sent together; a larger one goes alone
-_AGAIN: Final = frozenset({
-    grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.DEADLINE_EXCEEDED,
-    grpc.StatusCode.INTERNAL, grpc.StatusCode.ABORTED, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN,
-})  # fmt: skip
-"""Statuses after which the same request may succeed; a refused stream shows as INTERNAL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +111,7 @@ class EdgeClient:
         self._metadata = (("authorization", f"Bearer {token}"),)
         self._queue: queue.Queue[_Waiting | None] = queue.Queue(queue_events)
         self._held: collections.deque[_Waiting] = collections.deque()  # taken from the queue for the next request
+        self._following: EdgeFollowing | None = None
         self._closed = threading.Event()
         self._idle = threading.Condition()
         self._open = 0  # events without an outcome
@@ -157,6 +154,17 @@ class EdgeClient:
         self._queue.put(_Waiting(wrapper, event_id, future, time.monotonic() + self._give_up))
         return future
 
+    def follow(self, most_events: int = 100_000) -> EdgeFollowing:
+        """Return an iterator of what becomes of events behind the log, of those that are acknowledged from now on.
+
+        Each gets one outcome, `EventLanded` or `EventRefused`, and another `EventLanded` where a replay lands it later.
+        The iterator goes on over reconnects until it or the client is closed. `most_events` may wait for an outcome, or
+        for you to take it; more are counted as `untracked`.
+        """
+        if self._following is None:
+            self._following = EdgeFollowing(self._channel, self._metadata, most_events)
+        return self._following
+
     def wait_until_ready(self, timeout: float) -> None:
         """Return once the edge answers and takes the token: it learns of a new producer within seconds.
 
@@ -187,6 +195,8 @@ class EdgeClient:
         self._closed.set()
         self._queue.put(None)
         self._thread.join(self._call_seconds + _LONGEST_WAIT_SECONDS)
+        if self._following is not None:
+            self._following.close()
         self._channel.close()
         return done
 
@@ -229,29 +239,34 @@ class EdgeClient:
         """Send events until each has an outcome or is given up."""
         request = PublishRequest(first_seq=0, wrappers=[each.wrapper for each in batch])
         wait = _FIRST_WAIT_SECONDS
+        epoch = 0 if self._following is None else self._following.epoch
         while True:
             try:
                 response = self._call(request, timeout=self._call_seconds, metadata=self._metadata)
             except grpc.RpcError as error:
                 code, details = _code_and_details(error)
                 is_over = time.monotonic() >= batch[0].until or self._closed.is_set()
-                if code not in _AGAIN or is_over:
+                if code not in AGAIN or is_over:
                     self._settle_all(batch, EdgeGaveUp(f"{code.name if code else 'UNKNOWN'}: {details}"))
                     return
                 # Full jitter, and never less than the edge asks for: who failed together must not return together.
                 self._closed.wait(max(_asked_delay(error), random.uniform(0, wait)))  # noqa: S311 -- no secret
                 wait = min(_LONGEST_WAIT_SECONDS, wait * 2)
                 continue
-            self._settle(batch, response)
+            self._settle(batch, response, epoch)
             return
 
-    def _settle(self, batch: Sequence[_Waiting], response: PublishResponse) -> None:
+    def _settle(self, batch: Sequence[_Waiting], response: PublishResponse, epoch: int) -> None:
         outcomes: dict[int, EdgeOutcome] = {}
         for span in response.acked:
             for place in range(span.first_seq, span.last_seq + 1):
                 outcomes[place] = EdgeAcknowledged(batch[place].event_id)
         for each in response.refused:
             outcomes[each.seq] = EdgeRejected(batch[each.seq].event_id, each.reason, each.detail, each.field)
+        if self._following is not None:
+            accepted = [place for place, each in outcomes.items() if isinstance(each, EdgeAcknowledged)]
+            ranges = {each.partition: (each.first_offset, each.last_offset) for each in response.log}
+            self._following.acknowledged([batch[place].wrapper for place in accepted], ranges, epoch)
         lost = EdgeGaveUp("the edge's answer does not name the event")
         for place, waiting in enumerate(batch):
             outcome = outcomes.get(place)

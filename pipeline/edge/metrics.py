@@ -37,6 +37,7 @@ class EdgeMetrics:
         )
         self.in_flight = Gauge("turnout_edge_in_flight_events", "Events that wait for the log", registry=self.registry)
         self.streams = Gauge("turnout_edge_open_streams", "Open streams of producers", registry=self.registry)
+        self.followers = Gauge("turnout_edge_followers", "Open streams that follow", registry=self.registry)
 
     def answered(self, judged: Judged, seconds: float) -> None:
         """Count a request that was answered."""

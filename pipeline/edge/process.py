@@ -20,6 +20,7 @@ from listeners.prometheus import serve
 from pipeline.base.errors import Refused
 from pipeline.data.ingest.profiles import configured
 from pipeline.data.streams.outage import tolerate_store_outage
+from pipeline.edge.following.tail import FollowTail
 from pipeline.edge.kind import KIND
 from pipeline.edge.known import Knowledge
 from pipeline.edge.messages import MAX_REQUEST_BYTES
@@ -153,7 +154,8 @@ class _Edge:
     async def run(self) -> int:
         refuses = self._settings.edge.unknown_games == "refuse"
         knowledge = Knowledge(self._engine, self._paths.bronze, refuses_unknown=refuses)
-        service = EdgeService(self._settings.edge, knowledge.now, self._log, self._metrics)
+        tail = FollowTail(self._engine, self._paths, self._settings.environment)
+        service = EdgeService(self._settings.edge, knowledge.now, self._log, self._metrics, tail)
         server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=_MOST_CALLS)
         checks: Any = health.aio.HealthServicer()  # type: ignore[attr-defined]  # its stubs lack it
         health_pb2_grpc.add_HealthServicer_to_server(checks, server)

@@ -19,6 +19,7 @@ import grpc
 from grpc_status import rpc_status
 
 from pipeline.edge.admission import Admission
+from pipeline.edge.following.tail import FollowTail
 from pipeline.edge.judging import Judge, Judged
 from pipeline.edge.known import Known
 from pipeline.edge.messages import EdgeBatch, answer, parse
@@ -110,9 +111,11 @@ def _wake(waiting: "asyncio.Future[None] | None") -> None:
 class EdgeService:
     """Handlers of `turnout.v1.Edge`."""
 
-    def __init__(self, settings: EdgeSettings, known: Known, log: EdgeLog, metrics: EdgeMetrics) -> None:
-        """Take what is known at the start, and where accepted events go."""
-        self._settings, self._log, self._metrics = settings, log, metrics
+    def __init__(
+        self, settings: EdgeSettings, known: Known, log: EdgeLog, metrics: EdgeMetrics, tail: FollowTail
+    ) -> None:
+        """Take what is known at the start, where accepted events go, and what looks at where they end."""
+        self._settings, self._log, self._metrics, self._tail = settings, log, metrics, tail
         self._known, self._judge = known, Judge(known, log.record_bytes)
         self._admission = Admission(settings.events_in_flight, settings.producer_events_in_flight)
         self._slow = ThreadPoolExecutor(1, "edge suspects")
@@ -127,6 +130,7 @@ class EdgeService:
             {
                 "Publish": grpc.unary_unary_rpc_method_handler(self._publish),
                 "PublishStream": grpc.stream_stream_rpc_method_handler(self._publish_stream),
+                "Follow": grpc.unary_stream_rpc_method_handler(self._follow),
             },
         )
 
@@ -148,10 +152,12 @@ class EdgeService:
         self._drains = True
         for stream in [*self._streams]:
             stream.end(None)
+        self._tail.drain()
 
     def close(self) -> None:
-        """End the thread for suspects."""
+        """End the threads."""
         self._slow.shutdown()
+        self._tail.close()
 
     # ------------------------------------------------------------------------------------------------- unary calls
 
@@ -231,6 +237,20 @@ class EdgeService:
         except Exception:  # noqa: BLE001 -- else the stream would wait for ever
             _log.exception("a stream of the edge ends by a fault")
             await stream.put(unavailable("FAULT", "the edge has failed; its log says why"))
+
+    async def _follow(self, raw: bytes, context: Any) -> None:
+        token = _token(context)
+        try:
+            producer = self._producer_of(token)
+            self._admission.enter(producer)
+            self._metrics.followers.inc()
+            try:
+                await self._tail.serve(raw, partial(self._producer_of, token), context.write)
+            finally:
+                self._metrics.followers.dec()
+                self._admission.leave(producer)
+        except EdgeStatus as status:
+            await self._abort(context, status)
 
     # ---------------------------------------------------------------------------------------------- one request
 

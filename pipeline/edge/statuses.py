@@ -60,6 +60,11 @@ def too_late(message: str) -> EdgeStatus:
     return EdgeStatus(code_pb2.DEADLINE_EXCEEDED, "LOG_TOO_SLOW", message)
 
 
+def out_of_range(message: str) -> EdgeStatus:
+    """Return the status of a follower whose position is nowhere any more."""
+    return EdgeStatus(code_pb2.OUT_OF_RANGE, "POSITION_GONE", f"{message}: begin at offsets, without a token")
+
+
 def _packed(detail: error_details_pb2.ErrorInfo | error_details_pb2.RetryInfo) -> any_pb2.Any:
     made = any_pb2.Any()
     made.Pack(detail)

@@ -125,7 +125,7 @@ def test_health_and_reflection_answer_and_a_revocation_counts(broker: Broker, tm
 
 def test_the_program_of_the_documentation_runs(broker: Broker, tmp_path: Path) -> None:
     """A developer copies ten lines, fills in address, token and schema, and sees an acknowledged event."""
-    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "edge.md").read_text("utf-8"), re.DOTALL)
+    program, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "edge.md").read_text("utf-8"), re.DOTALL)
     with edge_before(broker, tmp_path, "edge-docs", family="shooter", version=1) as edge:
         for given, own in (
             ("127.0.0.1:8470", edge.address), ("the printed token", TOKEN), ('"Chess", 11,', '"Chess", 1,'),

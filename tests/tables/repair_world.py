@@ -17,6 +17,7 @@ from pipeline.base.failpoints import ENVIRON
 from pipeline.base.names import MALFORMED, bronze_app_id, game_key
 from pipeline.data.contracts.formats.protobuf.messages import canonical, describe
 from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.ingest.bronze_progress import PLAN
 from pipeline.data.streams.bronze_to_game import GameTables
 from pipeline.data.streams.stream import Stream, stream_of
 from pipeline.data.streams.writing.columns import landing_schema
@@ -73,10 +74,13 @@ class Event:
     game: Game
     schema_id: int
     payload: bytes
+    event_id: str = field(default="", kw_only=True)
 
     @property
     def raw(self) -> bytes:
-        return Wrapper(game=self.game.name, schema_id=self.schema_id, payload=self.payload).SerializeToString()
+        return Wrapper(
+            game=self.game.name, schema_id=self.schema_id, payload=self.payload, event_id=self.event_id
+        ).SerializeToString()
 
 
 def good(number: int, game: Game = CHESS) -> Event:
@@ -132,7 +136,8 @@ class World:
             self.quarantine(refused)
         table = pa.Table.from_pylist(sorted(rows, key=lambda row: (row["game_key"], row["pos"])), schema=BRONZE)
         bronze = CursorTable.create(self.paths.bronze, BRONZE, bronze_app_id(self.environment))
-        bronze.commit([write_file(table, self.paths.bronze, ["seq", "game_key"])], bronze.cursor, self.seq)
+        plan = {PLAN: f'v1\n{{}}\n{{"topic":{{"0":{self.seq * 1000 + len(events)}}}}}'}  # as Spark writes it
+        bronze.commit([write_file(table, self.paths.bronze, ["seq", "game_key"])], bronze.cursor, self.seq, plan)
         seen = {str(event.game.key): event.game.name for event in events if event.game.key in known}
         record_seen(self.engine, seen, self.seq, placing())
 
@@ -147,6 +152,7 @@ class World:
             "prev_seq": self.last_seqs.get(key, 0),
             "refused": None if known else "unknown_game",
             "topic": "topic\x07",
+            "event_id": event.event_id or None,
             "partition": 0,
             "offset": self.seq * 1000 + pos,
             "raw": event.raw,

@@ -41,14 +41,7 @@ DRIVER_CONNECTIONS: Final = 2
 
 _READ_ONLY: Final = "25006"  # https://www.postgresql.org/docs/current/errcodes-appendix.html
 
-
-class StoreUnread(Refused):
-    """The control store is away: a refusal for people, and an outage for processes that wait for the store."""
-
-
-_AWAY: Final = (OperationalError, InterfaceError, NoConnectionFree)
-
-STORE_AWAY: Final = (*_AWAY, StoreUnread)
+STORE_AWAY: Final = (OperationalError, InterfaceError, NoConnectionFree)
 """How a call ends whose store is away or whose connection is cut; the next call takes a new connection."""
 
 
@@ -259,15 +252,11 @@ def _use_wal(cursor: sqlite3.Cursor) -> None:
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Raise `Refused` where the control store cannot be read, with the reason; for a block, or as a decorator.
-
-    Where the store is away, it is a `StoreUnread`.
-    """
+    """Raise `Refused` where the control store cannot be read, with the reason; for a block, or as a decorator."""
     try:
         yield
     except SQLAlchemyError as error:
-        family = StoreUnread if isinstance(error, _AWAY) else Refused
-        raise family(
+        raise Refused(
             f"The control store cannot be read: {first_line(error)}. "
             "Check the setting store.url and that the store is up."
         ) from error

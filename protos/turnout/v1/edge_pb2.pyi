@@ -56,3 +56,69 @@ class Refusal(_message.Message):
     field: str
     event_id: str
     def __init__(self, seq: _Optional[int] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ..., field: _Optional[str] = ..., event_id: _Optional[str] = ...) -> None: ...
+
+class FollowRequest(_message.Message):
+    __slots__ = ("token", "since")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    token: bytes
+    since: _containers.RepeatedCompositeFieldContainer[LogPosition]
+    def __init__(self, token: _Optional[bytes] = ..., since: _Optional[_Iterable[_Union[LogPosition, _Mapping]]] = ...) -> None: ...
+
+class FollowResponse(_message.Message):
+    __slots__ = ("landed", "refused", "replayed", "token")
+    LANDED_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    REPLAYED_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    landed: _containers.RepeatedCompositeFieldContainer[GameThrough]
+    refused: _containers.RepeatedCompositeFieldContainer[RefusedRow]
+    replayed: _containers.RepeatedCompositeFieldContainer[ReplayedRow]
+    token: bytes
+    def __init__(self, landed: _Optional[_Iterable[_Union[GameThrough, _Mapping]]] = ..., refused: _Optional[_Iterable[_Union[RefusedRow, _Mapping]]] = ..., replayed: _Optional[_Iterable[_Union[ReplayedRow, _Mapping]]] = ..., token: _Optional[bytes] = ...) -> None: ...
+
+class LogPosition(_message.Message):
+    __slots__ = ("partition", "offset")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    offset: int
+    def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class GameThrough(_message.Message):
+    __slots__ = ("games", "through")
+    GAMES_FIELD_NUMBER: _ClassVar[int]
+    THROUGH_FIELD_NUMBER: _ClassVar[int]
+    games: _containers.RepeatedScalarFieldContainer[str]
+    through: _containers.RepeatedCompositeFieldContainer[LogPosition]
+    def __init__(self, games: _Optional[_Iterable[str]] = ..., through: _Optional[_Iterable[_Union[LogPosition, _Mapping]]] = ...) -> None: ...
+
+class RefusedRow(_message.Message):
+    __slots__ = ("game", "event_id", "partition", "offset", "reason", "detail", "field")
+    GAME_FIELD_NUMBER: _ClassVar[int]
+    EVENT_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    FIELD_FIELD_NUMBER: _ClassVar[int]
+    game: str
+    event_id: str
+    partition: int
+    offset: int
+    reason: str
+    detail: str
+    field: str
+    def __init__(self, game: _Optional[str] = ..., event_id: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ..., field: _Optional[str] = ...) -> None: ...
+
+class ReplayedRow(_message.Message):
+    __slots__ = ("game", "event_id", "partition", "offset")
+    GAME_FIELD_NUMBER: _ClassVar[int]
+    EVENT_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    game: str
+    event_id: str
+    partition: int
+    offset: int
+    def __init__(self, game: _Optional[str] = ..., event_id: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...

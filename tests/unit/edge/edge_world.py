@@ -2,23 +2,27 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import grpc
 from confluent_kafka import KafkaError
+from sqlalchemy import create_engine
 
 from pipeline.base.names import game_key
 from pipeline.data.contracts.formats.supported import format_of
 from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema, SchemaSet
 from pipeline.demo.samples.supported import payload_schema, sample
+from pipeline.edge.following.tail import FollowTail
 from pipeline.edge.known import Known
 from pipeline.edge.metrics import EdgeMetrics
 from pipeline.edge.service import SERVICE, EdgeService
 from pipeline.lake.kafka.acknowledged import Delivered
 from pipeline.settings.edge import EdgeSettings
+from pipeline.settings.tree import Paths
 from pipeline.store.edge_producers import EdgeProducer, sha256_of
 from protos.turnout.v1.edge_pb2 import PublishRequest, PublishResponse
 from protos.turnout.v1.wrapper_pb2 import Wrapper
@@ -146,12 +150,15 @@ class Running:
 
 
 @asynccontextmanager
-async def serving(known: Known | None = None, log: HeldLog | None = None, **settings: Any) -> AsyncIterator[Running]:
-    """Serve an edge on a free port of loopback."""
+async def serving(
+    known: Known | None = None, log: HeldLog | None = None, tail: FollowTail | None = None, **settings: Any
+) -> AsyncIterator[Running]:
+    """Serve an edge on a free port of loopback; without a tail nobody can follow."""
     log = log or HeldLog(at_once=True)
     metrics = EdgeMetrics()
     limits = replace(EdgeSettings(), **settings)
-    service = EdgeService(limits, known or known_of(schema_of()), log, metrics)
+    tail = tail or FollowTail(create_engine("sqlite://"), Paths(Path("nowhere")), "test")
+    service = EdgeService(limits, known or known_of(schema_of()), log, metrics, tail)
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((service.handler(),))
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
@@ -179,3 +186,24 @@ async def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
 def refusals(response: PublishResponse) -> Mapping[int, str]:
     """Return the reasons of an answer's refusals by sequence number."""
     return {each.seq: each.reason for each in response.refused}
+
+
+@contextmanager
+def edge_in_thread(**options: Any) -> Iterator[Running]:
+    """Serve an edge in a thread of its own, as the client blocks."""
+    started, ending, found = threading.Event(), threading.Event(), list[Running]()
+
+    async def run() -> None:
+        async with serving(**options) as edge:
+            found.append(edge)
+            started.set()
+            await asyncio.to_thread(ending.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread.start()
+    assert started.wait(30)
+    try:
+        yield found[0]
+    finally:
+        ending.set()
+        thread.join()

@@ -1,38 +1,11 @@
 """The client: an event has one outcome, and only what the edge acknowledged is acknowledged."""
 
-import asyncio
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import pytest
 from confluent_kafka import KafkaError
 
 from pipeline.edge.client import EdgeAcknowledged, EdgeClient, EdgeEvent, EdgeGaveUp, EdgeRejected
 from protos.turnout.v1.wrapper_pb2 import Wrapper
-from tests.unit.edge.edge_world import GAME, TOKEN, HeldLog, Running, known_of, payload, schema_of, serving
-
-
-@contextmanager
-def edge_in_thread(**options: Any) -> Iterator[Running]:
-    """Serve an edge in a thread of its own, as the client blocks."""
-    started, ending, found = threading.Event(), threading.Event(), list[Running]()
-
-    async def run() -> None:
-        async with serving(**options) as edge:
-            found.append(edge)
-            started.set()
-            await asyncio.to_thread(ending.wait)
-
-    thread = threading.Thread(target=lambda: asyncio.run(run()))
-    thread.start()
-    assert started.wait(30)
-    try:
-        yield found[0]
-    finally:
-        ending.set()
-        thread.join()
+from tests.unit.edge.edge_world import GAME, TOKEN, HeldLog, edge_in_thread, known_of, payload, schema_of
 
 
 def test_each_event_gets_its_own_outcome_and_an_id() -> None:

@@ -1,0 +1,170 @@
+"""Followers of an edge learn exactly what tables and quarantine have."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.base.names import game_key
+from pipeline.data.ingest.source_checks import forget_refused
+from pipeline.edge.statuses import EdgeStatus
+from pipeline.lake.delta.log import commit_file
+from pipeline.store.games import Game
+from tests.tables.follow_world import ALL, FollowPosition, Tail, replayed
+from tests.tables.repair_world import CHESS, GO, SECOND, Event, World, broken, early, good, make_world
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = make_world(tmp_path)
+    made.register(GO)
+    yield made
+    made.engine.dispose()
+
+
+def test_a_refused_row_comes_once_its_table_has_passed_it_and_then_the_offset(world: World) -> None:
+    """A refusal is not told before it is decided, and no offset behind it is."""
+    world.ingest(good(1), Event(CHESS, 1, b"\xff", event_id="bad"), good(2))
+    tail = Tail(world)
+    follower = tail.follower()
+    assert tail.said(follower).refused == []
+    world.split()
+    said = tail.said(follower)
+    assert said.refused == [("malformed_payload", 1001)]
+    (row,) = (row for message in said.messages for row in message.refused)
+    assert (row.event_id, row.game, row.field) == ("bad", CHESS.name, "payload")
+    assert said.landed == {CHESS.name: 1003}
+    assert not tail.said(follower).messages, "nothing is told twice"
+
+
+def test_a_token_of_one_edge_goes_on_at_another(world: World) -> None:
+    """Positions are all that an edge needs: nothing is left out, and rows that were told may come again."""
+    world.ingest(good(1), broken())
+    world.split()
+    first = Tail(world)
+    said = first.said(first.follower(since=0))
+    assert said.refused == [("malformed_payload", 1001)]
+    world.ingest(broken(), good(2))
+    world.split()
+    world.ingest(broken())
+    second = Tail(world)
+    follower = second.follower(said.token)
+    again = second.said(follower)
+    assert (again.refused, again.landed) == ([("malformed_payload", 2000)], {CHESS.name: 2002})
+    world.split()
+    assert second.said(second.follower(again.token)).refused == [("malformed_payload", 3000)]
+
+
+def test_offsets_begin_where_a_token_is_lost(world: World) -> None:
+    """Without a token the rows at and behind an offset come, and no earlier ones."""
+    for _ in range(3):
+        world.ingest(broken(), good(1))
+        world.split()
+    tail = Tail(world)
+    assert tail.said(tail.follower(since=2000)).refused == [("malformed_payload", 2000), ("malformed_payload", 3000)]
+    assert tail.said(tail.follower(since=2001)).refused == [("malformed_payload", 3000)]
+    assert tail.said(tail.follower()).refused == []
+
+
+def test_a_row_that_a_replay_lands_comes_again(world: World) -> None:
+    """A follower that had a refusal learns when a replay has landed the row."""
+    world.ingest(early(1), good(2))
+    world.split()
+    tail = Tail(world)
+    follower = tail.follower(since=0)
+    assert tail.said(follower).refused == [("unknown_schema", 1000)]
+    world.register(message=SECOND)
+    assert [each.done.landed for each in replayed(world)] == [1]
+    assert tail.said(follower).replayed == [1000]
+    assert tail.said(tail.follower(since=0)).refused == []
+
+
+def test_a_refusal_that_another_owner_overruled_is_not_told(world: World) -> None:
+    """L5: the table wins: a row that it holds was not refused, whatever quarantine still has."""
+    world.ingest(good(1), good(2))
+    world.quarantine([{"game_key": str(CHESS.key), "game": CHESS.name, "seq": 1, "pos": 0, "reason": "contract",
+                       "partition": 0, "offset": 1000}])  # fmt: skip
+    tail = Tail(world)
+    follower = tail.follower(since=0)
+    world.split()
+    said = tail.said(follower)
+    assert (said.refused, said.landed) == ([], {CHESS.name: 1002})
+
+
+def test_a_caller_sees_its_own_games_alone(world: World) -> None:
+    """Neither rows nor offsets of another game are told."""
+    world.ingest(broken(), broken(GO), good(1, GO))
+    world.split()
+    world.split(GO)
+    tail = Tail(world)
+    said = tail.said(tail.follower(since=0))
+    assert said.refused == [("malformed_payload", 1000)]
+    assert said.landed == {CHESS.name: 1003}
+
+
+def test_an_event_of_a_name_that_is_no_game_is_refused_once_bronze_has_it(world: World) -> None:
+    """Ingest refuses such rows before bronze has them; there is no table that could pass them."""
+    unknown = Game(game_key("Unknown"), "Unknown")
+    tail = Tail(world)
+    follower = tail.follower()
+    world.ingest(good(1, unknown), good(2))
+    assert tail.said(follower).refused == [("unknown_game", 1000)]
+
+
+def test_a_game_that_is_behind_is_landed_through_what_its_table_has(world: World) -> None:
+    """A quiet game goes on with bronze; a game that lacks rows stops before the first of them."""
+    world.ingest(good(1), good(1, GO))
+    world.split()
+    world.ingest(good(2, GO))
+    tail = Tail(world)
+    both = tail.follower(caller=ALL)
+    assert tail.said(both).landed == {CHESS.name: 2001}
+    world.split(GO, 1)
+    assert tail.said(both).landed == {GO.name: 1002}
+    world.split(GO)
+    assert tail.said(both).landed == {GO.name: 2001}
+
+
+def test_rows_of_an_attempt_that_ingest_gave_up_are_not_told(world: World) -> None:
+    """A killed ingest leaves refused rows of a seq that bronze never gets, and takes them away before it goes on."""
+    tail = Tail(world)
+    follower = tail.follower()
+    world.ingest(good(1))
+    world.quarantine([{"game_key": "malformed_wrapper", "game": CHESS.name, "seq": 2, "pos": 0, "partition": 0,
+                       "offset": 2000, "reason": "unknown_game"}])  # fmt: skip
+    assert tail.said(follower).refused == []
+    forget_refused(world.paths.quarantine, 2, 2)
+    world.seq = 2
+    world.ingest(broken(), good(3))
+    world.split()
+    said = tail.said(follower)
+    assert (said.refused, said.replayed, said.landed) == ([("malformed_payload", 3000)], [], {CHESS.name: 3002})
+
+
+def test_a_token_whose_log_is_gone_is_out_of_range(world: World) -> None:
+    """A follower never goes on behind a gap that it cannot see."""
+    world.ingest(broken())
+    world.split()
+    tail = Tail(world)
+    said = tail.said(tail.follower(since=0))
+    world.ingest(broken())
+    world.split()
+    view, follower = tail.look(), tail.follower(said.token)
+    commit_file(world.paths.quarantine, view.version).delete()
+    with pytest.raises(EdgeStatus, match="begin at offsets") as raised:
+        list(follower.step(view))
+    assert raised.value.code_name == "OUT_OF_RANGE"
+    for position in (FollowPosition(b"othertab", 0), FollowPosition(tail.quarantine.mark, 1_000)):
+        with pytest.raises(EdgeStatus, match="begin at offsets"):
+            tail.follower(position.token)
+
+
+def test_many_refused_rows_come_in_bounded_messages(world: World) -> None:
+    """A flood of refusals is cut, and its last message alone has the token."""
+    world.ingest(*(broken() for _ in range(1_201)))
+    world.split()
+    tail = Tail(world)
+    said = tail.said(tail.follower(since=0))
+    assert [len(each.refused) for each in said.messages] == [500, 500, 201, 0]
+    assert [bool(each.token) for each in said.messages] == [False, False, False, True]
+    assert len(set(said.refused)) == 1_201

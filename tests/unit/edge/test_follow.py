@@ -1,0 +1,193 @@
+"""Following: what a client says of its events, and what hostile requests get."""
+
+import asyncio
+import queue
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.edge.client import EdgeClient, EdgeEvent
+from pipeline.edge.followed import EventLanded, EventRefused
+from pipeline.edge.following.positions import FollowPosition, FollowStart, parse_follow, table_mark
+from pipeline.edge.statuses import EdgeStatus, out_of_range
+from pipeline.store.edge_producers import EdgeProducer
+from protos.turnout.v1.edge_pb2 import FollowRequest, FollowResponse, GameThrough, LogPosition, RefusedRow, ReplayedRow
+from tests.unit.edge.edge_world import GAME, TOKEN, edge_in_thread, payload
+
+
+def parsed(raw: bytes) -> FollowStart | EdgeStatus:
+    try:
+        return parse_follow(raw)
+    except EdgeStatus as status:
+        return status
+
+
+@given(st.integers(-1, 2**63 - 1), st.binary(min_size=8, max_size=8))
+def test_a_token_is_read_as_it_was_written(version: int, mark: bytes) -> None:
+    """A position survives its follower's keeping."""
+    position = FollowPosition(mark, version)
+    start = parse_follow(FollowRequest(token=position.token).SerializeToString())
+    assert start.position == position
+    assert len(position.token) == 17
+
+
+@given(st.binary(max_size=64) | st.binary(min_size=17, max_size=17).map(lambda raw: b"\x01" + raw[1:]))
+def test_a_hostile_token_is_a_position_or_a_status(token: bytes) -> None:
+    """Bytes that are no token end with a status; no error of Python's comes through."""
+    start = parsed(FollowRequest(token=token).SerializeToString())
+    if isinstance(start, EdgeStatus):
+        assert start.reason == "MALFORMED_TOKEN"
+    else:
+        assert start.position is None or start.position.version >= -1
+        assert (start.position is None) == (token == b"")
+
+
+@given(st.binary(max_size=200))
+def test_hostile_requests_get_a_status(raw: bytes) -> None:
+    """Whatever bytes come, the outcome is a beginning or INVALID_ARGUMENT."""
+    start = parsed(raw)
+    if isinstance(start, EdgeStatus):
+        assert start.code_name == "INVALID_ARGUMENT"
+    else:
+        assert all(offset >= 0 for offset in start.since.values())
+
+
+def test_large_requests_are_refused() -> None:
+    """Positions are bounded in bytes and in number, and each partition has one."""
+    many = FollowRequest(since=[LogPosition(partition=number) for number in range(1_001)]).SerializeToString()
+    twice = FollowRequest(since=[LogPosition(partition=1), LogPosition(partition=1)]).SerializeToString()
+    found = [parsed(raw) for raw in (b"\x0a" * 20_000, many, twice)]
+    reasons = [each.reason for each in found if isinstance(each, EdgeStatus)]
+    assert reasons == ["REQUEST_TOO_LARGE", "MALFORMED_REQUEST", "MALFORMED_REQUEST"]
+    assert table_mark("a") != table_mark("b")
+
+
+@dataclass
+class Script:
+    """A tail whose messages a test gives; None ends a stream, a status ends it with that."""
+
+    requests: "queue.Queue[FollowRequest]" = field(default_factory=queue.Queue)
+    messages: "queue.Queue[FollowResponse | EdgeStatus | None]" = field(default_factory=queue.Queue)
+
+    async def serve(self, raw: bytes, caller: Callable[[], EdgeProducer], say: Callable[[bytes], Any]) -> None:
+        self.requests.put(FollowRequest.FromString(raw))
+        while True:
+            caller()
+            try:
+                message = self.messages.get_nowait()
+            except queue.Empty:
+                await asyncio.sleep(0.005)
+                continue
+            if message is None:
+                return
+            if isinstance(message, EdgeStatus):
+                raise message
+            await say(message.SerializeToString())
+
+    def drain(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def through(offset: int, *games: str, token: bytes = b"token", partition: int = 0) -> FollowResponse:
+    position = LogPosition(partition=partition, offset=offset)
+    return FollowResponse(landed=[GameThrough(games=games or (GAME,), through=[position])], token=token)
+
+
+def refusal(event_id: str, offset: int) -> FollowResponse:
+    row = RefusedRow(game=GAME, event_id=event_id, offset=offset, reason="contract", detail="d", field="payload")
+    return FollowResponse(refused=[row])
+
+
+@contextmanager
+def following() -> Iterator[tuple[Script, EdgeClient]]:
+    """A client that follows a script; the beginning of its stream is over."""
+    script: Any = Script()
+    with edge_in_thread(tail=script) as edge, EdgeClient(edge.address, TOKEN, linger_seconds=0.0) as client:
+        outcomes = client.follow()
+        script.requests.get(timeout=30)
+        script.messages.put(FollowResponse(token=b"begun"))
+        while not outcomes.epoch:
+            outcomes.wait(0.005)
+        yield script, client
+
+
+def sent(client: EdgeClient, *ids: str) -> None:
+    for each in ids:
+        client.send(EdgeEvent(GAME, 1, payload(), event_id=each)).result(30)
+
+
+def test_each_event_has_one_outcome() -> None:
+    """An event below a sent offset has landed, unless its refusal came before."""
+    with following() as (script, client):
+        outcomes = client.follow()
+        sent(client, "a", "b", "c")  # of a held log each request begins at offset 0
+        script.messages.put(refusal("b", 0))
+        assert outcomes.wait(30) == EventRefused("b", GAME, "contract", "d", "payload", 0, 0)
+        script.messages.put(through(1))
+        assert [outcomes.wait(30), outcomes.wait(30)] == [EventLanded("a", GAME), EventLanded("c", GAME)]
+        assert outcomes.waiting == 0
+        script.messages.put(FollowResponse(replayed=[ReplayedRow(game=GAME, event_id="b")]))
+        assert outcomes.wait(30) == EventLanded("b", GAME, was_refused=True)
+
+
+def test_a_refused_copy_at_another_offset_is_not_the_event() -> None:
+    """A second copy by a retry may be refused: what was acknowledged lies within the request's offsets."""
+    with following() as (script, client):
+        sent(client, "a")
+        script.messages.put(refusal("a", 7))
+        script.messages.put(through(1))
+        assert client.follow().wait(30) == EventLanded("a", GAME)
+
+
+def test_a_broken_stream_goes_on_with_its_token_and_a_lost_one_at_offsets() -> None:
+    """Nothing is told twice to the caller, and nothing is left out, whatever ends a stream."""
+    with following() as (script, client):
+        sent(client, "a", "b")
+        script.messages.put(FollowResponse(token=b"newest"))
+        script.messages.put(None)
+        assert script.requests.get(timeout=30).token == b"newest"
+        script.messages.put(out_of_range("too old"))
+        again = script.requests.get(timeout=30)
+        assert (again.token, [(each.partition, each.offset) for each in again.since]) == (b"", [(0, 0)])
+        script.messages.put(refusal("a", 0))
+        script.messages.put(through(1))
+        assert [type(client.follow().wait(30)) for _ in range(2)] == [EventRefused, EventLanded]
+
+
+def test_an_event_whose_request_began_before_the_stream_makes_it_begin_again() -> None:
+    """It may have been refused before the edge began to look, which no later message says."""
+    script: Any = Script()
+    with edge_in_thread(tail=script) as edge, EdgeClient(edge.address, TOKEN) as client:
+        client.follow()
+        assert not script.requests.get(timeout=30).since
+        sent(client, "a")
+        script.messages.put(through(1))
+        again = script.requests.get(timeout=30)
+        assert [(each.partition, each.offset) for each in again.since] == [(0, 0)]
+        assert client.follow().wait(0) is None
+        script.messages.put(refusal("a", 0))
+        assert isinstance(client.follow().wait(30), EventRefused)
+
+
+def test_a_wrong_token_ends_the_iterator() -> None:
+    """A wrong token ends the iterator with the edge's status, for everyone who waits."""
+    with edge_in_thread() as edge, EdgeClient(edge.address, "wrong") as client:
+        for _ in range(2):
+            with pytest.raises(grpc.RpcError, match="UNAUTHENTICATED"):
+                client.follow().wait(30)
+
+
+def test_above_the_most_events_are_counted() -> None:
+    """Memory is bounded, and who has lost sight of events knows how many."""
+    script: Any = Script()
+    with edge_in_thread(tail=script) as edge, EdgeClient(edge.address, TOKEN) as client:
+        outcomes = client.follow(most_events=2)
+        sent(client, "a", "b", "c")
+        assert (outcomes.waiting, outcomes.untracked) == (2, 1)
