@@ -58,6 +58,7 @@ class EdgeRejected:
     reason: str
     detail: str
     field: str
+    rules: tuple[str, ...] = ()  # of output contracts that it breaks
 
 
 EdgeOutcome: TypeAlias = EdgeAcknowledged | EdgeRejected
@@ -262,7 +263,8 @@ class EdgeClient:
             for place in range(span.first_seq, span.last_seq + 1):
                 outcomes[place] = EdgeAcknowledged(batch[place].event_id)
         for each in response.refused:
-            outcomes[each.seq] = EdgeRejected(batch[each.seq].event_id, each.reason, each.detail, each.field)
+            event_id, rules = batch[each.seq].event_id, tuple(each.rules)
+            outcomes[each.seq] = EdgeRejected(event_id, each.reason, each.detail, each.field, rules)
         if self._following is not None:
             accepted = [place for place, each in outcomes.items() if isinstance(each, EdgeAcknowledged)]
             ranges = {each.partition: (each.first_offset, each.last_offset) for each in response.log}

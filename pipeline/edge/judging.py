@@ -4,6 +4,7 @@ What may still land passes on: a schema that is not registered yet, one whose ro
 that this process cannot use. Called by the service; pure but for caches.
 """
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,12 +16,14 @@ from google.protobuf.message import DecodeError
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key, is_game_name
-from pipeline.data.contracts.decoded import MAX_DETAIL, Refusal, one_line
+from pipeline.data.contracts.decoded import MAX_DETAIL, one_line
 from pipeline.data.contracts.envelopes.envelope import MALFORMED, NO_NAME
 from pipeline.data.contracts.formats.supported import decoder, quick_look
 from pipeline.data.contracts.schemas import Schema
+from pipeline.data.output_contracts.rules import REASON as CONTRACT
 from pipeline.data.streams.writing.portions import portions
 from pipeline.edge.known import Known
+from pipeline.edge.promises import PAYLOAD, EdgeRules
 from pipeline.store.edge_producers import EdgeProducer
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
@@ -37,6 +40,7 @@ _MOST_NAMES: Final = 10_000  # whose schemas are kept at hand
 _MOST_DECODED: Final = 64 * 1024 * 1024  # bytes of columns at once
 _MOST_ID: Final = 200  # characters of an event id that an answer repeats
 
+_log: Final = logging.getLogger("turnout")
 _Look: TypeAlias = Callable[[bytes], bool] | None
 
 
@@ -49,6 +53,7 @@ class EdgeRefusal(NamedTuple):
     field: str
     event_id: str
     game: str  # its key, as metrics have it
+    rules: tuple[str, ...] = ()  # of output contracts that it breaks
 
 
 @dataclass(slots=True)
@@ -66,15 +71,26 @@ class _Name(NamedTuple):
 
     record_key: bytes
     label: str
-    schemas: dict[int, tuple[Schema, _Look]]
+    schemas: dict[int, tuple[Schema, _Look, EdgeRules | None]]
     is_unknown: bool  # as the edge refuses it
 
 
 class _Suspect(NamedTuple):
     row: int
-    payload: bytes
+    raw: bytes
     wrapper: Wrapper
     name: _Name
+    rules: EdgeRules | None
+
+
+class _Finding(NamedTuple):
+    """Why a pass would refuse one of some suspects."""
+
+    place: int  # among them
+    reason: str
+    detail: str
+    field: str
+    rules: tuple[str, ...] = ()
 
 
 class Judge:
@@ -107,9 +123,9 @@ class Judge:
         """Let the decoders judge suspects, one call for each schema: slow, for another thread than the event loop's."""
         refused: dict[int, EdgeRefusal] = {}
         for schema, those in suspects.items():
-            for place, reason, detail in _decoded(schema, [each.payload or None for each in those]):
-                row, _, wrapper, name = those[place]
-                refused[row] = _refusal(row, reason, detail, "payload", wrapper, name.label)
+            for found in _findings(schema, those):
+                row, _, wrapper, name, _ = those[found.place]
+                refused[row] = _refusal(row, *found[1:4], wrapper, name.label, found.rules)
         if refused:
             kept = [place for place, row in enumerate(judged.rows) if row not in refused]
             for column in ("rows", "keys", "games"):
@@ -150,10 +166,9 @@ class Judge:
             return _refusal(row, "unknown_schema", "schema ids start at 1", "schema_id", wrapper, name.label)
         found = name.schemas.get(number)
         if found is not None:
-            schema, look = found
-            payload = wrapper.payload
-            if look is None or not look(payload):
-                suspects[schema].append(_Suspect(row, payload, wrapper, name))
+            schema, look, rules = found
+            if look is None or not look(wrapper.payload):
+                suspects[schema].append(_Suspect(row, raw, wrapper, name, rules))
         return name
 
     def _name(self, game: str) -> _Name | None:
@@ -166,28 +181,51 @@ class Judge:
 
     def _made(self, game: str) -> _Name:
         key, set_ = game_key(game), self._known.schemas
-        schemas: dict[int, tuple[Schema, _Look]] = {}
+        schemas: dict[int, tuple[Schema, _Look, EdgeRules | None]] = {}
         for schema, placement in set_.placed(key):
             if placement.quarantined is not None:  # its rows wait for a person, who can have them replayed
                 continue
             try:
-                schemas[schema.schema_id] = schema, quick_look(schema)
+                rules = EdgeRules.of(set_, key, schema, placement)
+                schemas[schema.schema_id] = schema, None if rules else quick_look(schema), rules
             except Refused:
                 continue
         label = key if key in set_.games else OTHER_GAME
         return _Name(game.encode(), label, schemas, self._known.is_no_game(game))
 
 
-def _decoded(schema: Schema, payloads: list[bytes | None]) -> Iterator[Refusal]:
-    """Yield the payloads that a schema's decoder refuses; in portions, as small payloads may become large columns."""
+def _findings(schema: Schema, those: Sequence[_Suspect]) -> Iterator[_Finding]:
+    """Yield the events of a schema that a pass refuses; in portions, as small payloads may become large columns."""
+    payloads: list[bytes | None] = [each.wrapper.payload or None for each in those]
     sizes = np.array([len(each or b"") for each in payloads], np.int64)
     try:
         for portion in portions(np.arange(len(payloads)), sizes, schema, _MOST_DECODED):
-            those = decoder(schema).decode(pa.array([payloads[each] for each in portion.tolist()], pa.binary()))
-            yield from (each._replace(row=int(portion[each.row])) for each in those.refused)
+            decoded = decoder(schema).decode(pa.array([payloads[each] for each in portion.tolist()], pa.binary()))
+            for each in decoded.refused:
+                yield _Finding(int(portion[each.row]), each.reason, each.detail, PAYLOAD)
+            yield from _broken(decoded.batch, portion[decoded.rows].tolist(), those)
     except Refused:  # a pass fails on the schema, too: a person must see to it
         return
 
 
-def _refusal(row: int, reason: str, detail: str, field: str, wrapper: Wrapper, label: str) -> EdgeRefusal:
-    return EdgeRefusal(row, reason, detail[:MAX_DETAIL], field, wrapper.event_id[:_MOST_ID], label)
+def _broken(batch: pa.RecordBatch, places: Sequence[int], those: Sequence[_Suspect]) -> Iterator[_Finding]:
+    """Yield the events of decoded payloads that break a rule of their game, one judgement for each game."""
+    by_rules: dict[EdgeRules, list[int]] = defaultdict(list)
+    for member, place in enumerate(places):
+        if (rules := those[place].rules) is not None:
+            by_rules[rules].append(member)
+    for rules, members in by_rules.items():
+        rows = batch if len(members) == batch.num_rows else batch.take(pa.array(members))
+        try:
+            found = [*rules.broken(rows, [those[places[member]].raw for member in members])]
+        except Exception as error:  # noqa: BLE001 -- law L6: the game waits in a pass, which fails on the same rule
+            _log.debug("rules for schema %d cannot be judged: %s", rules.schema.schema_id, error)
+            found = []
+        for each in found:
+            yield _Finding(places[members[each.row]], CONTRACT, each.detail, each.field, each.rules)
+
+
+def _refusal(
+    row: int, reason: str, detail: str, field: str, wrapper: Wrapper, label: str, rules: tuple[str, ...] = ()
+) -> EdgeRefusal:
+    return EdgeRefusal(row, reason, detail[:MAX_DETAIL], field, wrapper.event_id[:_MOST_ID], label, rules)

@@ -62,8 +62,9 @@ def answer(batch: EdgeBatch, judged: Judged, offsets: Mapping[int, DeliveredOffs
         response.acked.add(first_seq=first + start, last_seq=first + end)
     for each in judged.refused:
         response.refused.add(
-            seq=first + each.row, reason=each.reason, detail=each.detail, field=each.field, event_id=each.event_id
-        )
+            seq=first + each.row, reason=each.reason, detail=each.detail, field=each.field, event_id=each.event_id,
+            rules=each.rules,
+        )  # fmt: skip
     for partition, (low, high) in sorted(offsets.items()):
         response.log.add(partition=partition, first_offset=low, last_offset=high)
     written: bytes = response.SerializeToString()

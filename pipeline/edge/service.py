@@ -9,7 +9,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +24,7 @@ from pipeline.edge.known import Known
 from pipeline.edge.messages import EdgeBatch, answer, parse
 from pipeline.edge.metrics import EdgeMetrics
 from pipeline.edge.statuses import EdgeStatus, too_late, unauthenticated, unavailable
+from pipeline.edge.turns import Turns
 from pipeline.lake.kafka.acknowledged import Delivered, DeliveredOffsets
 from pipeline.settings.edge import EdgeSettings
 from pipeline.store.edge_producers import EdgeProducer
@@ -118,7 +118,7 @@ class EdgeService:
         self._settings, self._log, self._metrics, self._tail = settings, log, metrics, tail
         self._known, self._judge = known, Judge(known, log.record_bytes)
         self._admission = Admission(settings.events_in_flight, settings.producer_events_in_flight)
-        self._slow = ThreadPoolExecutor(1, "edge suspects")
+        self._turns = Turns()
         self._streams: set[_Stream] = set()
         self._room = asyncio.Event()  # set whenever events have left
         self._drains = False
@@ -156,7 +156,7 @@ class EdgeService:
 
     def close(self) -> None:
         """End the threads."""
-        self._slow.shutdown()
+        self._turns.close()
         self._tail.close()
 
     # ------------------------------------------------------------------------------------------------- unary calls
@@ -269,8 +269,7 @@ class EdgeService:
         self._admission.charge(producer, len(batch.wrappers), started)
         judged, suspects = self._judge.glance(batch.wrappers, producer)
         if suspects:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._slow, self._judge.settle, judged, suspects)
+            await self._turns.take(producer.name, partial(self._judge.settle, judged, suspects))
         values = [batch.wrappers[row] for row in judged.rows]
         if not values:
             done: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()

@@ -72,6 +72,17 @@ def given(schema: Schema, names: tuple[tuple[str, str], ...], action: Action) ->
     return tuple(replace(each, column=_placed(each.column, columns), action=action) for each in rules)
 
 
+def own_path(path: str, placement: FieldPlacement) -> str:
+    """Return where a definition has a rule's column; a column that it lacks keeps its path in the table."""
+    fields = {(name.rpartition(".")[0], column): name for name, column in placement.names}
+    found, before = list[str](), ""
+    for step in path.split("."):
+        bare = step.rstrip(ELEMENTS)
+        before = fields.get((before, bare), f"{before}.{bare}" if before else bare)
+        found.append(before.rpartition(".")[2] + step[len(bare) :])
+    return ".".join(found)
+
+
 def _placed(path: str, names: dict[str, str]) -> str:
     found, before = list[str](), ""
     for step in path.split("."):

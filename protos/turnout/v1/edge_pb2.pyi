@@ -44,18 +44,20 @@ class LogRange(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ...) -> None: ...
 
 class Refusal(_message.Message):
-    __slots__ = ("seq", "reason", "detail", "field", "event_id")
+    __slots__ = ("seq", "reason", "detail", "field", "event_id", "rules")
     SEQ_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
     FIELD_FIELD_NUMBER: _ClassVar[int]
     EVENT_ID_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
     seq: int
     reason: str
     detail: str
     field: str
     event_id: str
-    def __init__(self, seq: _Optional[int] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ..., field: _Optional[str] = ..., event_id: _Optional[str] = ...) -> None: ...
+    rules: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, seq: _Optional[int] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ..., field: _Optional[str] = ..., event_id: _Optional[str] = ..., rules: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FollowRequest(_message.Message):
     __slots__ = ("token", "since")

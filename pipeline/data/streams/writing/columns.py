@@ -38,7 +38,7 @@ def landing_schema(schema_set: SchemaSet, key: str) -> pa.Schema:
     return with_meanings(target_schema(schema_set, key), marks)
 
 
-def _type_schema(schema_set: SchemaSet, key: str, struct: str | None) -> pa.Schema:
+def type_schema(schema_set: SchemaSet, key: str, struct: str | None) -> pa.Schema:
     """Return the columns of a game's rows of one event type, as a file has them."""
     return _target(_of_struct(schema_set.placed(GameKey(key)), struct))
 
@@ -64,7 +64,7 @@ def by_layout(
     layouts: dict[tuple[int, FieldPlacement], tuple[pa.Schema, list[int]]] = {}
     for game in np.unique(games[good]).tolist():
         placement = schema_set.placement(GameKey(names[game]), schema_id)
-        target = _type_schema(schema_set, names[game], placement.struct)
+        target = type_schema(schema_set, names[game], placement.struct)
         key = id(target), placement
         layouts.setdefault(key, (target, []))[1].append(game)
     if len(layouts) == 1:
