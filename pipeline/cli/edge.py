@@ -29,7 +29,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obj
 @click.option("--name", help="Name of this edge, in leases and metrics; by default its HOST:PORT.")
 @source_option()
 def run_edge(env_dir: Path, address: str, name: str | None, source: str | None) -> None:
-    """Run an edge: it takes events from producers and answers once the Kafka topic has them.
+    """Run an edge: it takes events from producers and answers once the Kafka topic or landing table has them.
 
     Several edges may run, each under a name of its own. SIGTERM or Ctrl-C drains it: it takes nothing new, answers
     what it has, and ends within about ten seconds. See docs/edge.md.

@@ -86,7 +86,7 @@ _simulation = combine_options(
 _via = click.option(
     "--via",
     type=click.Choice(["edge"]),
-    help="Send events through the gRPC edge, which needs a Kafka topic as the source: see docs/edge.md.",
+    help="Send events through the gRPC edge, into what --source says; of a demo by default a topic: see docs/edge.md.",
 )
 
 
@@ -201,9 +201,9 @@ def demo(
     Runs until Ctrl-C, with the controller and the groups `a` and `b`. Prometheus, Alertmanager and the receiver of its
     alerts use the ports 9090, 9093 and 9095. A part whose port is in use takes another one, and the demo prints it. It
     refuses a folder that another demo, controller or ingest uses. It restarts a driver that dies. With Kafka as the
-    source and no broker in the settings it starts a broker, with --via edge also an edge before it; for Confluent's
-    frames without --registry-url a schema registry. With --formats or --framing, --once also compares every value, and
-    a live run brings a new version of each game every minute.
+    source and no broker in the settings it starts a broker, with --via edge also an edge before the source; for
+    Confluent's frames without --registry-url a schema registry. With --formats or --framing, --once also compares every
+    value, and a live run brings a new version of each game every minute.
     """
     from pipeline.demo import claim
     from pipeline.demo import demo as runs
@@ -230,8 +230,6 @@ def demo(
     )
     if via:
         source = source or "kafka"
-        if source != "kafka":
-            raise Refused("The edge writes into a Kafka topic. Leave out --source, or add --source kafka.")
     if books and not once:
         raise Refused("--books is for a bounded run. Add --once.")
     if cluster and storage != "s3":

@@ -202,7 +202,8 @@ def _start_edge(
     """Start the edge of a demo via one; return the options by which a simulator sends through it."""
     if not wanted.via_edge:
         return []
-    ensure_topic(_servers(settings, environ), settings.source.topic, PARTITIONS)
+    if settings.source.kind == "kafka":
+        ensure_topic(_servers(settings, environ), settings.source.topic, PARTITIONS)
     (port,) = free_ports(None, 0)
     address = f"{dashboard.HOST}:{port}"
     run = turnout("edge", "run", "--env-dir", str(paths.root), "--listen-token", address, "--name", "demo")

@@ -18,12 +18,11 @@ import pyarrow as pa
 from tqdm import tqdm  # type: ignore[import-untyped]  # its types are another package
 
 from pipeline.base.errors import Refused
+from pipeline.data.ingest.sources.landing_appends import landing_for_appends
 from pipeline.data.ingest.sources.landing_log import LANDING
 from pipeline.demo.simulator import Event
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.errors import DeltaError
-from pipeline.lake.delta.opening import open_table
-from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.kafka.producer import TopicProducer
 from pipeline.lake.storage.location import Location
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 _FAILED: Final = "failed"
 _EDGE_SECONDS: Final = 15.0  # for an edge to start, and to learn of a new producer
-_CHECKPOINT_EVERY = 50  # landing commits; without checkpoints each opening of the table reads its whole log
 
 
 def write_landing(
@@ -53,7 +51,7 @@ def write_landing(
         Refused: the path holds something else, or cannot be written.
     """
     written: Counter[str] = Counter()
-    table = _landing_table(path)
+    table = landing_for_appends(path, create=True)
     for batch in _due(batches, rate_per_second, total, stop or StopEvent(), bar):
         keys, values = [event.key for event in batch], [event.value for event in batch]
         rows = pa.Table.from_arrays([pa.array(keys, pa.binary()), pa.array(values, pa.binary())], schema=LANDING)
@@ -150,21 +148,6 @@ def write_edge(
         client.flush()
     refused = {name: events for name, events in counts.items() if name not in {"", _FAILED}}
     return SentToEdge(counts[""], refused, counts[_FAILED])
-
-
-def _landing_table(path: Location) -> CursorTable:
-    try:
-        path.make()
-        # Not `write_deltalake`: each of its commits costs more with every file that is there already.
-        table = CursorTable.create(path, LANDING, "producer", _CHECKPOINT_EVERY, description="wrappers as they came")
-        names = [field.name for field in open_table(path).schema().fields]
-    except (DeltaError, OSError) as error:
-        raise Refused(f"The landing table {path} cannot be opened: {_line(error)}. Choose another folder.") from error
-    if names != LANDING.names:
-        raise Refused(
-            f"{path} is a Delta table with the columns {', '.join(names)}, not a landing table. Choose another."
-        )
-    return table
 
 
 def _due(

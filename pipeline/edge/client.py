@@ -265,7 +265,7 @@ class EdgeClient:
         for each in response.refused:
             event_id, rules = batch[each.seq].event_id, tuple(each.rules)
             outcomes[each.seq] = EdgeRejected(event_id, each.reason, each.detail, each.field, rules)
-        if self._following is not None:
+        if self._following is not None and not any(each.file for each in response.log):  # nobody reports landed rows
             accepted = [place for place, each in outcomes.items() if isinstance(each, EdgeAcknowledged)]
             ranges = {each.partition: (each.first_offset, each.last_offset) for each in response.log}
             self._following.acknowledged([batch[place].wrapper for place in accepted], ranges, epoch)

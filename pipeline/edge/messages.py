@@ -1,14 +1,14 @@
 """Requests and answers of the edge as bytes: what is no request is refused before it costs memory. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf.message import DecodeError
 
 from pipeline.edge.judging import Judged
+from pipeline.edge.logs.log import Offsets
 from pipeline.edge.statuses import EdgeStatus, invalid
-from pipeline.lake.kafka.acknowledged import DeliveredOffsets
 from protos.turnout.v1.edge_pb2 import PublishRequest, PublishResponse
 
 MAX_EVENTS: Final = 1_000
@@ -54,7 +54,7 @@ def parse(raw: bytes) -> EdgeBatch:
     return EdgeBatch(request.first_seq, wrappers)
 
 
-def answer(batch: EdgeBatch, judged: Judged, offsets: Mapping[int, DeliveredOffsets]) -> bytes:
+def answer(batch: EdgeBatch, judged: Judged, offsets: Offsets) -> bytes:
     """Return the answer of a request whose accepted events are in the log."""
     response = PublishResponse()
     first = batch.first_seq
@@ -65,8 +65,9 @@ def answer(batch: EdgeBatch, judged: Judged, offsets: Mapping[int, DeliveredOffs
             seq=first + each.row, reason=each.reason, detail=each.detail, field=each.field, event_id=each.event_id,
             rules=each.rules,
         )  # fmt: skip
-    for partition, (low, high) in sorted(offsets.items()):
-        response.log.add(partition=partition, first_offset=low, last_offset=high)
+    for where, (low, high) in sorted(offsets.items()):
+        partition, file = (0, where) if isinstance(where, str) else (where, "")
+        response.log.add(partition=partition, first_offset=low, last_offset=high, file=file)
     written: bytes = response.SerializeToString()
     return written
 

@@ -18,16 +18,15 @@ from sqlalchemy import Engine
 
 from listeners.prometheus import serve
 from pipeline.base.errors import Refused
-from pipeline.data.ingest.profiles import configured
 from pipeline.data.streams.outage import tolerate_store_outage
 from pipeline.edge.following.tail import FollowTail
 from pipeline.edge.kind import KIND
 from pipeline.edge.known import Knowledge
+from pipeline.edge.logs.log import EdgeLog
+from pipeline.edge.logs.supported import log_of
 from pipeline.edge.messages import MAX_REQUEST_BYTES
 from pipeline.edge.metrics import EdgeMetrics
 from pipeline.edge.service import SERVICE, EdgeService
-from pipeline.lake.kafka.acknowledged import AcknowledgedProducer
-from pipeline.settings.source import reads_several
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import DRIVER_CONNECTIONS, open_store
 from pipeline.store.database.states import ProcessState
@@ -107,44 +106,16 @@ def run_edge(settings: Settings, paths: Paths, address: EdgeAddress, name: str, 
     Raises:
         Refused: the source cannot take events from an edge, an address is in use, or another edge has the name.
     """
-    _require_source(settings)
     engine = open_store(settings, paths, connections=DRIVER_CONNECTIONS)
     with leased(engine, settings.store, KIND, name, run_id):
-        source = settings.source
-        topic = next(iter(source.topics), source.topic)
-        log = AcknowledgedProducer(
-            source.bootstrap_servers, topic, source.kafka_options, settings.edge.deadline_seconds
-        )
-        return asyncio.run(_Edge(settings, paths, engine, log, address, name, run_id).run())
-
-
-def _require_source(settings: Settings) -> None:
-    """Go on only where an edge can write what ingest reads.
-
-    Raises:
-        Refused: the source is a landing table, several sources or topics, or of records that are no wrappers.
-    """
-    if settings.sources:
-        raise Refused("The edge writes into one source, and the settings have several. Use [source] alone for it.")
-    source = settings.source
-    if source.kind != "kafka":
-        raise Refused(
-            "The edge writes into a Kafka topic, and the source is a landing table. Set source.kind to kafka."
-        )
-    if reads_several(source):
-        raise Refused("The edge writes into one topic. Set source.topic alone.")
-    if configured(settings) is not None:
-        raise Refused(
-            "The edge takes turnout's own wrappers, and the source has other records. Leave out source.envelope, "
-            "source.routing and source.framing."
-        )
+        return asyncio.run(_Edge(settings, paths, engine, log_of(settings, paths), address, name, run_id).run())
 
 
 class _Edge:
     """One edge, from its first port to its last."""
 
     def __init__(
-        self, settings: Settings, paths: Paths, engine: Engine, log: AcknowledgedProducer, address: EdgeAddress,
+        self, settings: Settings, paths: Paths, engine: Engine, log: EdgeLog, address: EdgeAddress,
         name: str, run_id: int | None,
     ) -> None:  # fmt: skip
         self._settings, self._paths, self._engine, self._log = settings, paths, engine, log

@@ -1,18 +1,18 @@
 """The gRPC service of the edge: takes requests as bytes, and answers each once the log has its events.
 
-Everything here runs in the event loop but for suspects, which a thread judges, and delivery reports, which a thread of
-Kafka's client hands over.
+Everything here runs in the event loop but for suspects, which a thread judges, and what became of batches, which a
+thread of the log hands over.
 """
 
 import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import grpc
 from grpc_status import rpc_status
@@ -21,11 +21,11 @@ from pipeline.edge.admission import Admission
 from pipeline.edge.following.tail import FollowTail
 from pipeline.edge.judging import Judge, Judged
 from pipeline.edge.known import Known
+from pipeline.edge.logs.log import EdgeLog, Logged, Offsets
 from pipeline.edge.messages import EdgeBatch, answer, parse
 from pipeline.edge.metrics import EdgeMetrics
 from pipeline.edge.statuses import EdgeStatus, too_late, unauthenticated, unavailable
 from pipeline.edge.turns import Turns
-from pipeline.lake.kafka.acknowledged import Delivered, DeliveredOffsets
 from pipeline.settings.edge import EdgeSettings
 from pipeline.store.edge_producers import EdgeProducer
 
@@ -37,21 +37,6 @@ MAX_FRAMES: Final = 8
 
 _log: Final = logging.getLogger("turnout")
 _BEARER: Final = "bearer "
-
-
-class EdgeLog(Protocol):
-    """Where accepted events go: `AcknowledgedProducer` of `lake.kafka`."""
-
-    record_bytes: int
-
-    @property
-    def fatal(self) -> str | None:
-        """Why it takes no more, None while it does."""
-        ...
-
-    def send(self, keys: Sequence[bytes], values: Sequence[bytes], done: Callable[[Delivered], None]) -> None:
-        """Hand over a batch; `done` is called once, in any thread."""
-        ...
 
 
 @dataclass(eq=False)
@@ -305,14 +290,14 @@ class EdgeService:
         keys: Sequence[bytes],
         values: Sequence[bytes],
         patience: float,
-        outcome: Callable[[Delivered], bytes],
+        outcome: Callable[[Logged], bytes],
     ) -> "asyncio.Future[bytes]":
         """Give events to the log; they count as in flight until their reports come, whatever becomes of the call."""
         loop, size = asyncio.get_running_loop(), sum(map(len, values))
         future: asyncio.Future[bytes] = loop.create_future()
         timer = loop.call_later(patience, _end_late, future)  # no task for each request: it costs more than the log
 
-        def reported(delivered: Delivered) -> None:
+        def reported(delivered: Logged) -> None:
             self._admission.release(producer, len(values), size)
             self._metrics.in_flight.set(self._admission.events)
             self._room.set()
@@ -323,7 +308,7 @@ class EdgeService:
                 except EdgeStatus as status:
                     future.set_exception(status)
 
-        def done(delivered: Delivered) -> None:
+        def done(delivered: Logged) -> None:
             with suppress(RuntimeError):  # the loop has ended: nobody waits
                 loop.call_soon_threadsafe(reported, delivered)
 
@@ -331,7 +316,7 @@ class EdgeService:
         self._metrics.in_flight.set(self._admission.events)
         return future
 
-    def _outcome(self, batch: EdgeBatch, judged: Judged, started: float, delivered: Delivered) -> bytes:
+    def _outcome(self, batch: EdgeBatch, judged: Judged, started: float, delivered: Logged) -> bytes:
         """Return the answer of a request whose reports have come.
 
         Raises:
@@ -339,14 +324,11 @@ class EdgeService:
         """
         if delivered.is_full:
             raise unavailable("QUEUE_FULL", "a part found no room; send it again with the same event ids")
-        if delivered.error is not None:
-            why = delivered.error.str()
+        if (why := delivered.why) is not None:
             raise unavailable("LOG_FAILED", f"not all is in the log ({why}); send it again with the same event ids")
         return self._answer(batch, judged, delivered.offsets, started)
 
-    def _answer(
-        self, batch: EdgeBatch, judged: Judged, offsets: Mapping[int, DeliveredOffsets], started: float
-    ) -> bytes:
+    def _answer(self, batch: EdgeBatch, judged: Judged, offsets: Offsets, started: float) -> bytes:
         self._metrics.answered(judged, time.monotonic() - started)
         return answer(batch, judged, offsets)
 

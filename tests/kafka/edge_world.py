@@ -43,7 +43,9 @@ class EdgeProcess:
         """Start it; it is ready once it takes the token."""
         command = turnout("edge", "run", "--env-dir", str(self.folder), "--listen-token", self.address, "--name", "one")
         with self.log.open("ab") as output:
-            self.process = subprocess.Popen(command, env={**os.environ, **self.environ}, stdout=output, stderr=output)
+            self.process = subprocess.Popen(
+                command, env={**os.environ, **self.environ}, stdout=output, stderr=output, start_new_session=True
+            )  # a fail-point kills the session
 
     def ready(self) -> None:
         with EdgeClient(self.address, TOKEN) as client:
@@ -69,6 +71,15 @@ def edge_before(
         "TURNOUT_SOURCE__TOPIC": topic,
     }  # fmt: skip
     ensure_topic(broker.address, topic, partitions)
+    with edge_in(folder, environ, family, version) as edge:
+        yield edge
+
+
+@contextmanager
+def edge_in(
+    folder: Path, environ: Mapping[str, str], family: str = "puzzle", version: int = 3
+) -> Iterator[EdgeProcess]:
+    """Run an edge before the source of an environment, likewise."""
     settings, paths = load(folder, environ)
     engine = open_store(settings, paths)
     LocalRegistry(engine, paths.bronze).register(GAME, *payload_schema(family, version))

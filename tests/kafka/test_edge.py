@@ -168,7 +168,7 @@ def test_an_edge_without_a_topic_to_write_to_does_not_start(broker: Broker, tmp_
     """Each source that an edge cannot serve is refused in a sentence, before it listens."""
     kafka = {"TURNOUT_SOURCE__KIND": "kafka", "TURNOUT_SOURCE__BOOTSTRAP_SERVERS": broker.address}
     for environ, words in (
-        ({}, "landing table"),
+        ({"TURNOUT_SOURCE__PATH": str(tmp_path / "typo")}, "no landing table"),
         ({**kafka, "TURNOUT_SOURCE__TOPIC": "typo"}, "does not exist"),
         ({**kafka, "TURNOUT_SOURCE__TOPIC_PATTERN": "a.*"}, "one topic"),
         ({**kafka, "TURNOUT_SOURCE__ENVELOPE": "none", "TURNOUT_SOURCE__ROUTING": "key",

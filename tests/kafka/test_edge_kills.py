@@ -10,11 +10,14 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from pipeline.demo.broker import Broker
 from pipeline.demo.samples.supported import sample
 from pipeline.edge.client import EdgeAcknowledged, EdgeClient, EdgeEvent, EdgeOutcome
-from tests.kafka.edge_world import GAME, TOKEN, EdgeProcess, edge_before, event_ids
+from pipeline.settings.tree import load as load_settings
+from protos.turnout.v1.wrapper_pb2 import Wrapper
+from tests.kafka.edge_world import GAME, TOKEN, EdgeProcess, edge_before, edge_in, event_ids
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -87,6 +90,31 @@ def test_an_edge_killed_ten_times_under_load_loses_nothing(broker: Broker, tmp_p
             killed(edge, signal.SIGKILL)
         load.goes_on(1_000)
         assert balance(load, broker, "edge-kills") <= KILLS * 100  # one request of 100 is on its way at a kill
+
+
+def test_an_edge_killed_between_effects_on_a_landing_table_loses_nothing(tmp_path: Path) -> None:
+    """Each acknowledged event is a row of the landing table, wherever between two effects of a commit the edge died."""
+    folder, points = tmp_path / "env", tmp_path / "points"
+    points.mkdir()
+    with edge_in(folder, {"TURNOUT_FAILPOINTS": str(points)}) as edge:
+        load = Load(edge.address)
+        for name in ("write_data_file", "draft_commit", "publish_commit", "delete_draft"):
+            for when in ("before", "after"):
+                load.goes_on(300)
+                point = f"{when}_{name}"
+                hits = (points / f"{point}.hits").read_text().count("\n")
+                (points / "armed").write_text(f"{point} crash {hits + 2}\n")
+                assert edge.process is not None
+                edge.process.wait(60)
+                edge.start()
+        load.goes_on(1_000)
+        acknowledged = load.end()
+        assert edge.end() == 0, edge.said()
+    values = DeltaTable(load_settings(folder)[1].landing).to_pyarrow_table().column("value").to_pylist()
+    found = Counter(Wrapper.FromString(each).event_id for each in values)
+    assert len(acknowledged) == len({*acknowledged}) == load.sent
+    assert {*acknowledged} - {*found} == set()
+    assert {*found} <= {f"e{number}" for number in range(load.sent)}
 
 
 def test_a_broker_killed_under_load_loses_nothing(tmp_path: Path) -> None:

@@ -48,6 +48,11 @@ class Delivered:
         """Whether a record found no room in the client's queue."""
         return self.error is not None and self.error.code() == _FULL
 
+    @property
+    def why(self) -> str | None:
+        """Why not all records are known to be in the topic, None where they are."""
+        return None if self.error is None else self.error.str()
+
     def __call__(self, error: KafkaError | None, message: Message) -> None:
         """Take one delivery report."""
         partition, offset = message.partition(), message.offset()

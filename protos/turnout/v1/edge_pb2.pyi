@@ -34,14 +34,16 @@ class AckedRange(_message.Message):
     def __init__(self, first_seq: _Optional[int] = ..., last_seq: _Optional[int] = ...) -> None: ...
 
 class LogRange(_message.Message):
-    __slots__ = ("partition", "first_offset", "last_offset")
+    __slots__ = ("partition", "first_offset", "last_offset", "file")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LAST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
     partition: int
     first_offset: int
     last_offset: int
-    def __init__(self, partition: _Optional[int] = ..., first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ...) -> None: ...
+    file: str
+    def __init__(self, partition: _Optional[int] = ..., first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., file: _Optional[str] = ...) -> None: ...
 
 class Refusal(_message.Message):
     __slots__ = ("seq", "reason", "detail", "field", "event_id", "rules")
