@@ -125,6 +125,10 @@ class EdgeClient:
         Raises:
             ValueError: the client is closed.
         """
+        return self.send_wrapper(*self.wrapped(event))
+
+    def wrapped(self, event: EdgeEvent) -> tuple[bytes, str]:
+        """Return an event as a serialised `turnout.v1.Wrapper`, and its id."""
         event_id = event.event_id or uuid.uuid4().hex
         wrapper = Wrapper(
             game=event.game,
@@ -138,7 +142,7 @@ class EdgeClient:
             moment = Timestamp()
             moment.FromMicroseconds(round(event.event_time * 1_000_000))
             wrapper.event_time.CopyFrom(moment)
-        return self.send_wrapper(wrapper.SerializeToString(), event_id)
+        return wrapper.SerializeToString(), event_id
 
     def send_wrapper(self, wrapper: bytes, event_id: str = "") -> "Future[EdgeOutcome]":
         """Queue a serialised `turnout.v1.Wrapper` as it is, as `send` does.

@@ -174,23 +174,6 @@ async def serving(
         service.close()
 
 
-def request(*wrappers: bytes, first_seq: int = 10) -> PublishRequest:
-    """Return a request."""
-    return PublishRequest(first_seq=first_seq, wrappers=wrappers)
-
-
-async def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Wait until something holds."""
-    async with asyncio.timeout(seconds):
-        while not holds():  # noqa: ASYNC110 -- a condition of several threads
-            await asyncio.sleep(0.005)
-
-
-def refusals(response: PublishResponse) -> Mapping[int, str]:
-    """Return the reasons of an answer's refusals by sequence number."""
-    return {each.seq: each.reason for each in response.refused}
-
-
 @contextmanager
 def edge_in_thread(**options: Any) -> Iterator[Running]:
     """Serve an edge in a thread of its own, as the client blocks."""
@@ -210,3 +193,20 @@ def edge_in_thread(**options: Any) -> Iterator[Running]:
     finally:
         ending.set()
         thread.join()
+
+
+def request(*wrappers: bytes, first_seq: int = 10) -> PublishRequest:
+    """Return a request."""
+    return PublishRequest(first_seq=first_seq, wrappers=wrappers)
+
+
+async def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait until something holds."""
+    async with asyncio.timeout(seconds):
+        while not holds():  # noqa: ASYNC110 -- a condition of several threads
+            await asyncio.sleep(0.005)
+
+
+def refusals(response: PublishResponse) -> Mapping[int, str]:
+    """Return the reasons of an answer's refusals by sequence number."""
+    return {each.seq: each.reason for each in response.refused}
