@@ -21,6 +21,7 @@ from pipeline.control.operations.definition import ControlContext
 from pipeline.control.operations.event_types import propose_types
 from pipeline.control.operations.executor import tick
 from pipeline.control.operations.nested_types import propose_nesting
+from pipeline.control.output_contracts import proposals as contract_proposals
 from pipeline.data.contracts.formats.json.format import JsonFormat
 from pipeline.data.contracts.further_types import flattening, game_types
 from pipeline.data.contracts.policies import parse_policies
@@ -33,7 +34,7 @@ from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.opening import open_table
 from pipeline.store.database.states import OperationKind
 from pipeline.store.database.tables import games
-from pipeline.store.games import generations, register_group
+from pipeline.store.games import generations, known_names, register_group
 from pipeline.store.operations import Operation, operation, submit
 from pipeline.store.processes.drivers import write_streams
 from tests.tables.contracts_world import give
@@ -144,6 +145,29 @@ def test_landed_rows_that_stop_a_rebuild_end_the_operation_first(world: World) -
     assert nested.state == "succeeded", nested.outcome
     give(world, ContractRule("low", "points", "stop", min=2))
     require_refused(submit(world.engine, proposals.undo(world.settings, world.engine, nested, "ann", "no").intent))
+
+
+def test_a_contract_is_not_applied_while_a_type_is_nested(world: World) -> None:
+    """L5: nesting looks at contracts as it begins, as flattening does; a later rule would end its rebuild half-way."""
+
+    def apply(low: int) -> None:
+        rules = f"[{{column: points, action: stop, min: {low}}}]"
+        file = f"version: 1\ncontracts: [{{name: c, games: [{CHESS.name}], rules: {rules}}}]"
+        names, schemas = known_names(world.engine), world.registry.snapshot()
+        plan = contract_proposals.plan(world.engine, world.paths, schemas, names, file)
+        contract_proposals.apply(world.settings, world.engine, plan, "ann", "agreed")
+
+    accepted(world)
+    nests = submit(world.engine, propose_nesting(world.engine, CHESS.key, "ann", "tidy").intent)
+    with pytest.raises(Refused, match=f"'Chess', .* apply it once nest-type {nests.operation_id[:8]} by ann has ended"):
+        apply(2)
+    nested = carried_out(world, nests)
+    assert nested.state == "succeeded", nested.outcome
+    apply(1)
+    flattens = submit(world.engine, proposals.undo(world.settings, world.engine, nested, "ann", "no").intent)
+    with pytest.raises(Refused, match=f"apply it once flatten-type {flattens.operation_id[:8]} by ann has ended"):
+        apply(2)
+    assert carried_out(world, flattens).state == "succeeded"
 
 
 def test_a_first_type_in_json_cannot_be_nested(tmp_path: Path) -> None:

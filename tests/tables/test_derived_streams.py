@@ -19,6 +19,7 @@ from pipeline.store import derived as store
 from tests.tables.repair_world import CHESS, GO, Event, World, good, make_world
 from tests.tables.types_world import SALE, SOLD, accept, come, event, withdraw
 from tests.unit.data.contracts.registering_world import proto
+from tests.unit.store.outage_world import away
 
 FILE = """\
 derived:
@@ -112,6 +113,60 @@ def test_a_stream_that_fails_stands_still_alone(world: World) -> None:
     driver(world, CHESS.key).finish()
     assert listed(world)["broken"]["error"] is None
     assert "price" not in contents(world, "broken")[0]
+
+
+def test_streams_are_carried_while_the_store_is_away(world: World) -> None:
+    """B3: an outage of the control store stops no derived stream that its driver knows; a stranger carries none."""
+    apply(world)
+    world.ingest(good(1), event_of(2, item="a", price=3))
+    world.split()
+    carrying = driver(world, CHESS.key)
+    carrying.finish()
+    world.ingest(good(2), event_of(2, item="a", price=4))
+    world.split()
+    with away(world.engine) as calls:
+        driver(world, CHESS.key).look()
+        assert [row["price"] for row in contents(world, "sold")] == [3]
+        carrying.look()
+        assert [row["points"] for row in contents(world, "first")] == [1, 2]
+        assert [row["price"] for row in contents(world, "sold")] == [3, 4]
+    assert calls
+    carrying.look()
+    assert (listed(world)["sold"]["rows"], listed(world)["sold"]["error"]) == (2, None)
+
+
+def test_a_driver_that_may_have_old_schemas_waits_for_the_store(world: World) -> None:
+    """B3: rows of a type that was accepted since, and those that a rebuild moved, wait; none is lost or misread."""
+
+    def columns() -> set[str]:
+        return {each.name for each in open_table(world.paths.silver / "first").schema().fields}
+
+    apply(world)
+    world.ingest(good(1), event_of(2, item="a", price=3))
+    world.split()
+    settings = replace(world.settings, derived=replace(world.settings.derived, step_rows=1))
+    carrying = DerivedStreams(settings, world.paths, world.engine, "a", lambda key: key == CHESS.key)
+    carrying.finish()
+    before, had = contents(world, "first"), columns()
+    world.ingest(good(2))
+    world.split()
+    (gift,) = come(world, proto("message Gift { int64 worth = 1; }"))
+    accept(world, "Gift")
+    world.ingest(good(3), event(gift, worth=9))
+    world.split()
+    with away(world.engine):
+        carrying.look()
+        assert (contents(world, "first"), columns()) == (before, had), "the new type's column would be the first one's"
+    carrying.look()
+    assert [row["points"] for row in contents(world, "first")] == [1, 2, 3]
+    assert columns() == had
+    rebuild(world.paths, world.environment, world.engine, world.registry.snapshot, CHESS)
+    with away(world.engine):
+        carrying.look()
+    assert listed(world)["first"]["generation"] == 1
+    carrying.look()
+    assert [row["points"] for row in contents(world, "first")] == [1, 2, 3]
+    assert (listed(world)["first"]["generation"], listed(world)["first"]["error"]) == (2, None)
 
 
 def test_a_stream_that_is_removed_keeps_its_table(world: World) -> None:

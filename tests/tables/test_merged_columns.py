@@ -286,6 +286,20 @@ def test_a_merge_that_a_contract_would_refuse_is_not_begun(
                 proposed(world, "x")
 
 
+@pytest.mark.parametrize("action", ["quarantine", "stop"])
+@pytest.mark.parametrize("column", ["x", "x__v3"])
+def test_an_undo_that_a_contract_would_refuse_is_not_begun(world: ValueWorld, action: Action, column: str) -> None:
+    """L5: each row has a value in one of the parted columns, so a rule that requires one refuses rows that landed."""
+    done = merged(world, "x")
+    before = content(world)
+    give(world, ContractRule("rule", column, action, required=True), types=("move",))
+    with pytest.raises(Refused, match=f"promise/rule is for {column!r} as it is: as .* the rebuild would judge other"):
+        proposals.undo(world.settings, world.engine, done, "ann", "a mistake")
+    assert content(world) == before
+    give(world, ContractRule("rule", column, "warn", required=True), types=("move",))
+    assert proposals.undo(world.settings, world.engine, done, "ann", "a mistake").lines
+
+
 def test_landed_rows_that_stop_a_rebuild_end_a_merge_first(world: ValueWorld) -> None:
     """L12: where the rebuild would be refused by a contract that is younger than the rows, nothing is registered."""
     before = content(world)

@@ -27,6 +27,7 @@ from pipeline.control.operations.definition import (
     StepResult,
 )
 from pipeline.store import audit
+from pipeline.store.database.engine import StoreUnread
 from pipeline.store.database.states import OperationState
 from pipeline.store.operations import (
     Operation,
@@ -200,7 +201,7 @@ def _advance_one(context: ControlContext, kinds: Mapping[str, OperationDefinitio
         return advance(context, kind, operation).is_open
     except OperationConflict:
         return True  # another controller has it
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, StoreUnread) as error:
         _log.warning("operation %s waits for the control store: %s", operation.operation_id[:8], error)
         return True
     except Exception as error:  # noqa: BLE001 - it stands in the operation's outcome; the others must go on
@@ -325,6 +326,8 @@ def _begin(context: ControlContext, kind: OperationDefinition, operation: Operat
     try:
         roles.require_current(context.settings, context.engine, operation.actor, kind.role, kind.kind)
         facts = kind.facts(context, operation)
+    except StoreUnread:
+        raise
     except Refused as refused:
         return change(context.engine, operation, OperationState.FAILED, f"Nothing was done: {refused}")
     if hash_of(facts) != operation.preview_hash:
@@ -335,6 +338,8 @@ def _begin(context: ControlContext, kind: OperationDefinition, operation: Operat
 def _attempt(context: ControlContext, step: StepDefinition, operation: Operation) -> StepResult:
     try:
         return step.act(context, operation)
+    except StoreUnread:
+        raise
     except Refused as refused:
         return StepResult("failed", str(refused))
 

@@ -146,6 +146,7 @@ def _require_kept_promises(
     Raises:
         Refused: one does.
     """
+    parts = len(after) > len(before)
     was = {f"{found.prefix}{each.name}": column_type(each.kind) for each in before}
     then = {f"{found.prefix}{each.name}": column_type(each.kind) for each in after}
     for contract in LocalRegistry(engine).snapshot().contracts.get(game.key, ()):
@@ -153,7 +154,8 @@ def _require_kept_promises(
             column = rule.column.replace(ELEMENTS, "")
             if column not in was | then or (rule.action == LANDS and column in then):
                 continue
-            if _judges_values(rule) or (column in was and column not in then):
+            leaves_nulls = rule.required and parts  # each row has a value in one of the parted columns only
+            if leaves_nulls or _judges_values(rule) or (column in was and column not in then):
                 now = f"as {then[column]}" if column in then else "without that column"
                 raise Refused(
                     f"The output contract {label(contract, rule)} is for {shown(column)} as it is: {now} the rebuild "

@@ -139,7 +139,10 @@ class _Reading:
         known = isinstance(node, yaml.MappingNode) and all(
             getattr(key, "value", "") in _RULE_FIELDS for key, _ in node.value
         )
-        if fields and known and not fields.keys() & set(_CHECKS):
+        checks = fields.keys() & set(_CHECKS)
+        if getattr(fields.get("required"), "value", None) == "false":
+            checks.discard("required")
+        if fields and known and not checks:
             self._problems.add(line_of(node), f"the rule checks nothing; add one of {', '.join(_CHECKS)}")
         name = column
         if "name" in fields or (column and column in lines):

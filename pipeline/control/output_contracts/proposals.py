@@ -33,7 +33,11 @@ from pipeline.store.onboarding_rules import read_rules
 from pipeline.store.operations import hash_of, read_open
 from pipeline.store.output_contracts import AppliedContracts, read_contracts
 
-_MERGES: Final = frozenset({OperationKind.MERGE_COLUMNS, OperationKind.PART_COLUMNS})
+_MOVES: Final = frozenset(
+    {OperationKind.MERGE_COLUMNS, OperationKind.PART_COLUMNS, OperationKind.NEST_TYPE, OperationKind.FLATTEN_TYPE}
+)
+"""The operations that look for rows which break a rule as they begin, and then rebuild the table."""
+
 _SHOWN: Final = 20
 _NOT_CHECKED: Final = "NOT CHECKED"
 _MOST_GAMES: Final = 50  # whose rows a plan reads
@@ -104,23 +108,24 @@ def apply(settings: Settings, engine: Engine, proposal: ContractsProposal, actor
 
     Raises:
         Refused: the actor has not the role for it, or gives no reason; another person has applied contracts
-            meanwhile; or a game's columns are being merged, which only looked at earlier ones. Then nothing is written.
+            meanwhile; or a game's columns are being merged or nested, which only looked at earlier ones. Then nothing
+            is written.
     """
     gate.permit(settings, engine, actor, DirectAct.CHANGE_CONTRACTS, reason)
     before, names = loads(proposal.seen.contracts), known_names(engine)
     changed = [each for each in proposal.contracts if each not in before]
 
-    def require_no_merge(connection: Connection) -> None:
-        for merge in (each for each in read_open(connection) if each.kind in _MERGES):
-            games = [names[key] for key in merge.parameters["games"]]
+    def require_no_move(connection: Connection) -> None:
+        for move in (each for each in read_open(connection) if each.kind in _MOVES):
+            games = [names[key] for key in move.parameters["games"]]
             for each in (each for each in changed if any(map(each.is_for, games))):
                 raise Refused(
                     f"The contract {each.name} is for {shown(games[0])}, whose columns are about to change: apply it "
-                    f"once {describe_open(merge)} has ended."
+                    f"once {describe_open(move)} has ended."
                 )
 
     seen = proposal.seen.number
-    return output_contracts.apply(engine, dumps(proposal.contracts), seen, actor, reason, require_no_merge)
+    return output_contracts.apply(engine, dumps(proposal.contracts), seen, actor, reason, require_no_move)
 
 
 def given_lines(schemas: SchemaSet, key: GameKey, game: str, contracts: Iterable[OutputContract]) -> Iterator[str]:

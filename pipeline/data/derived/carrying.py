@@ -8,19 +8,25 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
+import pyarrow as pa
 from sqlalchemy import Engine
 
 from pipeline.base.errors import first_line
 from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.derived.definitions import Definition, loads
 from pipeline.data.derived.kinds import Carrier, DerivedPosition, Surroundings, carrier
 from pipeline.data.derived.rule_tables import RuleTables
 from pipeline.data.streams.outage import tolerate_store_outage
 from pipeline.data.streams.ticking import Ticking
+from pipeline.data.streams.writing.columns import target_schema
+from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.table import TableConflict
 from pipeline.settings.tree import Paths, Settings
+from pipeline.store.database.engine import STORE_AWAY
 from pipeline.store.derived import read_in_force, write_states
 from pipeline.store.processes.leases import store_time
 from pipeline.store.rows import DerivedState
@@ -60,7 +66,8 @@ class DerivedStreams:
         self._settings, self._engine = settings, engine
         self._group, self._holds = group, holds
         registry = LocalRegistry(engine, paths.bronze)
-        self._within = Surroundings(settings, paths, registry.snapshot, self._now)
+        self._paths, self._registry = paths, registry
+        self._schemas: SchemaSet | None = None  # as they were read last
         self._by_rules = RuleTables(engine, registry, settings.derived)
         self._definitions: tuple[Definition, ...] = ()
         self._carried: dict[Definition, _Carried] = {}
@@ -120,7 +127,27 @@ class DerivedStreams:
         def holds() -> bool:
             return definition in loads(read_in_force(self._engine))
 
-        return _Carried(definition, carrier(definition, self._within, holds))
+        within = Surroundings(self._settings, self._paths, partial(self._schemas_for, definition), self._now)
+        return _Carried(definition, carrier(definition, within, holds))
+
+    def _schemas_for(self, definition: Definition) -> SchemaSet:
+        """Return the newest schema set; while the store is away the last one, if it has all of the table's columns.
+
+        By an older set a column of a type that was accepted since would be one of the first type. Rows of such a type,
+        and rows that a rebuild moved, wait for the store in any case.
+
+        Raises:
+            STORE_AWAY: the store does not answer, and there may be a newer set.
+        """
+        try:
+            self._schemas = self._registry.snapshot()
+        except STORE_AWAY:
+            if self._schemas is None:
+                raise
+            table = pa.schema(open_table(self._paths.table(definition.game_key)).schema().to_arrow())
+            if not {*table.names} <= {*target_schema(self._schemas, definition.game_key).names}:
+                raise
+        return self._schemas
 
     def _carry(self, carried: _Carried, *, whole: bool) -> bool:
         """Carry a stream on by some commits; return whether it has more to read now."""
@@ -136,6 +163,9 @@ class DerivedStreams:
         except TableConflict as conflict:  # another owner was first; what it did is read at the next step
             _log.info("%s: %s", name, conflict)
             return self._ticking.rest(_FIRST_SECONDS / 10)
+        except STORE_AWAY as error:
+            _log.info("%s waits for the control store: %s", name, first_line(error))
+            return False
         except Exception as error:  # noqa: BLE001 - law L6: one stream's failure must not stop the others
             carried.failures += 1
             wait = min(_FIRST_SECONDS * 2.0 ** (carried.failures - 1), _LONGEST_SECONDS)

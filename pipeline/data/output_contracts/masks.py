@@ -290,17 +290,22 @@ def _as_float(bound: float, kind: pa.DataType, *, up: bool) -> np.floating:
 
     Of a whole number that the column lacks, and beyond its largest, it is the next one on the inner side.
     """
-    of: Callable[[float], np.floating] = kind.to_pandas_dtype()
-    try:
-        with np.errstate(over="ignore"):
-            near = of(bound)
-    except OverflowError:
-        near = of(math.inf if bound > 0 else -math.inf)
+    near = _nearest(bound, kind)
     if isinstance(bound, float) and np.isfinite(near):
         return near
     is_outside = float(near) < bound if up else float(near) > bound
-    inner: np.floating = np.nextafter(near, of(math.inf if up else -math.inf)) if is_outside else near
+    inner: np.floating = np.nextafter(near, type(near)(math.inf if up else -math.inf)) if is_outside else near
     return inner
+
+
+def _nearest(number: float, kind: pa.DataType) -> np.floating:
+    """Return the nearest value that a float column can have; infinite beyond its largest."""
+    of: Callable[[float], np.floating] = kind.to_pandas_dtype()
+    try:
+        with np.errstate(over="ignore"):
+            return of(number)
+    except OverflowError:
+        return of(math.inf if number > 0 else -math.inf)
 
 
 def _like(values: pa.Array, pattern: str) -> pa.BooleanArray | None:
@@ -323,7 +328,7 @@ def _among(values: pa.Array, allowed: Sequence[Value]) -> pa.BooleanArray | None
     if pa.types.is_string(kind):
         return _is_in(values, [each for each in allowed if isinstance(each, str)])
     if pa.types.is_floating(kind):
-        near = [_as_float(each, kind, up=True) for each in numbers]
+        near = [_nearest(each, kind) for each in numbers]
         pairs = [(each, of) for each, of in zip(near, numbers, strict=True) if np.isfinite(each)]
         own = [each for each, of in pairs if isinstance(of, float) or float(each) == of]
         signed = [zero for each in own if each == 0 for zero in (0.0, -0.0)]

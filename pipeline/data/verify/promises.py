@@ -116,7 +116,7 @@ class _Moment:
 
 def _short(number: float, kind: pa.DataType) -> float:
     """Return a fraction as a column of short floats holds it; other numbers, and other columns' ones, as they are."""
-    form = {"float": "f", "halffloat": "e"}.get(str(kind))
+    form = {"float": "<f", "halffloat": "<e"}.get(str(kind))  # a machine's own "f" makes what is too large infinite
     if form is None or not isinstance(number, float):
         return number
     try:

@@ -41,7 +41,14 @@ DRIVER_CONNECTIONS: Final = 2
 
 _READ_ONLY: Final = "25006"  # https://www.postgresql.org/docs/current/errcodes-appendix.html
 
-STORE_AWAY: Final = (OperationalError, InterfaceError, NoConnectionFree)
+
+class StoreUnread(Refused):
+    """The control store is away: a refusal for people, and an outage for processes that wait for the store."""
+
+
+_AWAY: Final = (OperationalError, InterfaceError, NoConnectionFree)
+
+STORE_AWAY: Final = (*_AWAY, StoreUnread)
 """How a call ends whose store is away or whose connection is cut; the next call takes a new connection."""
 
 
@@ -252,11 +259,15 @@ def _use_wal(cursor: sqlite3.Cursor) -> None:
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Raise `Refused` where the control store cannot be read, with the reason; for a block, or as a decorator."""
+    """Raise `Refused` where the control store cannot be read, with the reason; for a block, or as a decorator.
+
+    Where the store is away, it is a `StoreUnread`.
+    """
     try:
         yield
     except SQLAlchemyError as error:
-        raise Refused(
+        family = StoreUnread if isinstance(error, _AWAY) else Refused
+        raise family(
             f"The control store cannot be read: {first_line(error)}. "
             "Check the setting store.url and that the store is up."
         ) from error

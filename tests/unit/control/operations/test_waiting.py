@@ -1,11 +1,16 @@
 """However many operations wait, each gets its turn, and looking at all of them costs as many statements as at one."""
 
 import math
+import sqlite3
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event
+from sqlalchemy.exc import OperationalError
 
+from pipeline.base.errors import Refused
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import executor, moves, pauses
 from pipeline.control.operations.definition import ControlContext
@@ -15,6 +20,7 @@ from pipeline.health.verdicts.condition import GroupCondition
 from pipeline.health.verdicts.liveness import Liveness
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.assignments import read_assignments
+from pipeline.store.database.engine import reading
 from pipeline.store.games import record_seen, register_group
 from pipeline.store.operations import Operation, end_step, list_operations, operation, steps, submit
 from tests.unit.store.leases_world import StoreClock
@@ -66,6 +72,26 @@ def test_a_look_takes_the_same_statements_for_one_and_for_many(world: ControlCon
     tick(world, KINDS)
     assert statements(world) == few < 10
     assert {operation(world.engine, each.operation_id).state for each in made} == {"running", "verifying"}
+
+
+def test_an_operation_waits_for_a_store_that_is_away(world: ControlContext) -> None:
+    """B3: an outage within one look fails no operation, neither as it begins nor in a step; a refusal does."""
+
+    def unread(*_: object) -> Any:
+        with reading():
+            raise OperationalError("SELECT 1", {}, sqlite3.OperationalError("disk I/O error"))
+
+    def refused(*_: object) -> Any:
+        raise Refused("no")
+
+    first, second, kind = paused(world, 0), paused(world, 1), KINDS["pause"]
+    tick(world, {**KINDS, "pause": replace(kind, facts=unread)})
+    assert operation(world.engine, first.operation_id).state == "planned"
+    steps_away = tuple(replace(each, act=unread) for each in kind.steps)
+    tick(world, {**KINDS, "pause": replace(kind, steps=steps_away)})
+    assert operation(world.engine, second.operation_id).state == "running"
+    tick(world, {**KINDS, "pause": replace(kind, steps=tuple(replace(each, act=refused) for each in kind.steps))})
+    assert operation(world.engine, second.operation_id).state == "failed"
 
 
 @pytest.mark.proves("G102")

@@ -47,6 +47,7 @@ def test_a_file_is_read_and_written_back() -> None:
     [
         ("{column: price, min: 0, action: drop}", "action must be one of warn, quarantine, stop"),
         ("{column: price}", "checks nothing"),
+        ("{column: price, required: false}", "checks nothing"),
         ("{min: 0}", "column is missing"),
         ("{column: 'a..b', min: 0}", "no path of a column"),
         ("{column: price, min: abc}", "min must be a number"),

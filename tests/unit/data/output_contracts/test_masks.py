@@ -48,7 +48,10 @@ _PATHS: Final = (
     "grid[]", "grid[][]", "gone", "gone.below", "gone[]", "points.below", "points[]", "sold.gone", "items[].gone",
 )  # fmt: skip
 _BIG: Final = 2**53 + 1
-_NUMBERS: Final = (0, 1, -1, 0.5, 0.1, 2**31, -(2**31) - 1, _BIG, float(_BIG), 2**63, 10**25, -(10**400), 1e300, -0.0)
+_LARGEST: Final = float(np.finfo(np.float32).max)
+_NUMBERS: Final = (
+    0, 1, -1, 0.5, 0.1, 2**31, -(2**31) - 1, _BIG, float(_BIG), 2**63, 10**25, -(10**400), 1e300, -0.0, 1e39, -1e39,
+)  # fmt: skip
 _TIMES: Final = (
     "2026-01-01", "2026-01-01T12:00:00Z", "2026-01-01T00:00:00+02:00", "2026-01-01T12:00:00.000001", "9999-12-31 23:59",
 )  # fmt: skip
@@ -77,7 +80,9 @@ def _values(kind: pa.DataType) -> st.SearchStrategy[Any]:
         "int64": st.sampled_from([0, 1, -1, 7, _BIG, 2**63 - 1, -(2**63)]),
         "int32": st.sampled_from([0, 1, -1, 2**31 - 1, -(2**31)]),
         "double": st.sampled_from([0.0, -0.0, 0.1, 0.5, float(2**53), 1e300, math.nan, math.inf, -math.inf]),
-        "float": st.sampled_from([0.0, -0.0, float(np.float32(0.1)), 0.5, math.nan, math.inf]),
+        "float": st.sampled_from(
+            [0.0, -0.0, float(np.float32(0.1)), 0.5, math.nan, math.inf, -math.inf, _LARGEST, -_LARGEST]
+        ),
         "decimal128(10, 2)": st.sampled_from(
             [Decimal("0.10"), Decimal("0.50"), Decimal("-1.00"), Decimal("99999999.99")]
         ),
@@ -156,6 +161,10 @@ def test_a_rule_for_other_kinds_is_broken_by_each_value(row: dict[str, Any], rul
         ({"column": "half", "min": 0.1, "max": 0.1, "allowed": (0.1,)},
          [{"half": 0.1}, {"half": 0.125}], [False, True]),
         ({"column": "half", "max": 2**24 + 1}, [{"half": 2.0**24}, {"half": 2.0**24 + 2}], [False, True]),
+        ({"column": "half", "min": -1e39, "max": 1e39},
+         [{"half": each} for each in (-math.inf, -_LARGEST, _LARGEST, math.inf)], [True, False, False, True]),
+        ({"column": "half", "allowed": (1e39, -1e39)},
+         [{"half": each} for each in (-math.inf, -_LARGEST, _LARGEST, math.inf)], [True] * 4),
         ({"column": "at", "min": "2026-01-01T12:00:00Z", "max": "2026-01-01T14:00:00+01:00"},
          [{"at": _NOON.replace(hour=hour)} for hour in (11, 12, 13, 14)], [True, False, False, True]),
         ({"column": "day", "min": "2026-01-01T12:00:00", "max": "2026-01-02"},

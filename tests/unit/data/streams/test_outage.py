@@ -5,15 +5,16 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
+from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.pins import SetPin
 from pipeline.data.streams.outage import CachedRegistry, tolerate_store_outage
 from pipeline.settings.tree import load
-from pipeline.store.database.engine import open_store
+from pipeline.store.database.engine import open_store, reading
 from tests.unit.data.contracts.definition_world import bundle, define
 from tests.unit.store.outage_world import away
 
@@ -63,6 +64,9 @@ def test_b3_only_a_store_that_does_not_answer_is_gone_on_without(caplog: pytest.
         "the control store does not answer (disk I/O error): all stays as it is"
     ]
     meet(NoConnectionFree("QueuePool limit of size 2 overflow 2 reached"))
+    meet_reading(OperationalError("SELECT 1", {}, sqlite3.OperationalError("disk I/O error")))
+    with pytest.raises(Refused, match="cannot be read: no such table"):
+        meet_reading(ProgrammingError("SELECT 1", {}, sqlite3.ProgrammingError("no such table")))
     for error in (IntegrityError("INSERT", {}, sqlite3.IntegrityError("taken")), ValueError("a bug")):
         with pytest.raises(type(error)):
             meet(error)
@@ -70,4 +74,9 @@ def test_b3_only_a_store_that_does_not_answer_is_gone_on_without(caplog: pytest.
 
 def meet(error: Exception) -> None:
     with tolerate_store_outage("all stays as it is"):
+        raise error
+
+
+def meet_reading(error: Exception) -> None:
+    with tolerate_store_outage("all stays as it is"), reading():
         raise error
