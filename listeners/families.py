@@ -468,6 +468,12 @@ def _derived(streams: Sequence[DerivedMetrics]) -> Iterator[Metric]:
         ((values, each.lag_seconds) for values, each in named),
     )
     yield _gauge(
+        "derived_paused",
+        "1 if a person has paused the derived stream, else 0.",
+        labels,
+        ((values, float(each.is_paused)) for values, each in named),
+    )
+    yield _gauge(
         "derived_stopped_since_timestamp_seconds",
         "Since when the derived stream stands still, with the kind of its error; absent if it does not.",
         (*labels, "error"),

@@ -99,6 +99,7 @@ class DerivedMetrics:
     lag_seconds: float | None
     stopped: tuple[str, float] | None  # the kind of error for which it stands still, and since when; None: it does not
     reported_at: float | None
+    is_paused: bool = False  # by a person
 
 
 @dataclass(frozen=True, slots=True)

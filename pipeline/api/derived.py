@@ -1,21 +1,30 @@
-"""The derived streams in force: where each is, through which time it is complete, and why it stands still."""
+"""The derived streams in force: where each is, through which time it is complete, and why it stands still.
 
+`preview` shows what a pause, a resume or a repair of one would do; the controller carries it out.
+"""
+
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pipeline.api.acts import Preview
 from pipeline.api.environment import OpenEnvironment
+from pipeline.base.errors import Refused
 from pipeline.base.texts import age
+from pipeline.control.operations import registry
+from pipeline.control.proposals import propose
 from pipeline.data.derived.definitions import Definition, loads
 from pipeline.data.derived.kinds import Described, described, table_of
-from pipeline.health.verdicts.derived import DerivedStanding, DerivedVerdict, judge
+from pipeline.health.verdicts.derived import SILENT_SECONDS, DerivedStanding, DerivedVerdict, judge
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.store.database.engine import reading
-from pipeline.store.derived import read_in_force, read_rule_tables, read_states
+from pipeline.store.database.states import OperationKind
+from pipeline.store.derived import read_in_force, read_rule_tables, read_streams
 from pipeline.store.processes.leases import store_time
-from pipeline.store.rows import DerivedState, RuleTable
+from pipeline.store.rows import DerivedState, DerivedStream, RuleTable
 
-__all__ = ["DerivedReport", "DerivedStanding", "Uncarried", "listed", "uncarried"]
+__all__ = ["DerivedReport", "DerivedStanding", "OperationKind", "Uncarried", "listed", "preview", "uncarried"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +34,7 @@ class DerivedReport:
     definition: Definition
     described: Described
     table: str
-    state: DerivedState | None  # None: no driver has carried it yet
+    stream: DerivedStream
     now: float  # Unix seconds by the store's clock
 
     @property
@@ -49,20 +58,27 @@ class DerivedReport:
         return self.described.through_time
 
     @property
+    def state(self) -> DerivedState | None:
+        """How its driver described it last; None: no driver has carried it yet."""
+        return self.stream.state
+
+    @property
     def verdict(self) -> DerivedVerdict:
-        """How it is, as far as that report says."""
-        return judge(self.state, self.now)
+        """How it is, as far as that report and people's decisions say."""
+        return judge(self.stream, self.now)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
-        state = {} if self.state is None else {name: at for name, at in asdict(self.state).items() if name != "name"}
-        verdict = self.verdict
+        told = {} if self.state is None else asdict(self.state)
+        state = {name: at for name, at in told.items() if name not in {"name", "is_paused"}}
+        verdict, control = self.verdict, self.stream.control
+        paused = {"paused_at": control.paused_at, "paused_by": control.paused_by, "paused_for": control.reason}
         return {
             "name": self.name, "kind": self.kind, "game": self.definition.game, "type": self.type, "table": self.table,
             **state,
             "standing": str(verdict.standing), "behind": verdict.behind, "lag_seconds": verdict.lag_seconds,
             "through_time": self.through_time, "rows": verdict.rows, "generation": verdict.generation,
-            **self.described.fields,
+            **paused, **self.described.fields,
         }  # fmt: skip
 
     @property
@@ -73,11 +89,25 @@ class DerivedReport:
     @property
     def reason(self) -> str | None:
         """Why it stands still, or why nobody knows how it is; raw texts are in it. None where it does neither."""
+        if self.verdict.standing is DerivedStanding.PAUSED:
+            return self._paused
+        if self.verdict.standing is DerivedStanding.HELD and self.stream.source is not None:
+            return f"its silver table {self.stream.source.name} is paused"
         if self.state is None:
             return "no driver has carried it yet"
         if self.verdict.standing is DerivedStanding.SILENT:
             return f"no report for {age(self.now - self.state.reported_at)}"
         return self.state.error
+
+    @property
+    def _paused(self) -> str:
+        """Who paused it, for how long, and why; whether its driver stands already."""
+        control, state = self.stream.control, self.state
+        since = self.now if control.paused_at is None else control.paused_at
+        why = f": {control.reason}" if control.reason else ", no reason given"
+        is_within_commit = state is not None and not state.is_paused and self.now - state.reported_at <= SILENT_SECONDS
+        ends = "; its driver has yet to end a commit" if is_within_commit else ""
+        return f"by {control.paused_by} for {age(max(0.0, self.now - since))}{why}{ends}"
 
     @property
     def stopped_for(self) -> float | None:
@@ -93,6 +123,12 @@ class DerivedReport:
             yield f"{verdict.rows:,} rows"
             yield f"generation {verdict.generation}"
         match verdict.standing:
+            case DerivedStanding.PAUSED:
+                yield f"PAUSED {self.reason}"
+                if verdict.lag_seconds:
+                    yield f"{age(verdict.lag_seconds)} behind"
+            case DerivedStanding.HELD:
+                yield f"waits, as {self.reason}"
             case DerivedStanding.SILENT:
                 yield f"STANDING UNKNOWN: {self.reason}"
             case DerivedStanding.STOPPED:
@@ -143,15 +179,30 @@ def uncarried(environment: OpenEnvironment, game: str | None = None) -> list[Unc
 @reading()
 def listed(environment: OpenEnvironment, game: str | None = None) -> list[DerivedReport]:
     """Read the derived streams in force, in the order of their file; with the exact name of a game its own only."""
-    definitions, states = loads(read_in_force(environment.engine)), read_states(environment.engine)
+    definitions, streams = loads(read_in_force(environment.engine)), read_streams(environment.engine)
     now = store_time(environment.engine)
     return [
         DerivedReport(
-            each, _described(environment, each, now), str(table_of(each, environment.paths)), states.get(each.name), now
+            each, _described(environment, each, now), str(table_of(each, environment.paths)), streams[each.name], now
         )
         for each in definitions
-        if game in {None, each.game}
+        if game in {None, each.game} and each.name in streams
     ]
+
+
+@reading()
+def preview(environment: OpenEnvironment, actor: str, kind: OperationKind, name: str) -> Preview:
+    """Plan to pause, resume or repair a derived stream.
+
+    Raises:
+        Refused: it is not in force, has that state already, or cannot be repaired now.
+    """
+    proposal = propose(environment.engine, kind, [name], actor)
+    known = registry.find(kind)
+    verb, unchanged = ("", "") if known is None else (known.verb(proposal.intent), known.unchanged)
+    if not proposal.intent.targets:
+        raise Refused(f"Nothing to {verb}: {name} {unchanged}.")
+    return Preview(proposal.intent, tuple(proposal.lines), 1, time.time(), label=f"{verb.capitalize()} the stream")
 
 
 def _described(environment: OpenEnvironment, definition: Definition, now: float) -> Described:

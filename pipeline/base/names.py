@@ -117,6 +117,11 @@ def stream_app_id(environment: str, key: GameKey, generation: int) -> str:
     return f"turnout/{environment}/{key}/{generation}"
 
 
+def generation_id(table_id: str, generation: int) -> str:
+    """Return the id of a generation of a Delta table; no other table has it, also of the same name and number."""
+    return f"{table_id}@{generation}"
+
+
 def silver_key(name: str) -> GameKey:
     """Return the key of a silver table's stream, for its application ids; no game's key has a dot."""
     return GameKey(f"silver.{name}")

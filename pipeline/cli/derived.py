@@ -9,7 +9,8 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import plain
 from pipeline.base.terminal import say, say_json, say_lines
 from pipeline.cli.context import CommandContext
-from pipeline.cli.options import required_reason
+from pipeline.cli.options import SubmitOptions, required_reason, submit_and_wait, submitting
+from pipeline.store.database.states import OperationKind
 
 if TYPE_CHECKING:
     from pipeline.control.derived.proposals import DerivedProposal
@@ -76,6 +77,43 @@ def list_derived(env_dir: Path, as_json: bool) -> None:
         say("No derived stream is in force.")
     else:
         say_lines("\n".join(map(plain, [*(each.line for each in found), *(each.line for each in without)])))
+
+
+def _steering(kind: OperationKind, help_text: str) -> click.Command:
+    """Make the command of an operation on derived streams that are named."""
+
+    @click.command(kind.removesuffix("-derived"), help=help_text)
+    @click.argument("names", nargs=-1, required=True)
+    @submitting
+    def command(env_dir: Path, names: tuple[str, ...], how: SubmitOptions) -> None:
+        from pipeline.control.operations.registry import unchanged_by
+        from pipeline.control.proposals import propose
+
+        context = CommandContext(env_dir)
+        proposal = propose(context.engine, kind, names, context.actor, how.reason)
+        submit_and_wait(context, proposal, how, names, unchanged_by(kind))
+
+    return command
+
+
+pause_derived = _steering(
+    OperationKind.PAUSE_DERIVED,
+    "Pause the derived streams NAMES: no more rows enter their tables, until `turnout derived resume`.\n\n"
+    "Their drivers end a running commit first. Games and other streams go on; gold tables of a paused silver table "
+    "wait. A pause outlives restarts, moves, and the time for which no rule chooses the table. Needs a running "
+    "controller.",
+)
+resume_derived = _steering(
+    OperationKind.RESUME_DERIVED,
+    "Resume the paused derived streams NAMES: they go on from their tables' positions.\n\n"
+    "If the log of what a stream follows from no longer reaches back that far, its table begins a new generation.",
+)
+repair_derived = _steering(
+    OperationKind.REPAIR_DERIVED,
+    "Make the tables of the derived streams NAMES again, each in one commit.\n\n"
+    "A silver table gets all rows of its game's table again, a gold table all windows, with the same closing seqs. "
+    "Readers see the old rows until then. Needs a reason.",
+)
 
 
 def _planned(context: CommandContext, file: Path) -> "DerivedProposal":

@@ -158,6 +158,9 @@ _COMMANDS: Final = (
         LazyCommand("list", "pipeline.cli.derived:list_derived"),
         LazyCommand("plan", "pipeline.cli.derived:plan_derived"),
         LazyCommand("apply", "pipeline.cli.derived:apply_derived"),
+        LazyCommand("pause", "pipeline.cli.derived:pause_derived"),
+        LazyCommand("resume", "pipeline.cli.derived:resume_derived"),
+        LazyCommand("repair", "pipeline.cli.derived:repair_derived"),
     ),
     group(
         "books",

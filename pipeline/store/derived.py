@@ -6,17 +6,18 @@ The tables themselves know where they are; a row here saves readers the look.
 import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from sqlalchemy import Connection, Engine, delete, func, insert, select
+from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key, parted_table_key
 from pipeline.store import audit
 from pipeline.store.database.engine import reading, writing
-from pipeline.store.database.tables import derived_states, derived_streams, entitlements, games, rule_tables
+from pipeline.store.database.report_tables import derived_control, derived_states
+from pipeline.store.database.tables import derived_streams, entitlements, games, rule_tables
 from pipeline.store.processes.leases import store_now
-from pipeline.store.rows import DerivedState, DerivedStream, RuleTable
+from pipeline.store.rows import DerivedControl, DerivedState, DerivedStream, RuleTable
 
 _RULE: Final = "rule"  # the kind of an entry that is no stream
 
@@ -129,23 +130,24 @@ def _forget_states(connection: Connection) -> None:
     connection.execute(delete(derived_states).where(derived_states.c.name.not_in(named)))
 
 
-def read_states(engine: Engine) -> dict[str, DerivedState]:
-    """Return how each derived stream is carried, by its name; those that no driver has carried yet are left out."""
-    with reading(), engine.connect() as connection:
-        return _states(connection)
-
-
 def streams_in(connection: Connection) -> list[DerivedStream]:
     """Return the derived streams in force, with the groups of their games, in the order of their file."""
     trees = json.loads(in_force_in(connection))
-    listed = [(each["name"], game_key(each.get("silver", each)["game"])) for each in trees]  # gold has its silver
+    # Of a gold table the definition has its silver table's.
+    listed = [(each["name"], game_key(each.get("silver", each)["game"]), each.get("silver")) for each in trees]
     if not listed:
         return []
-    named = games.c.game_key.in_({key for _, key in listed})
+    named = games.c.game_key.in_({key for _, key, _ in listed})
     rows = connection.execute(select(games.c.game_key, games.c.group_name).where(named))
     groups = {row.game_key: row.group_name for row in rows}
-    states = _states(connection)
-    return [DerivedStream(name, key, groups.get(key), states.get(name)) for name, key in listed]
+    states, controls = states_in(connection), controls_in(connection)
+    return [
+        DerivedStream(
+            name, key, groups.get(key), states.get(name), control_of(controls, name),
+            None if silver is None else control_of(controls, silver["name"]),
+        )
+        for name, key, silver in listed
+    ]  # fmt: skip
 
 
 def left_out_in(connection: Connection) -> dict[str, int]:
@@ -153,6 +155,50 @@ def left_out_in(connection: Connection) -> dict[str, int]:
     table = rule_tables
     query = select(table.c.game_key, func.count()).where(table.c.number == 0).group_by(table.c.game_key)
     return {row.game_key: row[1] for row in connection.execute(query)}
+
+
+def read_streams(engine: Engine) -> dict[str, DerivedStream]:
+    """Return each derived stream in force, by its name, as `streams_in`."""
+    with engine.connect() as connection:
+        return {each.name: each for each in streams_in(connection)}
+
+
+def read_controls(engine: Engine) -> dict[str, DerivedControl]:
+    """Return what people decided, as `controls_in`."""
+    with reading(), engine.connect() as connection:
+        return controls_in(connection)
+
+
+def control_of(controls: Mapping[str, DerivedControl], name: str) -> DerivedControl:
+    """Return what was decided about a stream, of all decisions."""
+    return controls.get(name) or DerivedControl(name)
+
+
+def controls_in(connection: Connection) -> dict[str, DerivedControl]:
+    """Return what people decided about derived streams, by name; of the others nobody decided anything."""
+    rows = connection.execute(select(*(derived_control.c[name] for name in DerivedControl.__slots__)))
+    return {row.name: DerivedControl(*row) for row in rows}
+
+
+def pause_within(connection: Connection, name: str, actor: str, reason: str) -> None:
+    """Let a derived stream stand still until it is resumed, in the caller's transaction."""
+    _decide(connection, name, {"paused_at": store_now(), "paused_by": actor, "reason": reason})
+
+
+def resume_within(connection: Connection, name: str) -> None:
+    """Let a paused derived stream go on, in the caller's transaction."""
+    _decide(connection, name, {"paused_at": None, "paused_by": None, "reason": None})
+
+
+def replace_within(connection: Connection, name: str, generation_id: str) -> None:
+    """Let a derived stream replace this generation of its table, in the caller's transaction."""
+    _decide(connection, name, {"replaces": generation_id})
+
+
+def _decide(connection: Connection, name: str, values: Mapping[str, Any]) -> None:
+    table = derived_control
+    if not connection.execute(update(table).where(table.c.name == name).values(values)).rowcount:
+        connection.execute(insert(table).values(name=name, **values))
 
 
 def write_states(engine: Engine, states: Collection[DerivedState]) -> None:
@@ -188,7 +234,8 @@ def _rule_tables(connection: Connection) -> list[RuleTable]:
     return [RuleTable(*row) for row in connection.execute(query)]
 
 
-def _states(connection: Connection) -> dict[str, DerivedState]:
+def states_in(connection: Connection) -> dict[str, DerivedState]:
+    """Return how each derived stream is carried, by its name; those that no driver has carried yet are left out."""
     rows = connection.execute(select(*(derived_states.c[name] for name in DerivedState.__slots__)))
     return {row.name: DerivedState(*row) for row in rows}
 

@@ -6,6 +6,8 @@ Pure, and without a database: what judges imports them from here. Times are Unix
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from pipeline.base.names import generation_id
+
 CLOCK_BOUND_SECONDS: Final = 10.0
 """A clock is wrong if it differs from the control store's by more than this."""
 
@@ -60,6 +62,29 @@ class DerivedState:
     error: str | None  # why it stands still; None: it does not
     failed_at: float | None  # since when
     reported_at: float
+    table_id: str | None = None  # of its Delta table; None: it has none yet
+    is_paused: int = 0  # 1: its driver carries it no further, as a person has paused it
+
+    @property
+    def generation_id(self) -> str | None:
+        """What tells its table's generation from all others; None: it has none yet."""
+        return None if self.table_id is None or not self.generation else generation_id(self.table_id, self.generation)
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedControl:
+    """What people decided about a derived stream; the default is one about which nothing was decided."""
+
+    name: str
+    paused_at: float | None = None  # None: it is not paused, and the next two say nothing
+    paused_by: str | None = None
+    reason: str | None = None
+    replaces: str | None = None  # the generation that a repair replaces, by its id; any other one has been replaced
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether a person has paused it, and nobody resumed it since."""
+        return self.paused_at is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +108,8 @@ class DerivedStream:
     game_key: str
     group: str | None  # that carries its game
     state: DerivedState | None  # None: no driver has carried it yet
+    control: DerivedControl
+    source: DerivedControl | None = None  # of the silver stream that it follows from; None: it follows from its game
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,6 +265,14 @@ SCENARIOS = [
         {570: [], 660: [STOPPED], 1_260: [], 2_040: [], 2_160: [STOPPED]},
     ),
     Scenario(
+        "a derived stream that a person has paused gives no ticket, whether or not a driver reports it",
+        [
+            derived("info", flat(1, HOUR)),
+            derived("paused", f"{flat(1, 1_800)} {flat(0, 1_800)}"),
+        ],
+        {660: [], 1_770: [], 2_370: [], 2_460: [STOPPED]},
+    ),
+    Scenario(
         "a derived stream of a group that is stopped, or down, is silent",
         [
             derived("info", flat(1, HOUR)),

@@ -1,10 +1,8 @@
 """A driver carries the derived streams of its games, from the file that a person applies to the list of lags."""
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -16,55 +14,15 @@ from pipeline.data.derived.definitions import dumps
 from pipeline.data.repair.rebuild import rebuild
 from pipeline.lake.delta.opening import open_table
 from pipeline.store import derived as store
-from tests.tables.repair_world import CHESS, GO, Event, World, good, make_world
-from tests.tables.types_world import SALE, SOLD, accept, come, event, withdraw
+from tests.tables.derived_world import RULE, apply, contents, driver, event_of, listed, made, turnout, world
+from tests.tables.repair_world import CHESS, GO, World, good
+from tests.tables.types_world import SALE, accept, come, event, withdraw
 from tests.unit.data.contracts.registering_world import proto
 from tests.unit.store.outage_world import away
 
-FILE = """\
-derived:
-- {name: first, kind: silver, game: Chess, type: M}
-- {name: sold, kind: silver, game: Chess, type: Sold, mask: {item: hash}}
-- {name: broken, kind: silver, game: Chess, type: Sold, mask: {price: drop}}
-"""
+__all__ = ["world"]  # a fixture
+
 GOLD = "\n- {{name: g, kind: gold, source: a, window: 1h, aggregates: {{n: {}}}}}"
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    made = make_world(tmp_path)
-    come(made, SOLD)
-    accept(made, "Sold")
-    return made
-
-
-def turnout(world: World, *arguments: str) -> str:
-    result = CliRunner().invoke(cli, [*arguments, "--env-dir", str(world.paths.root)])
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
-def apply(world: World, text: str = FILE) -> str:
-    file = world.paths.root / "derived.yaml"
-    file.write_text(text)
-    return turnout(world, "derived", "apply", str(file), "--reason", "a test")
-
-
-def listed(world: World) -> dict[str, dict[str, Any]]:
-    return {each["name"]: each for each in json.loads(turnout(world, "derived", "list", "--json"))["derived"]}
-
-
-def contents(world: World, name: str) -> list[dict[str, Any]]:
-    rows = open_table(world.paths.silver / name).to_pyarrow_table().to_pylist()
-    return sorted(rows, key=lambda row: (row["_seq"], row["_pos"]))
-
-
-def driver(world: World, *games: str) -> DerivedStreams:
-    return DerivedStreams(world.settings, world.paths, world.engine, "a", lambda key: key in games)
-
-
-def event_of(schema_id: int, **values: Any) -> Event:
-    return event(replace(SOLD, schema_id=schema_id), **values)
 
 
 def test_applied_streams_are_carried_by_the_driver_of_the_game(world: World) -> None:
@@ -214,18 +172,6 @@ def test_a_stream_that_cannot_be_is_refused_before_it_is_applied(world: World, s
     assert result.exit_code != 0
     assert reason in f"{result.output} {result.exception}"
     assert listed(world) == {}
-
-
-RULE = """\
-derived: []
-rules:
-- {name: all, prefixes: [Ch], dedupe: {within: 1h}, mask: {item: hash, gift: drop}}
-"""
-
-
-def made(world: World) -> dict[str, str]:
-    """Return the name of the table of each event type that a rule has one for."""
-    return {each["type"]: each["name"] for each in listed(world).values()}
 
 
 def test_a_rule_makes_a_table_for_each_event_type_without_anybody(world: World) -> None:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.errors import Refused
+from pipeline.base.names import generation_id
 from pipeline.data.derived.definitions import Aggregate
 from pipeline.data.derived.gold import Gold
 from pipeline.data.derived.gold_columns import gold_schema
@@ -172,6 +173,33 @@ def test_an_owner_of_a_generation_that_was_replaced_adds_nothing(world: GoldWorl
     world.account()
     assert world.generation_of_gold() == 2
     world.check_gold()
+
+
+def test_a_repair_computes_all_windows_again_at_the_same_closing_seqs(world: GoldWorld) -> None:
+    """Late rows stay late, the killed step leaves the old generation or the next one, and what is there is left."""
+    world.commit(Row("a", 0.0), Row("c", 0.0, event=70.0))
+    world.carry()
+    world.beat(100)
+    world.close()
+    world.commit(Row("b", 0.0, event=1.0))  # too late
+    world.carry()
+    world.beat(100)
+    world.thin()
+    world.close()
+    for at in range(1, 100):
+        before, number = world.gold_contents(), world.generation_of_gold()
+        asked = generation_id(str(open_table(world.table_of_gold).metadata().id), number)
+        was_killed = killed(lambda asked=asked: world.gold_driver().step(asked), at)  # type: ignore[misc]
+        assert world.gold_contents() == before
+        for _ in range(2):
+            world.gold_driver().step(asked)
+            world.account()
+            assert world.generation_of_gold() == number + 1
+        world.check_gold()
+        assert world.gold_contents() == before
+        if not was_killed:
+            break
+    assert at > 3, "there are fewer effects than a generation has"
 
 
 def test_a_window_is_computed_once_and_late_rows_are_counted(world: GoldWorld) -> None:

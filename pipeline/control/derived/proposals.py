@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import shown
-from pipeline.base.texts import join_limited
+from pipeline.base.texts import first_lines, join_limited
 from pipeline.control import gate
 from pipeline.control.acts import DirectAct
 from pipeline.control.derived import definition_file, own_grants
@@ -24,11 +24,18 @@ from pipeline.data.derived.rule_tables import plan_tables
 from pipeline.data.streams.writing.columns import target_schema
 from pipeline.settings.tree import Settings
 from pipeline.store import derived
-from pipeline.store.derived import AppliedStreams, Planner, read_definitions, read_granted, read_rule_tables
+from pipeline.store.derived import (
+    AppliedStreams,
+    Planner,
+    read_controls,
+    read_definitions,
+    read_granted,
+    read_rule_tables,
+)
 from pipeline.store.operations import hash_of
-from pipeline.store.rows import RuleTable
+from pipeline.store.rows import DerivedControl, RuleTable
 
-_LISTED: Final = 50  # tables that rules make, of a plan's lines
+_LISTED: Final = 50  # tables that rules make, or paused streams, of a plan's lines
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +92,11 @@ def plan(settings: Settings, engine: Engine, schemas: SchemaSet, games: Collecti
         *_differences(loads_all(seen.definitions), entries), *_columns(before, definitions, found),
         *_limited(_tables(known, then)), *_refused(known, then, schemas), *_left_out(then),
     ]  # fmt: skip
-    return DerivedProposal(seen, entries, tuple(lines) or ("Nothing to change: these are in force.",), tables)
+    if not lines:
+        lines = ["Nothing to change: these are in force."]
+    in_force = [*(each.name for each in definitions), *(each.name for each in then if each.definition is not None)]
+    lines += _limited(_paused(in_force, read_controls(engine)))
+    return DerivedProposal(seen, entries, tuple(lines), tables)
 
 
 def apply(settings: Settings, engine: Engine, proposal: DerivedProposal, actor: str, reason: str) -> AppliedStreams:
@@ -155,11 +166,8 @@ def _tables(known: Sequence[RuleTable], then: Sequence[RuleTable]) -> Iterator[s
             yield f"- {each.name}: its table stays, and gets no more rows, as {each.reason}"
 
 
-def _limited(lines: Iterable[str]) -> Iterator[str]:
-    listed = list(lines)
-    yield from listed[:_LISTED]
-    if len(listed) > _LISTED:
-        yield f"and {len(listed) - _LISTED:,} more tables of rules"
+def _limited(lines: Iterable[str]) -> list[str]:
+    return first_lines(list(lines), _LISTED)
 
 
 def _refused(known: Sequence[RuleTable], then: Sequence[RuleTable], schemas: SchemaSet) -> Iterator[str]:
@@ -173,6 +181,15 @@ def _refused(known: Sequence[RuleTable], then: Sequence[RuleTable], schemas: Sch
             columns(definition, target_schema(schemas, definition.game_key), schemas)
         except Refused as refused:
             yield f"! {each.name} will stand still: {refused}"
+
+
+def _paused(names: Iterable[str], controls: Mapping[str, DerivedControl]) -> Iterator[str]:
+    """Yield a line for each stream that will get no rows, as its name is paused."""
+    for name in names:
+        control = controls.get(name)
+        if control is not None and control.is_paused:
+            why = f": {control.reason}" if control.reason else ""
+            yield f"! {name} is paused by {control.paused_by}{why}; `turnout derived resume {name}` ends that"
 
 
 def _left_out(then: Sequence[RuleTable]) -> Iterator[str]:

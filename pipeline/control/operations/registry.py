@@ -38,6 +38,9 @@ _PLACES: Final[Mapping[OperationKind, str]] = {
     OperationKind.ALLOW_VARIATION: "variations:ALLOW",
     OperationKind.MERGE_COLUMNS: "merged_columns:MERGE",
     OperationKind.PART_COLUMNS: "merged_columns:PART",
+    OperationKind.PAUSE_DERIVED: "derived_streams:PAUSE",
+    OperationKind.RESUME_DERIVED: "derived_streams:RESUME",
+    OperationKind.REPAIR_DERIVED: "derived_streams:REPAIR",
     OperationKind.DECLARE_TYPE: "declarations:DECLARE",
     OperationKind.UNDECLARE_TYPE: "declarations:UNDECLARE",
 }

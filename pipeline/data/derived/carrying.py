@@ -1,12 +1,12 @@
 """The derived streams that a group's driver carries: those of the games that it holds, in a thread of their own.
 
 A stream that fails stands still with its reason and is tried again, later each time; its game and the other streams go
-on (law L6).
+on (law L6). One that a person has paused stands once its running commit has ended.
 """
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -15,6 +15,7 @@ import pyarrow as pa
 from sqlalchemy import Engine
 
 from pipeline.base.errors import first_line
+from pipeline.base.names import generation_id
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.derived.definitions import Definition, loads
@@ -27,9 +28,9 @@ from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.table import TableConflict
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import STORE_AWAY
-from pipeline.store.derived import read_in_force, write_states
+from pipeline.store.derived import control_of, controls_in, in_force_in, read_in_force, states_in, write_states
 from pipeline.store.processes.leases import store_time
-from pipeline.store.rows import DerivedState
+from pipeline.store.rows import DerivedControl, DerivedState
 
 _log: Final = logging.getLogger("turnout")
 
@@ -54,6 +55,16 @@ class _Carried:
     level_at: float | None = None
     said: DerivedState | None = None  # what the control store has, without the time of the report
     said_at: float = 0.0  # monotonic seconds
+    before: DerivedState | None = None  # what it had when this process began
+    control: DerivedControl | None = None  # what was decided when this process last looked; None: it has yet to
+    is_paused: bool = False  # it stands, as a person has paused it
+    lacks_rows: bool = False  # while it is paused: what it follows from may have more
+
+    @property
+    def generation_id(self) -> str | None:
+        """What tells its table's generation from all others; None: not looked at."""
+        at = self.position
+        return None if at is None else generation_id(at.table_id, at.generation)
 
 
 class DerivedStreams:
@@ -70,7 +81,9 @@ class DerivedStreams:
         self._schemas: SchemaSet | None = None  # as they were read last
         self._by_rules = RuleTables(engine, registry, settings.derived)
         self._definitions: tuple[Definition, ...] = ()
+        self._controls: Mapping[str, DerivedControl] = {}
         self._carried: dict[Definition, _Carried] = {}
+        self._before: Mapping[str, DerivedState] = {}
         seconds = settings.derived.commit_seconds
         self._ticking = Ticking("derived", seconds, self.look, "derived streams were not carried")
 
@@ -94,13 +107,27 @@ class DerivedStreams:
         """
         with tolerate_store_outage("the known derived streams go on"):
             self._by_rules.keep(whole=whole)
-            self._definitions = loads(read_in_force(self._engine))
+            self._read()
         own = [each for each in self._definitions if self._holds(each.game_key)]
         own.sort(key=lambda each: each.layer)  # so that one look carries a row through all of them
         self._carried = {each: self._carried.get(each) or self._begun(each) for each in own}
         more = [self._carry(each, whole=whole) for each in self._carried.values() if not self._ticking.is_stopping]
         self._report()
         return any(more)
+
+    def _read(self) -> None:
+        """Read the definitions in force, with what was decided about them: none is carried before both are known."""
+        with self._engine.connect() as connection:
+            controls, definitions = controls_in(connection), loads(in_force_in(connection))
+            if any(self._holds(each.game_key) and each not in self._carried for each in definitions):
+                self._before = states_in(connection)
+        self._controls, self._definitions = controls, definitions
+
+    def _control(self, carried: _Carried) -> DerivedControl:
+        """Return what is decided about a stream at this moment; while the control store is away, what was."""
+        with tolerate_store_outage("derived streams go on as it was decided"), self._engine.connect() as connection:
+            self._controls = controls_in(connection)
+        return control_of(self._controls, carried.definition.name)
 
     def _report(self) -> None:
         """Record how the streams are carried, of each where that has changed or was recorded a minute ago."""
@@ -128,7 +155,7 @@ class DerivedStreams:
             return definition in loads(read_in_force(self._engine))
 
         within = Surroundings(self._settings, self._paths, partial(self._schemas_for, definition), self._now)
-        return _Carried(definition, carrier(definition, within, holds))
+        return _Carried(definition, carrier(definition, within, holds), before=self._before.get(definition.name))
 
     def _schemas_for(self, definition: Definition) -> SchemaSet:
         """Return the newest schema set; while the store is away the last one, if it has all of the table's columns.
@@ -151,12 +178,22 @@ class DerivedStreams:
 
     def _carry(self, carried: _Carried, *, whole: bool) -> bool:
         """Carry a stream on by some commits; return whether it has more to read now."""
-        if time.monotonic() < carried.retry_at or (not whole and self._is_idle(carried)):
+        control = control_of(self._controls, carried.definition.name)
+        if control != carried.control:
+            carried.control, carried.retry_at, carried.failures = control, 0.0, 0  # a person waits for it
+        if control.is_paused:
+            return self._stand(carried)
+        carried.is_paused = False
+        asked = control.replaces is not None and control.replaces == carried.generation_id
+        if time.monotonic() < carried.retry_at or (not whole and not asked and self._is_idle(carried)):
             return False
         name, is_level = f"{carried.definition.kind} {carried.definition.name}", False
         try:
             for _ in range(_STEPS):
-                carried.position, carried.looked_at = carried.carrier.step(), time.monotonic()
+                control = self._control(carried)
+                if control.is_paused:
+                    return self._stand(carried)
+                carried.position, carried.looked_at = carried.carrier.step(control.replaces), time.monotonic()
                 is_level = carried.position is None or carried.position.is_level
                 if is_level or self._ticking.is_stopping:
                     break
@@ -179,6 +216,15 @@ class DerivedStreams:
             carried.level_at = time.time()
         return not is_level
 
+    def _stand(self, carried: _Carried) -> bool:
+        """Let a paused stream be as it is, and look whether it lacks rows: that costs one look at a name."""
+        carried.is_paused = True
+        at = carried.position or carried.before
+        carried.lacks_rows = at is None or at.head > at.version or carried.carrier.has_next(at.version)
+        if not carried.lacks_rows:
+            carried.level_at = time.time()
+        return False
+
     def _is_idle(self, carried: _Carried) -> bool:
         """Return whether a stream that is level has nothing to read: that costs one look at a name (law L8)."""
         at = carried.position
@@ -190,11 +236,20 @@ class DerivedStreams:
         return True
 
     def _state(self, carried: _Carried) -> DerivedState:
-        at = carried.position
-        where = (0, 0, 0, 0) if at is None else (at.generation, at.version, at.head, at.rows)
-        return DerivedState(
-            carried.definition.name, self._group, *where, carried.level_at, carried.error, carried.failed_at, 0.0
-        )
+        at, before = carried.position, carried.before if carried.is_paused else None
+        held = DerivedState(carried.definition.name, self._group, 0, 0, 0, 0, None, None, None, 0.0)
+        if at is not None:
+            held = replace(
+                held, generation=at.generation, version=at.version, head=at.head, rows=at.rows, table_id=at.table_id
+            )
+        elif before is not None:  # a driver that has just begun opens no table of a paused stream
+            held = replace(before, group_name=self._group, reported_at=0.0)
+        if carried.is_paused and carried.lacks_rows:
+            held = replace(held, head=max(held.head, held.version + 1))
+        return replace(
+            held, level_at=carried.level_at or held.level_at, error=carried.error, failed_at=carried.failed_at,
+            is_paused=int(carried.is_paused),
+        )  # fmt: skip
 
 
 def _is_old(since: float) -> bool:

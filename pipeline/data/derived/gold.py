@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.base.errors import Refused, first_line
-from pipeline.base.names import gold_key, silver_key, stream_app_id
+from pipeline.base.names import generation_id, gold_key, silver_key, stream_app_id
 from pipeline.data.derived.closings import MICROS, Closings, ClosingTable, last_end
 from pipeline.data.derived.definitions import GoldDefinition
 from pipeline.data.derived.gold_columns import END, EVENT_TIME, ROWS, START, gold_schema, needed_columns
@@ -51,6 +51,7 @@ class GoldPosition:
     version: int  # of its silver table
     head: int  # the newest version there
     rows: int  # in the gold table
+    table_id: str  # its Delta table's
 
     @property
     def is_level(self) -> bool:
@@ -68,6 +69,10 @@ class _Held:
     counts_in: int | None
     counted: int  # silver rows in its windows
     rows: int
+
+    @property
+    def table_id(self) -> str:
+        return str(self.table.metadata().id)
 
 
 class Gold:
@@ -101,8 +106,11 @@ class Gold:
         self._closings = ClosingTable(paths.closings / definition.name, environment, definition, checkpoint_interval)
         self._due_at: float | None = None  # when the next window can close
 
-    def step(self) -> GoldPosition | None:
+    def step(self, replaces: str | None = None) -> GoldPosition | None:
         """Carry the table on by one commit at most; return where it is then, None where silver has no rows' table yet.
+
+        If its generation has the id `replaces`, that commit begins a new generation: the windows close at the same seqs
+        again. It waits until silver is complete through the last of them.
 
         Raises:
             TableConflict: another owner carried it on meanwhile; nothing was added.
@@ -118,13 +126,14 @@ class Gold:
         held = self._open(gold_schema(pa.schema(silver.schema().to_arrow()), self.definition))
         counts_in = number_of(str(silver.metadata().id), str(number), self.definition.digest)
         is_same = held.cursor is not None and held.counts_in == counts_in
+        is_same = is_same and generation_id(held.table_id, held.generation) != replaces
         self._due_at = self._due_after(held.cursor) if is_same and held.cursor is not None else None
         if self._due_at is None or self._due_at <= self._clock():
             # Its silver version may be a newer one than was opened above.
             through = silver_through(self._paths, self._environment, self.definition.silver, self._clock())
             if through.at is not None and through.generation == number:
                 return self._compute(held, through, through.at, counts_in, is_same=is_same)
-        return GoldPosition(held.generation, silver.version(), silver.version(), held.rows)
+        return GoldPosition(held.generation, silver.version(), silver.version(), held.rows, held.table_id)
 
     def has_next(self, version: int) -> bool:
         """Return whether there may be something to compute: that costs one look at a name."""
@@ -156,7 +165,7 @@ class Gold:
         """Compute the windows that have closed since, or of a new generation all that ever have."""
         version, until, known = through.version or 0, last_end(self.definition, at), self._closings.read()
         after = held.cursor if is_same else None
-        level = GoldPosition(held.generation, version, version, held.rows)
+        level = GoldPosition(held.generation, version, version, held.rows, held.table_id)
         if after is not None and until <= after:
             return level
         if known.until is not None and until < known.until:
@@ -204,7 +213,7 @@ class Gold:
                 raise  # no other writer was first: storage is the cause
             raise TableConflict(f"{self._target.name}: another writer was first") from error
         self._due_at = self._due_after(until)
-        return GoldPosition(number, version, version, sum(each.rows for each in files))
+        return GoldPosition(number, version, version, sum(each.rows for each in files), held.table_id)
 
     @contextmanager
     def _computed(

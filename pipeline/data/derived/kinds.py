@@ -43,6 +43,10 @@ class DerivedPosition(Protocol):
         """How many rows it has."""
 
     @property
+    def table_id(self) -> str:
+        """The id of its Delta table."""
+
+    @property
     def is_level(self) -> bool:
         """Whether it has nothing more to read now."""
 
@@ -50,8 +54,10 @@ class DerivedPosition(Protocol):
 class Carrier(Protocol):
     """Carries one derived stream on, commit by commit."""
 
-    def step(self) -> DerivedPosition | None:
+    def step(self, replaces: str | None = None) -> DerivedPosition | None:
         """Carry it on by one commit at most; return where it is, None where it follows from no table yet.
+
+        If its table's generation has the id `replaces`, that commit begins a new generation.
 
         Raises:
             TableConflict: another owner was first; nothing was added.

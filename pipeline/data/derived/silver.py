@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.base.errors import Refused, Transient
-from pipeline.base.names import silver_key, stream_app_id
+from pipeline.base.names import generation_id, silver_key, stream_app_id
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.derived.definitions import SilverDefinition
 from pipeline.data.derived.flat import FlatType, flat_type, laid_out, require_layout
@@ -52,6 +52,7 @@ class SilverPosition:
     version: int  # of its game's table
     head: int  # the newest version there
     rows: int  # in the silver table
+    table_id: str  # its Delta table's
 
     @property
     def is_level(self) -> bool:
@@ -71,6 +72,10 @@ class _Held:
     @property
     def rows(self) -> int:
         return sum(each.rows or 0 for each in self.files)
+
+    @property
+    def table_id(self) -> str:
+        return str(self.table.metadata().id)
 
 
 @dataclass(slots=True)
@@ -117,8 +122,10 @@ class Silver:
         self._interval, self._holds = checkpoint_interval, holds
         self._key = silver_key(definition.name)
 
-    def step(self) -> SilverPosition | None:
+    def step(self, replaces: str | None = None) -> SilverPosition | None:
         """Carry the table on by one commit at most; return where it is then, None where the game has no table yet.
+
+        If its generation has the id `replaces`, that commit begins a new generation.
 
         Raises:
             TableConflict: another owner carried it on meanwhile; nothing was added.
@@ -135,11 +142,13 @@ class Silver:
             source, of = self._open_source()
         counts_in = number_of(str(source.metadata().id), self.definition.digest)
         try:
+            if generation_id(held.table_id, held.generation) == replaces:
+                raise StartOver("a person repairs it")
             read = self._read_on(source, held, counts_in)
         except StartOver:
             return self._start_over(source, held, of, counts_in)
         if read is None:
-            return SilverPosition(held.generation, held.cursor or 0, source.version(), held.rows)
+            return SilverPosition(held.generation, held.cursor or 0, source.version(), held.rows, held.table_id)
         app = self._app(held.generation)
         with self._writing(read.added, held.files, of) as written:
             table = CursorTable.open(self._target, app, self._interval)
@@ -148,7 +157,8 @@ class Silver:
             table.add_missing_columns(of.schema)
             also = {f"{app}/source": counts_in, f"{app}/commit": read.commit}
             table.commit(written.files, held.cursor, read.version, self._note(source, read.version), also)
-        return SilverPosition(held.generation, read.version, source.version(), held.rows + written.rows)
+        rows = held.rows + written.rows
+        return SilverPosition(held.generation, read.version, source.version(), rows, held.table_id)
 
     def has_next(self, version: int) -> bool:
         """Return whether its game's table has a version behind this one: that costs one look at a name (law L8)."""
@@ -217,7 +227,7 @@ class Silver:
                 if open_table(self._target).version() == held.table.version():
                     raise  # no other writer was first: storage is the cause
                 raise TableConflict(f"{self._target.name}: another writer was first") from error
-        return SilverPosition(number, head, head, written.rows)
+        return SilverPosition(number, head, head, written.rows, held.table_id)
 
     @contextmanager
     def _writing(self, added: Sequence[AddedRows], kept: Sequence[TableFile], of: FlatType) -> Iterator[_Written]:

@@ -333,12 +333,14 @@ _READERS: Final = (
 _VIOLATIONS: Final = "sum by (game) (increase(turnout_stream_contract_violations_total[10m])) > 0"
 
 # A stream that nobody reports stands still, too (value 0), unless its group does not run: that has an alert of its own.
+# One that a person has paused raises nothing, also if no driver runs.
 _DERIVED: Final = """\
 time() - max by (derived, game, cluster_group) (turnout_derived_stopped_since_timestamp_seconds)
 or on (derived)
 0 * (
   max by (derived, game, cluster_group) (turnout_derived_info)
   unless on (derived) (time() - max by (derived) (turnout_derived_reported_timestamp_seconds) < 300)
+  unless on (derived) max by (derived) (turnout_derived_paused) == 1
   unless on (cluster_group) max by (cluster_group) (turnout_fleet_group_stopped)
   unless on (cluster_group) max by (cluster_group) (turnout_fleet_group_down) == 1
 )"""

@@ -75,13 +75,13 @@ def read_controller_metrics(engine: Engine, fleet: Fleet) -> ControllerMetrics:
 
 
 def _derived(stream: DerivedStream, now: float) -> DerivedMetrics:
-    state, verdict = stream.state, judge(stream.state, now)
+    state, verdict = stream.state, judge(stream, now)
     stopped = None
     if state is not None and state.error is not None and verdict.standing is DerivedStanding.STOPPED:
         stopped = (state.error.partition(":")[0], state.failed_at or state.reported_at)
     return DerivedMetrics(
         stream.name, stream.game_key, stream.group or "", verdict.rows, verdict.generation, verdict.behind,
-        verdict.lag_seconds, stopped, None if state is None else state.reported_at,
+        verdict.lag_seconds, stopped, None if state is None else state.reported_at, stream.control.is_paused,
     )  # fmt: skip
 
 

@@ -1,10 +1,10 @@
-"""How a derived stream is, by what its driver said last. Pure; an old report says nothing of the present."""
+"""How a derived stream is, by what people decided and its driver said last. Pure; an old report says nothing of now."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from pipeline.store.rows import DerivedState
+from pipeline.store.rows import DerivedState, DerivedStream
 
 SILENT_SECONDS: Final = 180.0  # a driver reports each of its streams at least once a minute
 
@@ -15,8 +15,13 @@ class DerivedStanding(StrEnum):
     LEVEL = "level"  # its table has all rows of its game's table
     BEHIND = "behind"
     WAITING = "waiting"  # its game has no table yet
+    HELD = "held"  # its silver table is paused
+    PAUSED = "paused"  # by a person, whether or not a driver runs
     STOPPED = "stopped"  # it fails, and is tried again
     SILENT = "silent"  # no driver says how it is
+
+
+_UNMEASURED: Final = {DerivedStanding.SILENT, DerivedStanding.WAITING, DerivedStanding.HELD}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,26 +35,40 @@ class DerivedVerdict:
     generation: int | None
 
 
-def judge(state: DerivedState | None, now: float) -> DerivedVerdict:
-    """Judge a derived stream by its driver's last report; `now` is Unix seconds by the store's clock."""
+def judge(stream: DerivedStream, now: float) -> DerivedVerdict:
+    """Judge a derived stream in force; `now` is Unix seconds by the store's clock."""
+    state, standing = stream.state, _standing(stream, now)
     if state is None:
-        return DerivedVerdict(DerivedStanding.SILENT, None, None, None, None)
-    standing = _standing(state, now)
+        return DerivedVerdict(standing, None, None, None, None)
     in_table = (state.rows, state.generation) if state.generation else (None, None)
-    if standing in {DerivedStanding.SILENT, DerivedStanding.WAITING}:
+    if standing in _UNMEASURED or _is_silent(state, now):
         return DerivedVerdict(standing, None, None, *in_table)
-    lag = 0.0 if standing is DerivedStanding.LEVEL else None
+    lag = 0.0 if state.generation and _has_all(state) else None
     if lag is None and state.level_at is not None:
         lag = max(0.0, now - state.level_at)
-    behind = None if standing is DerivedStanding.STOPPED else state.head - state.version  # its head is an old one
+    # The head of one that stands still is an old one.
+    behind = state.head - state.version if standing in {DerivedStanding.LEVEL, DerivedStanding.BEHIND} else None
     return DerivedVerdict(standing, behind, lag, *in_table)
 
 
-def _standing(state: DerivedState, now: float) -> DerivedStanding:
-    if now - state.reported_at > SILENT_SECONDS:
+def _standing(stream: DerivedStream, now: float) -> DerivedStanding:
+    state = stream.state
+    if stream.control.is_paused:
+        return DerivedStanding.PAUSED
+    if state is None or _is_silent(state, now):
         return DerivedStanding.SILENT
     if state.error is not None:
         return DerivedStanding.STOPPED
+    if stream.source is not None and stream.source.is_paused:
+        return DerivedStanding.HELD
     if not state.generation:
         return DerivedStanding.WAITING
-    return DerivedStanding.BEHIND if state.head > state.version else DerivedStanding.LEVEL
+    return DerivedStanding.LEVEL if _has_all(state) else DerivedStanding.BEHIND
+
+
+def _is_silent(state: DerivedState, now: float) -> bool:
+    return now - state.reported_at > SILENT_SECONDS
+
+
+def _has_all(state: DerivedState) -> bool:
+    return state.error is None and state.head <= state.version

@@ -1,11 +1,15 @@
-"""The control store's tables of reports beside heartbeats, of closed days, and of incidents; as in `tables.py`."""
+"""The control store's tables of reports beside heartbeats, of closed days, and of incidents; as in `tables.py`.
+
+What people decided about derived streams stands beside the reports about them.
+"""
 
 from typing import get_args
 
 from sqlalchemy import BigInteger, Column, Float, Integer, String, Text
 
-from pipeline.store.database.checked_table import store_table
+from pipeline.store.database.checked_table import columns_of, store_table
 from pipeline.store.database.states import Cause, IncidentTone, RequestState
+from pipeline.store.rows import DerivedControl, DerivedState
 
 maintenance_rounds = store_table(  # how the rounds of the last weeks went
     "maintenance_rounds",
@@ -19,6 +23,14 @@ maintenance_rounds = store_table(  # how the rounds of the last weeks went
     Column("files_after", BigInteger, nullable=False),
     Column("error", Text),  # of the tables that failed; null: none did
     allowed={"ok": "IN (0, 1)"},
+)
+
+derived_states = store_table(  # how drivers carry derived streams; no row: none has yet
+    "derived_states", Column("name", String(100), primary_key=True), *columns_of(DerivedState, ("name",))
+)
+
+derived_control = store_table(  # also of streams that are not in force: a pause outlives the leave of a rule's table
+    "derived_control", Column("name", String(100), primary_key=True), *columns_of(DerivedControl, ("name",))
 )
 
 source_backlog = store_table(  # one row: what waits in the source

@@ -58,6 +58,9 @@ class OperationKind(StrEnum):
     ALLOW_VARIATION = "allow-variation"
     MERGE_COLUMNS = "merge-columns"
     PART_COLUMNS = "part-columns"
+    PAUSE_DERIVED = "pause-derived"
+    RESUME_DERIVED = "resume-derived"
+    REPAIR_DERIVED = "repair-derived"
     DECLARE_TYPE = "declare"
     UNDECLARE_TYPE = "undeclare"
 

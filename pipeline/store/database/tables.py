@@ -22,7 +22,7 @@ from pipeline.store.database.states import (
     StepState,
     StreamDesired,
 )
-from pipeline.store.rows import DerivedState, RuleTable
+from pipeline.store.rows import RuleTable
 
 _FLAG: Final = "IN (0, 1)"
 _PID: Final = f"BETWEEN 1 AND {(1 << 31) - 1}"
@@ -380,10 +380,6 @@ output_contracts = applied_sets("output_contracts", "contracts")
 edge_producers = applied_sets("edge_producers", "producers")  # see `pipeline/store/edge_producers.py`
 
 derived_streams = applied_sets("derived_streams", "definitions")  # see `pipeline/data/derived/definitions.py`
-
-derived_states = store_table(  # how drivers carry them; no row: none has yet
-    "derived_states", Column("name", String(100), primary_key=True), *columns_of(DerivedState, ("name",))
-)
 
 rule_tables = store_table(  # see `pipeline/data/derived/rule_tables.py`; no row is removed whose table was made
     "rule_tables", Column("name", String(100), primary_key=True), *columns_of(RuleTable, ("name",))

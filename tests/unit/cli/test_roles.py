@@ -49,7 +49,7 @@ OPERATIONS = {  # their role is checked where they are submitted, and again by t
     "schemas drop-views",
     "schemas pin-variations", "schemas unpin-variations", "schemas refuse-variation", "schemas allow-variation",
     "schemas merge",
-    "schemas declare", "schemas undeclare",
+    "schemas declare", "schemas undeclare", "derived pause", "derived resume", "derived repair",
     "ops resume", "ops close", "ops cancel", "ops undo",
     "grants apply", "grants undo", "grants expire",
     "grants drift", "grants approve", "grants reject", "grants withdraw",

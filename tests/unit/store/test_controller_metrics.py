@@ -141,3 +141,8 @@ def test_derived_streams_are_known_with_their_groups(engine: Engine) -> None:
         DerivedMetrics("hourly", key, "a", None, None, None, None, None, None),
         DerivedMetrics("go", game_key("Go"), "", None, None, None, None, None, None),
     ]
+    with engine.begin() as connection:
+        derived.pause_within(connection, "sold", "ann", "")
+    sold_now, hourly_now, _ = seen(engine).derived
+    assert (sold_now.stopped, sold_now.behind, sold_now.is_paused) == (None, None, True), "a pause is no failure"
+    assert not hourly_now.is_paused
