@@ -1,9 +1,10 @@
 """Draws the derived streams of a game in the card of its rows: how each is, how far behind, and why it stands still.
 
-Below them `gold_chart` draws a gold table over time.
+Below them are the buttons that pause, resume and repair one of them; then `gold_chart` draws a gold table over time.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import pandas as pd
@@ -11,14 +12,16 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import formatting
-from app.components import pills
+from app.components import confirm, pills
 from app.game import gold_chart
 from app.game.signals import GameSignals
 from app.look import parts
 from app.look.tokens import Tone
+from app.state import services
+from app.state.previews import planned
 from app.state.services import Environment, cached
 from pipeline.api import derived
-from pipeline.api.derived import DerivedReport, DerivedStanding, Uncarried
+from pipeline.api.derived import DerivedReport, DerivedStanding, OperationKind, Uncarried
 from pipeline.api.gold import GoldDefinition
 from pipeline.base.errors import Refused
 from pipeline.base.texts import complete_through
@@ -26,15 +29,25 @@ from pipeline.base.texts import complete_through
 _WORDS: Final[Mapping[DerivedStanding, tuple[str, Tone]]] = {  # the worst first
     DerivedStanding.STOPPED: ("■ stands still", "bad"),
     DerivedStanding.SILENT: ("? unknown", "blind"),
+    DerivedStanding.PAUSED: ("‖ paused", "plain"),
+    DerivedStanding.HELD: ("‖ silver paused", "plain"),
     DerivedStanding.BEHIND: ("» behind", "busy"),
     DerivedStanding.WAITING: ("… waiting", "plain"),
     DerivedStanding.LEVEL: ("● level", "well"),
+}
+_HELP: Final[Mapping[OperationKind, str]] = {
+    OperationKind.PAUSE_DERIVED: "No more rows enter its table until it is resumed.",
+    OperationKind.RESUME_DERIVED: "It goes on from its table's position.",
+    OperationKind.REPAIR_DERIVED: "All of its rows come again in one commit.",
 }
 _ROW: Final = 36
 _TALL: Final = 396  # more rows scroll
 
 _MOST_NAMED: Final = 10
 
+_PLACE: Final = "derived"
+
+_preview: Final = planned(derived.preview)
 _streams: Final = cached(derived.listed, seconds=5, most=200)
 _uncarried: Final = cached(derived.uncarried, seconds=5, most=200)
 
@@ -76,6 +89,7 @@ def draw(environment: Environment, signals: GameSignals, place: DeltaGenerator) 
         alt="Derived streams of this game, with state, rows, how far behind each is, and why it stands still.",
         key="derived_table",
     )
+    _draw_steering(environment, found)
     if gold := [each.definition for each in found if isinstance(each.definition, GoldDefinition)]:
         gold_chart.draw(environment, signals, gold)
 
@@ -86,6 +100,34 @@ def _draw_uncarried(found: Sequence[Uncarried]) -> None:
     said = [f"{formatting.shown(each.row.type, 80)}: {formatting.shown(each.row.reason or '', 200)}" for each in found]
     more = [f"and {len(said) - _MOST_NAMED:,} more"] if len(said) > _MOST_NAMED else []
     st.html(parts.silence(head, "; ".join([*said[:_MOST_NAMED], *more])))
+
+
+def _draw_steering(environment: Environment, found: Sequence[DerivedReport]) -> None:
+    """Draw the choice of a stream, with the buttons that pause or resume it, and make its table again."""
+    listed = {each.name: each for each in found}
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        name = str(st.selectbox("Derived stream", list(listed), key="derived_stream", width=300))
+        is_paused = listed[name].verdict.standing is DerivedStanding.PAUSED
+        if is_paused:
+            _draw_button(environment, OperationKind.RESUME_DERIVED, name, ":material/play_arrow:")
+        else:
+            _draw_button(environment, OperationKind.PAUSE_DERIVED, name, ":material/pause:")
+            _draw_button(environment, OperationKind.REPAIR_DERIVED, name, ":material/build:")
+    confirm.draw_confirmation(environment, _PLACE)
+
+
+def _draw_button(environment: Environment, kind: OperationKind, name: str, icon: str) -> None:
+    """Draw the button that shows what an operation would do; disabled for people without its role."""
+    needs = services.missing_role(environment, kind)
+    st.button(
+        f"{kind.removesuffix('-derived').capitalize()}…",
+        key=f"derived_{kind}",
+        icon=icon,
+        on_click=confirm.stage_preview,
+        args=(_PLACE, partial(_preview, environment, kind, name)),
+        disabled=needs is not None,
+        help=_HELP[kind] if needs is None else formatting.escaped(needs),
+    )
 
 
 def _number(width: int, about: str) -> Any:

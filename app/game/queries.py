@@ -73,9 +73,16 @@ def _of_game(environment: Environment, key: str, range_seconds: int) -> Series:
 
 
 def _operations(environment: Environment, row: GameRow) -> Sequence[Operation]:
-    """Return the operations about a game or its group: those that need a person, the open ones, then the newest."""
+    """Return the operations about a game, its derived streams or its group.
+
+    Those that need a person come first, then the open ones, then the newest.
+    """
     about = {f"game:{row.game_key}", f"group:{row.group}"}
-    return tuple(each for each in control_queries.journal(environment).operations if about & {*each.targets})
+    return tuple(
+        each
+        for each in control_queries.journal(environment).operations
+        if about & {*each.targets} or row.game_key in each.parameters.get("games", ())
+    )
 
 
 def _alerts(environment: Environment, row: GameRow) -> Sequence[FiringAlert]:

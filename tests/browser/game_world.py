@@ -109,7 +109,7 @@ def with_derived(world: World, now: float) -> None:
     definitions = [SilverDefinition(each, CHESS.name, "M") for each in names]
     applied = derived.read_definitions(world.engine).number
     derived.apply(world.engine, dumps_derived(definitions), applied, "ann", "asked for by BI")
-    level = DerivedState("moves", "b", 1, 812, 812, 160_000, now - 3, None, None, now - 2)
+    level = DerivedState("moves", "b", 1, 812, 812, 160_000, now - 3, None, None, now - 2, "a table")
     gone = "Refused: the table of Chess has no column 'elo', which silver moves_broken names <b>"
     derived.write_states(
         world.engine,
