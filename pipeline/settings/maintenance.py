@@ -54,6 +54,11 @@ class Maintenance:
     """Most megabytes of one table's log on disk, at least 4 kB a file. Above it maintenance deletes the oldest
     versions, but none of the last hour. 40 hold about two hours of a game that commits every second."""
 
+    derived_days: Annotated[float, Range(0, 7)] = 7.0
+    """Most days for which maintenance keeps the versions and files of a game's table that a derived stream in force
+    has not read. A stream further behind begins a new generation. It comes before `maintenance.log_megabytes`: a game
+    that commits every second takes up to 0.7 GB a day while a stream stands still. 0 keeps nothing."""
+
     series_days: Annotated[int, Range(2, 400)] = 7
     """Whole days for which the metrics tables `stream_minute`, `ingest_minute` and `process_sample` keep their rows.
     Pages show at most 24 hours, which reach into the day before; a week lets you compare with the same hour a week

@@ -18,7 +18,7 @@ from pipeline.data.derived.gold import Gold
 from pipeline.data.derived.gold_account import gold_account
 from pipeline.data.derived.gold_columns import gold_schema
 from pipeline.data.derived.silver import Silver
-from pipeline.data.derived.silver_through import silver_through
+from pipeline.data.derived.silver_through import silver_read, silver_through
 from pipeline.lake.storage.location import Location
 from pipeline.settings.tree import Paths, Settings
 
@@ -114,6 +114,18 @@ def table_of(definition: Definition, paths: Paths) -> Location:
             return paths.silver / definition.name
         case GoldDefinition():
             return paths.gold / definition.name
+
+
+def read_version(definition: Definition, paths: Paths, environment: str, table_id: str) -> int | None:
+    """Return the version of its game's table behind which a stream reads on; None: it needs no version to stay.
+
+    `table_id` is that of the game's table. A damaged log of the stream's table raises as in `open_table`.
+    """
+    match definition:
+        case SilverDefinition():
+            return silver_read(paths, environment, definition, table_id)
+        case GoldDefinition():  # reads its silver table as it is
+            return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,24 @@ def silver_through(paths: Paths, environment: str, definition: SilverDefinition,
     return SilverThrough(found.at, found.pairs, silver.version(), number, position)
 
 
+def silver_read(paths: Paths, environment: str, definition: SilverDefinition, table_id: str) -> int | None:
+    """Return the version of its game's table behind which a silver table reads on; None for a new generation.
+
+    `table_id` is that of the game's table.
+
+    Raises:
+        DeltaError: the silver table's log is damaged, or storage does not give it now.
+    """
+    try:
+        silver = open_table(paths.silver / definition.name)
+    except TableNotFoundError:
+        return None
+    key = silver_key(definition.name)
+    app = stream_app_id(environment, key, generation.newest(silver.transaction_version, environment, key))
+    counts_in = number_of(table_id, definition.digest)
+    return silver.transaction_version(app) if silver.transaction_version(f"{app}/source") == counts_in else None
+
+
 def _read_by(
     silver: DeltaTable, app: str, paths: Paths, definition: SilverDefinition, position: int
 ) -> DeltaTable | None:

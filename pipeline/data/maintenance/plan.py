@@ -104,6 +104,7 @@ class LogWindow:
     oldest: float  # versions before this time (Unix seconds) may go
     max_bytes: int  # on disk; the oldest versions beyond this go first
     recent: float  # but no version that was the newest at or after this time
+    unread: float = math.inf  # nor this version or a later one
 
 
 def first_kept(entries: Mapping[str, LogFile], window: LogWindow, pointed_to: int) -> int | None:
@@ -118,7 +119,8 @@ def first_kept(entries: Mapping[str, LogFile], window: LogWindow, pointed_to: in
     """
     dated = {checkpoint_version(name): entry.modified for name, entry in entries.items()}
     checkpoints = {version: modified for version, modified in dated.items() if version is not None}
-    able = sorted(at for at, modified in checkpoints.items() if modified < window.recent and at <= pointed_to)
+    last = min(pointed_to, window.unread)
+    able = sorted(at for at, modified in checkpoints.items() if modified < window.recent and at <= last)
     aged = max((at for at in able if checkpoints[at] < window.oldest), default=None)
     sizes = sorted((version, entries[name].on_disk) for name, version in _versions(entries).items())
     sums = list(accumulate((size for _, size in sizes), initial=0))

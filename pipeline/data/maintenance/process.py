@@ -16,6 +16,7 @@ from sqlalchemy import Engine
 from listeners.process_kinds import MAINTENANCE, ONLY
 from pipeline.base.errors import Refused
 from pipeline.base.terminal import say_lines
+from pipeline.data.derived.definitions import Definition, loads
 from pipeline.data.maintenance.readers import Reader, readers_said
 from pipeline.data.maintenance.report import Round, as_json, render_round
 from pipeline.data.maintenance.run import one_round
@@ -27,6 +28,7 @@ from pipeline.settings.parsing import hours_of
 from pipeline.settings.tree import Paths, Settings, Store
 from pipeline.store.database.engine import DRIVER_CONNECTIONS, open_store
 from pipeline.store.database.states import ProcessState
+from pipeline.store.derived import in_force_in
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, held_by, leased
 from pipeline.store.processes.runs import is_wanted
@@ -103,14 +105,15 @@ def _rounds(
     once: bool,
     as_json_lines: bool,
 ) -> int:
-    thorough_at, unchanged = -math.inf, Unchanged()
+    thorough_at, unchanged, in_force = -math.inf, Unchanged(), InForce(engine)
     while goes_on():
         now = time.time()
         thorough = now - thorough_at >= _THOROUGH_SECONDS
         said = partial(_readers_said, engine)
         done = one_round(
-            settings, paths, now, thorough=thorough, readers_said=said, unchanged=unchanged, goes_on=goes_on
-        )
+            settings, paths, now, thorough=thorough, readers_said=said, streams=in_force.read, unchanged=unchanged,
+            goes_on=goes_on,
+        )  # fmt: skip
         if not done.is_whole:
             break
         thorough_at = now if thorough else thorough_at
@@ -130,6 +133,20 @@ def _readers_said(engine: Engine) -> list[Reader]:
         said = readers_said(engine)
     unknown = Reader("of any group, as the control store does not answer", None, time.time())
     return [unknown] if said is None else said
+
+
+class InForce:
+    """The derived streams in force, as last known: while the control store is away nobody applies others."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._known: tuple[Definition, ...] | None = None
+
+    def read(self) -> tuple[Definition, ...] | None:
+        """Return them; None where the control store has not answered yet."""
+        with tolerate_store_outage("logs are kept for the derived streams last known"), self._engine.connect() as held:
+            self._known = loads(in_force_in(held))
+        return self._known
 
 
 def _record(engine: Engine, done: Round) -> None:

@@ -3,7 +3,9 @@
 Each deletion concerns only files outside every version within its retention; it may be interrupted and repeated.
 """
 
+import math
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 from typing import Final
 from urllib.parse import unquote
@@ -11,6 +13,7 @@ from urllib.parse import unquote
 from pipeline.base.failpoints import effect, hit
 from pipeline.data.maintenance import plan, removals
 from pipeline.data.maintenance.report import TableReport
+from pipeline.data.maintenance.unread import Unread
 from pipeline.lake.delta import parquet
 from pipeline.lake.delta.checkpoint import (
     checkpoint_file,
@@ -34,6 +37,7 @@ _CHECKPOINT_COMMITS: Final = 100
 RECENT_SECONDS: Final = 3600.0
 """No version that was the newest within this time leaves a log: a writer may still continue from it."""
 
+_WEEK_HOURS: Final = 168  # after which a table that is not plain forgets removed files
 _HIDDEN: Final = ("_", ".")  # of folders and files that are no data
 
 
@@ -75,15 +79,21 @@ def checkpoint(path: Location, now: float, report: TableReport) -> None:
         report.checkpoint = True
 
 
-def clean_log(path: Location, now: float, wanted: Maintenance, report: TableReport) -> None:
+def clean_log(
+    path: Location, now: float, wanted: Maintenance, report: TableReport, unread: Unread | None = None
+) -> None:
     """Delete the beginning of a log that is too old or too large, up to a checkpoint of more than an hour ago.
 
-    A reader that still needs it finds a gap and fails; Delta readers never skip a missing version.
+    What is kept for derived streams stays. Another reader that still needs an entry finds a gap and fails; Delta
+    readers never skip a missing version.
     """
     entries = _entries(path)
     recent = now - RECENT_SECONDS
     window = plan.LogWindow(now - wanted.log_retention_hours * 3600, wanted.log_megabytes * 1_000_000, recent)
     keep = plan.first_kept(entries, window, _pointed_to(path))
+    if unread is not None and keep is not None and keep > unread.version:
+        unread.note(report)
+        keep = plan.first_kept(entries, replace(window, unread=unread.version), _pointed_to(path))
     if keep is not None:
         parquet.metadata(checkpoint_file(path, keep))  # raises where it is damaged, and nothing is deleted
         settle_checkpoint(path, keep)
@@ -93,16 +103,22 @@ def clean_log(path: Location, now: float, wanted: Maintenance, report: TableRepo
         report.log_entries_deleted += 1
 
 
-def clean_files(path: Location, now: float, retention_seconds: float, report: TableReport) -> None:
+def clean_files(
+    path: Location, now: float, retention_seconds: float, report: TableReport, unread: Unread | None = None
+) -> None:
     """Delete data files that left the table, or were written and never committed, longer ago than the retention.
 
     The time at which a file left is its modification time, so the log need not keep it. Where the log no longer has it,
-    the file counts as having left now.
+    the file counts as having left now. What is kept for derived streams stays: a file that one of its versions added
+    has left the table after that version at the earliest.
     """
+    if unread is not None and now - unread.since + RECENT_SECONDS > retention_seconds:  # an hour for clocks that differ
+        unread.note(report)
+        retention_seconds = now - unread.since + RECENT_SECONDS
     files = dict(_data_files(path))  # before the table is looked at: what is committed in between is in the table
     table = open_table(path)
     if not is_plain(table):
-        hours = int(retention_seconds // 3600)
+        hours = min(math.ceil(retention_seconds / 3600), _WEEK_HOURS)
         with effect("delete_data_file"):
             gone = table.vacuum(
                 hours,

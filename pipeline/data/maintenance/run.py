@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from functools import partial
 from typing import Final
 
 from listeners.metrics_schema import MINUTES, PROCESS_SAMPLE, TABLES, moment
@@ -27,6 +28,7 @@ from pipeline.data.maintenance.compact import (
 from pipeline.data.maintenance.readers import Reader, passed_seq, readers
 from pipeline.data.maintenance.report import Round, TableReport
 from pipeline.data.maintenance.unchanged import Unchanged
+from pipeline.data.maintenance.unread import Streams, Unread, unread
 from pipeline.data.repair import stale_quarantine
 from pipeline.lake.delta.log import exists, is_plain
 from pipeline.lake.delta.opening import DeltaTable, open_table, rows_of
@@ -49,6 +51,7 @@ def one_round(
     *,
     thorough: bool,
     readers_said: Said = tuple,
+    streams: Streams = tuple,
     unchanged: Unchanged | None = None,
     goes_on: Callable[[], bool] = lambda: True,
 ) -> Round:
@@ -61,13 +64,14 @@ def one_round(
         thorough: look at all of quarantine for copies and for rows that are in their game's table.
         readers_said: returns the readers of bronze that the control store knows; by default those of this machine are
             all there are.
+        streams: returns the derived streams in force, for which versions of games' tables are kept; by default none.
         unchanged: the tables that rounds before had nothing to do to; this one adds to them.
         goes_on: called before each table; the round ends early when it returns False.
     """
     started, wanted = time.monotonic(), settings.maintenance
     reports: list[TableReport] = []
     unchanged = Unchanged() if unchanged is None else unchanged
-    for job in _jobs(settings, paths, now, readers_said, thorough=thorough):
+    for job in _jobs(settings, paths, now, readers_said, streams, thorough=thorough):
         if not goes_on():
             return Round(reports, time.monotonic() - started, is_whole=False)
         report = (unchanged.report(job.path, job.name, now) if job.is_skipped else None) or _maintain(job, now, wanted)
@@ -84,16 +88,22 @@ class _Job:
     merge: Merge
     is_skipped: bool  # where nothing has changed
     keeps_log: bool = False
+    unread: Callable[[str], Unread | None] = lambda _: None  # by the table's id
 
 
-def _jobs(settings: Settings, paths: Paths, now: float, said: Said, *, thorough: bool) -> Iterator[_Job]:
+def _jobs(
+    settings: Settings, paths: Paths, now: float, said: Said, streams: Streams, *, thorough: bool
+) -> Iterator[_Job]:
     """Yield the steps of a round; merges of quarantine and bronze depend on the time as well."""
     yield _Job(paths.quarantine, "quarantine", _quarantine(settings, paths, thorough=thorough), is_skipped=False)
     yield _Job(paths.bronze, "bronze", _bronze(settings, paths, now, said), is_skipped=False)
     merge = _small(paths.through, (), settings.maintenance)  # it has one file, and a long log
     yield _Job(paths.through, "through", merge, is_skipped=True)
+    in_force = streams()
     for folder in paths.tables.folders():
-        yield _Job(folder, f"tables/{folder.name}", _small(folder, GAME, settings.maintenance), is_skipped=True)
+        merge, key = _small(folder, GAME, settings.maintenance), folder.name
+        kept = partial(unread, in_force, settings, paths, key, now=now)
+        yield _Job(folder, f"tables/{key}", merge, is_skipped=True, unread=kept)
     for folder in paths.silver.folders():
         yield _Job(folder, f"silver/{folder.name}", _small(folder, GAME, settings.maintenance), is_skipped=True)
     for folder in (*paths.gold.folders(), *paths.closings.folders()):
@@ -123,9 +133,10 @@ def _maintain(job: _Job, now: float, wanted: Maintenance) -> TableReport | None:
         retain.keep_transactions(path, report)
         job.merge(report)
         retain.checkpoint(path, now, report)
-        retain.clean_files(path, now, wanted.file_retention_hours * 3600, report)
+        unread = job.unread(str(table.metadata().id))
+        retain.clean_files(path, now, wanted.file_retention_hours * 3600, report, unread)
         kept = replace(wanted, log_retention_hours=87_600, log_megabytes=100_000) if job.keeps_log else wanted
-        retain.clean_log(path, now, kept, report)  # after the search for removed files
+        retain.clean_log(path, now, kept, report, unread)  # after the search for removed files
         files = table_files(open_table(path))
         report.files_after, report.bytes = len(files), sum(file.size for file in files)
     except Exception as error:  # noqa: BLE001 - one table's failure must not stop the others
