@@ -58,6 +58,7 @@ class Executor:
         self._open, self._stop, self._observe_seconds, self._seen = open_catalog, stop, observe_seconds, seen
         self._works, self._tries = BackgroundTasks(), expiries.Tries()
         self._revoking = BackgroundTasks()  # threads of their own: what waits for an expiry is no person's change
+        self._following = BackgroundTasks()  # and nothing that follows a game's grant either
 
     def kind(self) -> OperationDefinition:
         """Return the kind of operation it carries out."""
@@ -101,6 +102,8 @@ class Executor:
         return StepResult("done", "It is due.") if waiting is None else StepResult("waiting", waiting)
 
     def _works_of(self, operation: Operation) -> BackgroundTasks:
+        if expiries.follows(operation):
+            return self._following
         return self._revoking if expiries.is_automatic(operation) else self._works
 
     def _check(self, context: ControlContext, operation: Operation) -> str:

@@ -54,6 +54,11 @@ def is_automatic(operation: Operation) -> bool:
     return is_own and proposals.AUTHORISED_BY not in operation.parameters
 
 
+def follows(operation: Operation) -> bool:
+    """Return whether the controller lets grants of silver and gold tables follow those of their games by it."""
+    return is_automatic(operation) and bool(operation.parameters["intents"][0].get("follow"))
+
+
 def submit_expired(engine: Engine, schema: Securable) -> None:
     """Write operations for what is over and in no open operation: a few of them, and the next look goes on."""
     over = ledger.over(engine)
@@ -163,7 +168,7 @@ def principal_of(operation: Operation) -> str:
 def describe(operation: Operation) -> str:
     """Return the outcome of an expiry, or of what follows games' grants."""
     first, *others = operation.parameters["intents"]
-    if first.get("follow"):
+    if follows(operation):
         count = f"{1 + len(others)} silver and gold tables" if others else first["key"]
         return f"By itself: what {folded(first['principal'])} reads of {count} is as the grants of the games."
     if operation.reason == _LEFT:

@@ -1,5 +1,7 @@
 """Silver and gold tables on a real embedded catalog: registered, granted with their games and by themselves."""
 
+import shutil
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +13,10 @@ from sqlalchemy import insert, update
 
 from grants.api import access
 from grants.applying import drift_store, ledger
+from grants.applying.expiries import submit_expired, submit_following
 from grants.catalog import Change
 from grants.catalogs.embedded import Embedded
+from grants.catalogs.people import add
 from grants.model import Securable
 from grants.observing import snapshot
 from grants.planning.drift import intent
@@ -21,6 +25,7 @@ from pipeline.api.environment import OpenEnvironment
 from pipeline.base.errors import Refused
 from pipeline.base.names import rule_table_name
 from pipeline.control.derived.proposals import DerivedProposal, apply
+from pipeline.control.operations.executor import tick
 from pipeline.control.roles import CONTROLLER
 from pipeline.data.derived.definitions import Aggregate, Entry, FlatRule, GoldDefinition, SilverDefinition, dumps
 from pipeline.store import audit, derived
@@ -228,3 +233,63 @@ def test_a_definition_shows_no_more_to_readers_of_its_table_alone(tables: House)
     assert derived.read_definitions(world.engine) == seen
     tables.do(AccessIntent(BOB, SOLD, False, reason="over"))
     assert apply(world.settings, world.engine, unmasked, "bob", "more for BI").number == seen.number + 1
+
+
+def test_a_table_whose_folder_is_gone_keeps_no_reader_of_its_game_waiting(tables: House) -> None:
+    """Where a silver table's files were removed, a grant of its game is made all the same."""
+    write(tables, SOLD)
+    tables.rounds()
+    shutil.rmtree(Path(tables.world.paths.named(SOLD)))
+    done = tables.do(AccessIntent(ANN, CHESS, True, None, "numbers"))
+    assert done.state == "succeeded", done.outcome
+    assert readers(tables, CHESS) == {ANN}
+
+
+def test_an_expiry_waits_for_nothing_that_follows(tables: House) -> None:
+    """An operation that grants a table with its game and cannot end holds up no revoke of the table's own grant."""
+    write(tables, SOLD)
+    tables.rounds()
+    tables.do(AccessIntent(ANN, SOLD, True, time.time() + 3600, "masked rows"))
+    engine = tables.world.engine
+    with engine.begin() as connection:
+        connection.execute(update(entitlements).values(expires_at=time.time() - 1))
+    submit_following(engine, tables.schema, [AccessIntent(ANN, SOLD, read=True, reason="a test", follow=True)])
+    submit_expired(engine, tables.schema)
+    assert len(list_operations(engine, only_open=True)) == 2
+    tables.finish()
+    assert readers(tables, SOLD) == set()
+
+
+def test_tables_that_hang_hold_up_no_expiry(tables: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the catalog answers no grant of a silver table, access that is over is revoked as ever."""
+    carl, goes_on, change = "carl@example.com", threading.Event(), Embedded.change
+    add(tables.catalog, carl, [])
+    tables.do(AccessIntent(carl, GO, True, time.time() + 3600, "numbers"))
+    tables.do(*(AccessIntent(who, CHESS, True, None, "numbers") for who in (ANN, BOB)))
+    write(tables, SOLD)
+
+    def hangs(self: Embedded, one: Change) -> None:
+        if one.securable.path[-1] == SOLD:
+            goes_on.wait(60)
+        change(self, one)
+
+    monkeypatch.setattr(Embedded, "change", hangs)
+    tables.rounds()
+    with tables.world.engine.begin() as connection:
+        connection.execute(
+            update(entitlements).values(expires_at=time.time() - 1).where(entitlements.c.principal == carl)
+        )
+    for _ in range(20):
+        tick(tables.world, tables.steward.kinds)  # both of what follows are at work
+    submit_expired(tables.world.engine, tables.schema)
+    pause = threading.Event()
+    for _ in range(1_000):
+        tick(tables.world, tables.steward.kinds)
+        still_open = list_operations(tables.world.engine, only_open=True)
+        if len(still_open) < 3:
+            break
+        pause.wait(0.01)
+    assert [each.parameters["intents"][0]["key"] for each in still_open] == [SOLD, SOLD]
+    goes_on.set()
+    tables.finish()
+    assert readers(tables, SOLD) == {ANN, BOB}

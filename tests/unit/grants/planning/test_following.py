@@ -96,6 +96,8 @@ def test_a_temporary_grant_ends_on_the_tables_with_its_game() -> None:
     over = expired(managed.entitlements, NOW + 6)
     planned = plan(there, over, managed, NOW + 6)
     assert said(planned) == ["-chess", f"-{SOLD}"]
+    later = with_tables(there, {HOURS: "chess"})
+    assert due(later, managed, {SOLD, HOURS}, NOW + 6) == [], "an expired grant gives nothing until it is revoked"
     there, managed = done(there, [reads("chess")], managed)
     assert said(plan(there, over, managed, NOW + 6)) == []
 
@@ -123,8 +125,9 @@ def test_a_table_is_granted_by_itself_without_its_game() -> None:
 def test_a_table_keeps_the_games_grant_when_its_own_ends() -> None:
     """Where a principal has a table by itself and with its game, each can end without the other."""
     there, managed = done(world(SOLD), [reads("chess"), reads(SOLD)], NOTHING)
-    there, managed = settled(*done(there, [ends(SOLD)], managed))
-    assert held(there) == {"chess", SOLD}
+    there, managed = done(there, [ends(SOLD)], managed)
+    assert held(there) == {"chess", SOLD}, "not even for a moment"
+    assert settled(there, managed) == (there, managed)
     assert held(done(there, [ends("chess")], managed)[0]) == set()
 
 
@@ -269,3 +272,13 @@ def test_after_any_changes_every_grant_on_a_table_is_for_something(seed: int) ->
             wanted = (who, table.key) in cells or (table.follows and not game.hides and (who, table.game) in cells)
             assert (table.key in held(observed, who)) is wanted
             assert (ManagedGrant(table.securable, who, "SELECT") in managed.given) is wanted
+
+
+def test_an_undo_leaves_what_another_grant_of_the_game_gives() -> None:
+    """The undo of a game's permanent grant keeps the silver table that a temporary grant made since gives, too."""
+    first = plan(world(SOLD), [reads("chess")], NOTHING, NOW)
+    there, managed = simulate(world(SOLD), first.changes), first.after
+    there, managed = done(there, [reads("chess", until=NOW + 5)], managed)
+    back = undo(first.change_set, there, managed, NOW)
+    assert said(back) == []
+    assert held(simulate(there, back.changes)) == {"chess", SOLD}
