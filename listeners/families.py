@@ -366,6 +366,12 @@ def _controller(seen: ControllerMetrics) -> Iterator[Metric]:
         (((name, each), 1.0) for name, readers in seen.contract_readers.items() for each in readers),
     )
     yield _gauge(
+        "contract_stale",
+        "1 while a game is not as fresh as the contract promises, or nobody knows it; 0 while it is.",
+        ("contract", "game"),
+        ((about, float(is_stale)) for about, is_stale in seen.stale_contracts.items()),
+    )
+    yield _gauge(
         "incidents_open",
         "Open incidents by cause; absent when nobody judges causes.",
         ("cause",),

@@ -129,6 +129,8 @@ class ControllerMetrics:
     left_out_types: Mapping[str, int] = field(default_factory=dict)  # by game, event types that a cap leaves untabled
     books_due: Mapping[str, float] = field(default_factory=dict)  # games, when their oldest open day is due to close
     contract_readers: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of output contracts, by name
+    stale_contracts: Mapping[tuple[str, str], bool] = field(default_factory=dict)
+    """Whether a promise of freshness is broken, or not known to be kept: by contract and the key of a game."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from pipeline.data.derived.carrying import DerivedStreams
 from pipeline.data.ingest.backlog import backlog_watched
 from pipeline.data.ingest.query import Ingest, LandedRows
 from pipeline.data.ingest.through.posts import posting
+from pipeline.data.output_contracts.freshness import read_freshness
 from pipeline.data.streams.group import Group
 from pipeline.data.streams.lookup import Lookup
 from pipeline.data.streams.outage import tolerate_store_outage
@@ -456,7 +457,9 @@ class _Driver:
         try:
             expire_dead(self._duty.engine)
             fleet = read_fleet(self._duty.engine, settings=self._settings)
-            judgement, controller_metrics = fleet.judgement, read_controller_metrics(self._duty.engine, fleet)
+            freshness = read_freshness(self._duty.engine, fleet)
+            judgement = fleet.judgement
+            controller_metrics = read_controller_metrics(self._duty.engine, fleet, freshness)
         except Exception as error:  # noqa: BLE001 - a bug of the judgement must not stop ingest; an alert reports it
             _log.warning("judging the fleet failed, retrying: %s", error)
             return False

@@ -8,8 +8,10 @@ from typing import Final
 
 from app import formatting
 from app.look.tokens import Tone
-from pipeline.api.contracts import Action, ContractRule, GameContracts, OutputContract, label
+from pipeline.api.contracts import Action, ContractRule, GameContracts, OutputContract, freshness_of, label
 from pipeline.base.texts import join_limited
+from pipeline.health.facts.fleet import GameRow
+from pipeline.health.verdicts.freshness import FreshnessPart
 
 ACTIONS: Final[Mapping[Action, str]] = {"warn": "△ warn", "quarantine": "◆ quarantine", "stop": "■ stop"}
 TONES: Final[Mapping[str, Tone]] = {ACTIONS["warn"]: "plain", ACTIONS["quarantine"]: "risk", ACTIONS["stop"]: "late"}
@@ -24,6 +26,19 @@ def table(found: GameContracts, broken: Mapping[str, int] | None) -> list[dict[s
     if broken is not None:
         rules.sort(key=lambda each: -broken.get(label(*each), 0))
     return [_row(contract, rule, broken) for contract, rule in rules]
+
+
+def freshness(found: GameContracts, row: GameRow, now: float) -> list[str]:
+    """Return a line for each part of the promises of freshness; `now` is Unix seconds by the store's clock."""
+    return [
+        formatting.shown(f"{_glyph(part)} {verdict.promise.contract}: {part.text}", 2 * _LONGEST)
+        for verdict in freshness_of(found.contracts, row, now)
+        for part in verdict.parts
+    ]
+
+
+def _glyph(part: FreshnessPart) -> str:
+    return "▲" if not part.is_kept else "✓" if part.is_known else formatting.UNKNOWN_VALUE
 
 
 def promise(rule: ContractRule) -> str:

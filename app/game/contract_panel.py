@@ -8,7 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import formatting
 from app.components import pills
-from app.game.contract import TONES, table
+from app.game.contract import TONES, freshness, table
 from app.game.signals import GameSignals, until_text
 from app.look import parts
 from app.state.services import Environment, cached
@@ -41,7 +41,7 @@ def draw(environment: Environment, signals: GameSignals, place: DeltaGenerator) 
         how = "turnout contracts apply FILE gives it one."
         none = "No rule is for this game." if found.contracts else "No output contract is for this game."
         st.html(parts.silence(none, how))
-        _draw_unchecked(found)
+        _draw_promises(found, signals)
         return
     said = [f"{len(rows)} {'rule' if len(rows) == 1 else 'rules'}"]
     if trend is None:
@@ -66,9 +66,12 @@ def draw(environment: Environment, signals: GameSignals, place: DeltaGenerator) 
         alt="Rules of this game's output contract, with action and the rows that broke each lately.",
         key="contract_table",
     )
-    _draw_unchecked(found)
+    _draw_promises(found, signals)
 
 
-def _draw_unchecked(found: GameContracts) -> None:
+def _draw_promises(found: GameContracts, signals: GameSignals) -> None:
+    """Draw what is promised of the table as a whole, and what is not checked."""
+    for line in freshness(found, signals.row, signals.now):
+        st.text(line)
     if found.unchecked:
         st.text(formatting.shown(f"Not checked, of protovalidate: {'; '.join(first_lines(found.unchecked))}", 1000))

@@ -9,11 +9,12 @@ from pipeline.api.environment import OpenEnvironment
 from pipeline.base.names import GameKey
 from pipeline.data.contracts.promised import by_definition
 from pipeline.data.contracts.registry import LocalRegistry
+from pipeline.data.output_contracts.freshness import freshness_of
 from pipeline.data.output_contracts.rules import Action, ContractRule, OutputContract, by_game, label, loads
 from pipeline.store.database.engine import reading
 from pipeline.store.output_contracts import read_contracts
 
-__all__ = ["Action", "ContractRule", "GameContracts", "OutputContract", "label", "of_game"]
+__all__ = ["Action", "ContractRule", "GameContracts", "OutputContract", "freshness_of", "label", "of_game"]
 
 
 @dataclass(frozen=True, slots=True)

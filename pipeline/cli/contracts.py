@@ -76,12 +76,15 @@ def apply_contracts(env_dir: Path, file: Path, expected: str | None, reason: str
 def show_contracts(env_dir: Path, game: str | None, as_json: bool) -> None:
     """Print the contracts in force as a file that `turnout contracts apply` takes.
 
-    With GAME, those for this game, and how many of its newest rows break each rule.
+    With GAME, those for this game, how many of its newest rows break each rule, and whether its table is as fresh as
+    they promise.
     """
     from pipeline.control.output_contracts.contract_file import render, tree
     from pipeline.control.output_contracts.newest import count_breaks
     from pipeline.control.output_contracts.proposals import break_lines, given_lines
+    from pipeline.data.output_contracts.freshness import read_freshness
     from pipeline.data.output_contracts.rules import loads
+    from pipeline.health.facts.fleet import read_fleet
     from pipeline.store.games import find
     from pipeline.store.output_contracts import read_contracts
 
@@ -96,7 +99,15 @@ def show_contracts(env_dir: Path, game: str | None, as_json: bool) -> None:
         found = count_breaks(context.paths.table(of.key), of.key, schemas, contracts)
         lines = [*given_lines(schemas, of.key, of.name, contracts), *break_lines({of.name: found})]
         lines.append(f"{found.rows:,} newest rows of its table were tried.")
+        fleet = read_fleet(context.engine, settings=context.settings)
+        promised = [each for each in read_freshness(context.engine, fleet) if each.game_key == of.key]
+        lines += [
+            f"{each.promise.contract}: {'' if part.is_kept else 'NOT FRESH: '}{part.text}"
+            for each in promised
+            for part in each.parts
+        ]
         shown |= {"game": of.name, "rows": found.rows, "broken": dict(found.broken), "lines": lines}
+        shown["stale"] = sorted(each.promise.contract for each in promised if each.is_stale)
     if as_json:
         say_json({**shown, "contracts": [tree(each) for each in contracts]})
     else:

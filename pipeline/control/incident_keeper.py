@@ -6,11 +6,13 @@ the fleet at each heartbeat for the alerts, then does the same. Two at once do n
 
 import uuid
 from collections.abc import Sequence
+from typing import Final
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.base.errors import Refused
+from pipeline.data.output_contracts.freshness import read_freshness
 from pipeline.health.facts.evidence import read_evidence
 from pipeline.health.facts.fleet import Fleet, read_fleet
 from pipeline.health.facts.incidents import keep_look, read_incidents
@@ -18,6 +20,7 @@ from pipeline.health.facts.overdue_access import read_overdue
 from pipeline.health.incidents import away
 from pipeline.health.incidents.access import keep_access
 from pipeline.health.incidents.evidence import Look
+from pipeline.health.incidents.freshness import keep_freshness
 from pipeline.health.incidents.incidents import Causes, Incident, group_incidents, order
 from pipeline.health.incidents.judging import judge_all
 from pipeline.health.incidents.memory import Memory
@@ -25,6 +28,8 @@ from pipeline.health.incidents.through import keep_through
 from pipeline.health.verdicts.liveness import heartbeat_limit
 from pipeline.settings.tree import Settings
 from pipeline.store.database.states import Cause
+
+_OF_NO_GAME: Final = frozenset({Cause.ACCESS, Cause.FRESHNESS, Cause.TIME_WENT_BACK})
 
 
 class IncidentKeeper:
@@ -71,17 +76,22 @@ class IncidentKeeper:
 
         with self._engine.connect() as connection:
             overdue = read_overdue(connection)
+        freshness = read_freshness(self._engine, fleet)
 
         def new_id() -> str:
             return uuid.uuid4().hex
 
         def judge(before: Sequence[Incident]) -> tuple[Incident, ...]:
-            of_access = [each for each in before if each.finding.cause == Cause.ACCESS]
-            of_times = [each for each in before if each.finding.cause == Cause.TIME_WENT_BACK]
-            others = [each for each in before if each.finding.cause not in {Cause.ACCESS, Cause.TIME_WENT_BACK}]
+            def known(cause: Cause) -> list[Incident]:
+                return [each for each in before if each.finding.cause == cause]
+
+            others = [each for each in before if each.finding.cause not in _OF_NO_GAME]
             kept = group_incidents(others, self._causes, evidence, new_id)
-            times = keep_through(of_times, fleet.withdrawals, fleet.through_at, seen.now, new_id)
-            return order((*kept, *keep_access(of_access, overdue, seen.now, new_id), *times))
+            access = keep_access(known(Cause.ACCESS), overdue, seen.now, new_id)
+            fresh = keep_freshness(known(Cause.FRESHNESS), freshness, seen.now, new_id)
+            times = known(Cause.TIME_WENT_BACK)
+            times_back = keep_through(times, fleet.withdrawals, fleet.through_at, seen.now, new_id)
+            return order((*kept, *access, *fresh, *times_back))
 
         kept = keep_look(self._engine, self._kept_by, seen.now, judge)
         self._was_refused = False

@@ -112,6 +112,7 @@ def of_game(alert: str, severity: str = "page", group: str | None = "a") -> str:
 
 DOWN, STALLED, LATE = "TurnoutStreamDown", "TurnoutStreamStalled", "TurnoutLatencyOverObjective"
 STOPPED = _fired("TurnoutDerivedStopped", "ticket", derived="sold", game="g", cluster_group="a")
+STALE = _fired("TurnoutContractStale", "ticket", contract="sales", game="g")
 UNHEALTHY = _fired("TurnoutFleetUnhealthy", "ticket")
 LATE_SOURCE, BLIND_SOURCE = _fired("TurnoutSourceBacklog"), _fired("TurnoutSourceUnknown", "ticket")
 EVACUATION = _fired("TurnoutEvacuationWaits", cluster_group="a")
@@ -233,6 +234,11 @@ SCENARIOS = [
         "rows that break a contract once are silent",
         [info(flat(1, HOUR)), violations("sales/price", f"{flat(0, 300)} {flat(500, HOUR)}")],
         {at: [] for at in range(0, 2_400, 60)},
+    ),
+    Scenario(
+        "a table that is not as fresh as its contract promises for 2 minutes gives a ticket until it is",
+        [('turnout_contract_stale{contract="sales",game="g",kind="ingest"}', f"{flat(1, 600)} {flat(0, HOUR)}")],
+        {105: [], 150: [STALE], 585: [STALE], 630: []},
     ),
     Scenario(
         "a derived stream that fails for 10 minutes gives a ticket until it goes on, whichever its error",

@@ -98,8 +98,8 @@ def test_alerts_follow_from_the_judgement_over_a_hundred_histories(made: World, 
     print(dict(counted))  # noqa: T201 - the table of the long tier
     assert silent <= {
         "TurnoutFreshnessBurnSlow", "TurnoutFreshnessBudgetDrip",  # hours; tests/processes/test_burn_alerts.py has them
-        "TurnoutRejectRatioHigh", "TurnoutContractViolated", "TurnoutDerivedStopped", "TurnoutDayNotClosed",
-        "TurnoutTypesWithoutTable",
+        "TurnoutRejectRatioHigh", "TurnoutContractViolated", "TurnoutContractStale", "TurnoutDerivedStopped",
+        "TurnoutDayNotClosed", "TurnoutTypesWithoutTable",
         "TurnoutRegistryMistrusted", "TurnoutEvacuationWaits", "TurnoutAccessDrift", "TurnoutAccessUnknown",
         "TurnoutAccessOverdue", "TurnoutListenerLagging", "TurnoutMetricsStale", "TurnoutEdgeDown",
         # These need a trouble that lasts, which random histories end too soon; test_end_to_end.py has them.

@@ -29,6 +29,7 @@ FAULTS: dict[str, Fault] = {
     LATE: lambda fleet: fleet.set(age=90.0),
     "TurnoutRejectRatioHigh": lambda fleet: fleet.set(rejects=5),
     "TurnoutContractViolated": lambda fleet: fleet.set(broken=5),
+    "TurnoutContractStale": lambda fleet: fleet.set_control(stale_contracts={("sales", fleet.game): True}),
     "TurnoutDerivedStopped": lambda fleet: fleet.set_control(
         derived=[DerivedMetrics("sold", fleet.game, GROUP, 1, 1, None, None, ("Refused", time.time()), time.time())]
     ),

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import re
+from dataclasses import asdict
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from pipeline.base.errors import Refused, first_line
 from pipeline.base.names import MAX_NAME_BYTES, is_game_name
 from pipeline.base.problems import Problems, shown
 from pipeline.base.yaml_nodes import line_of
+from pipeline.control.derived.values import FieldValues, spelled
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.output_contracts.kinds import KINDS
 from pipeline.data.output_contracts.masks import whole_text
@@ -22,6 +24,7 @@ from pipeline.data.output_contracts.rules import (
     Action,
     Bound,
     ContractRule,
+    Freshness,
     OutputContract,
     RuleNames,
     Switch,
@@ -36,11 +39,13 @@ _PATH: Final = re.compile(r"\w+(\[\])*(\.\w+(\[\])*)*")
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,3})?")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[-+]\d\d:\d\d)?)?")
 _FIELDS: Final = (
-    "name", "games", "prefixes", "onboarding_rules", "event_types", "readers", "protovalidate", "rules",
+    "name", "games", "prefixes", "onboarding_rules", "event_types", "readers", "protovalidate", "freshness", "rules",
 )  # fmt: skip
 _LISTS: Final = ("games", "prefixes", "event_types", "readers")
 _CHECKS: Final = ("type", "required", "min", "max", "pattern", "allowed", "forbidden", "min_length", "max_length")
 _RULE_FIELDS: Final = ("name", "column", "action", *_CHECKS)
+_LIMITS: Final = ("within", "newest_within")
+_LEAST_SECONDS: Final = 60  # of a promise of freshness
 _MOST_RULES: Final = 100  # of one contract
 _LONGEST_PATTERN: Final = 1000
 _LONGEST: Final = 1_000_000  # of a text or list
@@ -77,6 +82,9 @@ def tree(contract: OutputContract) -> dict[str, Any]:
         fields["onboarding_rules"] = [each.rule for each in contract.by_rules]
     if contract.protovalidate != "off":
         fields["protovalidate"] = contract.protovalidate
+    if contract.freshness is not None:
+        limits = asdict(contract.freshness).items()
+        fields["freshness"] = {name: spelled(seconds) for name, seconds in limits if seconds is not None}
     return {**fields, "rules": [rule_tree(each) for each in contract.rules]} if contract.rules else fields
 
 
@@ -109,7 +117,7 @@ class _Reading:
 
     def _contract(self, node: yaml.Node, lines: dict[str, int]) -> OutputContract:
         fields = yaml_nodes.fields(node, "a contract", _FIELDS, self._problems)
-        self._require(node, fields, ("name",) if "protovalidate" in fields else ("name", "rules"))
+        self._require(node, fields, ("name",) if fields.keys() & {"protovalidate", "freshness"} else ("name", "rules"))
         name = self._name(fields.get("name"), _NAME, "a contract", lines)
         if fields and not fields.keys() & {"games", "prefixes", "onboarding_rules"}:
             said = "games, prefixes and onboarding_rules are missing; name the games that it is for"
@@ -127,6 +135,7 @@ class _Reading:
             readers=tuple(self._texts(fields.get("readers"), "readers")),
             by_rules=tuple(map(RuleNames, self._texts(fields.get("onboarding_rules"), "onboarding_rules"))),
             protovalidate=self._switch(fields.get("protovalidate")),
+            freshness=self._freshness(fields.get("freshness")),
         )
 
     def _rule(self, node: yaml.Node, lines: dict[str, int]) -> ContractRule:
@@ -218,6 +227,20 @@ class _Reading:
         if node is not None and word is not None and word not in SWITCHES:
             self._problems.add(line_of(node), f"protovalidate must be one of {', '.join(SWITCHES)}")
         return next((each for each in SWITCHES if each == word), SWITCHES[0])
+
+    def _freshness(self, node: yaml.Node | None) -> Freshness | None:
+        if node is None:
+            return None
+        fields = yaml_nodes.fields(node, "freshness", _LIMITS, self._problems)
+        values = FieldValues(self._problems)
+        found = {name: values.seconds(each, name) for name, each in fields.items()}
+        for name, seconds in found.items():
+            if seconds is not None and seconds < _LEAST_SECONDS:
+                said = f"{name} must be at least {spelled(_LEAST_SECONDS)}, as times are known two heartbeats later"
+                self._problems.add(line_of(fields[name]), said)
+        if isinstance(node, yaml.MappingNode) and not node.value:
+            self._problems.add(line_of(node), f"freshness promises nothing; add {' or '.join(_LIMITS)}")
+        return Freshness(**found) if found else None
 
     def _truth(self, node: yaml.Node | None) -> bool:
         return False if node is None else yaml_nodes.truth(node, "required", self._problems) or False

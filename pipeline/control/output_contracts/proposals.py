@@ -235,4 +235,5 @@ def _said(contract: OutputContract) -> str:
 
 
 def _fields(tree: Mapping[str, object]) -> str:
-    return "; ".join(f"{name} {value}" for name, value in tree.items())
+    parts = {name: _fields(value) if isinstance(value, Mapping) else value for name, value in tree.items()}
+    return "; ".join(f"{name} {value}" for name, value in parts.items())

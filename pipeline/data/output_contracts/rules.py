@@ -88,6 +88,14 @@ class RuleNames:
 
 
 @dataclass(frozen=True, slots=True)
+class Freshness:
+    """How fresh a game's table is promised to be, in seconds; None: nothing of the kind is promised."""
+
+    within: int | None = None  # from a record's arrival at its source until it is in the table
+    newest_within: int | None = None  # between two records of the game
+
+
+@dataclass(frozen=True, slots=True)
 class OutputContract:
     """The rules for the rows of some games, or of some of their event types."""
 
@@ -99,6 +107,7 @@ class OutputContract:
     readers: tuple[str, ...] = ()  # who relies on it, in a person's words
     by_rules: tuple[RuleNames, ...] = ()  # onboarding rules, for whose games it is
     protovalidate: Switch = "off"
+    freshness: Freshness | None = None  # of the whole table, whichever event types its rules are for
 
     def is_for(self, game: str) -> bool:
         """Return whether it is for a game: the one place that decides it."""
@@ -174,4 +183,7 @@ def _contract(tree: Mapping[str, Any]) -> OutputContract:
     named = ("names", "prefixes", "other_names", "longer")
     by_rules = tuple(RuleNames(each["rule"], *(tuple(each[name]) for name in named)) for each in tree["by_rules"])
     switch = tree.get("protovalidate", "off")  # which contracts of older stores lack
-    return OutputContract(tree["name"], **lists, rules=rules, by_rules=by_rules, protovalidate=switch)
+    fresh = None if (found := tree.get("freshness")) is None else Freshness(**found)
+    return OutputContract(
+        tree["name"], **lists, rules=rules, by_rules=by_rules, protovalidate=switch, freshness=fresh
+    )  # fmt: skip

@@ -17,6 +17,7 @@ _DEFAULTS: Final = Settings()
 
 _GAME_PAGE: Final = "/game?game={{ $labels.game }}"
 _DERIVED_TAB: Final = f"{_GAME_PAGE}&rows=derived"
+_CONTRACT_TAB: Final = f"{_GAME_PAGE}&rows=contract"
 _FLEET_PAGE: Final = "/"
 _ACCESS_PAGE: Final = "/access"
 _GROUPS_PAGE: Final = "/groups"
@@ -37,6 +38,7 @@ def alerts(
         *_broken_streams(),
         *burn_alerts(default() if objectives is None else objectives, objective_seconds),
         *_late_streams(f"{objective_seconds:g}"),
+        _contract_stale(),
         _derived_stopped(),
         _types_without_table(),
         _day_not_closed(),
@@ -117,6 +119,20 @@ def _late_streams(objective: str) -> tuple[Alert, ...]:
             "{{ end }} `turnout contracts show` has the rules.",
             _GAME_PAGE,
         ),
+    )
+
+
+def _contract_stale() -> Alert:
+    return Alert(
+        "TurnoutContractStale",
+        "ticket",
+        "max by (contract, game) (turnout_contract_stale) == 1",
+        "2m",
+        "{{ $labels.game }} is not as fresh as its contract promises",
+        "The contract is {{ $labels.contract }}; readers:{{ range query (printf "
+        '"max by (reader) (turnout_contract_reader_info{contract=%q})" $labels.contract) }}'
+        " {{ .Labels.reader }};{{ else }} none named;{{ end }} `turnout contracts show` with the game has the times.",
+        _CONTRACT_TAB,
     )
 
 

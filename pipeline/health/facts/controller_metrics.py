@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sqlalchemy import Connection, Engine, select
@@ -13,6 +13,7 @@ from pipeline.health.facts.fleet import Fleet
 from pipeline.health.facts.overdue_access import count_overdue
 from pipeline.health.incidents import away
 from pipeline.health.verdicts.derived import DerivedStanding, judge
+from pipeline.health.verdicts.freshness import FreshnessVerdict
 from pipeline.store.books import due_in
 from pipeline.store.database.states import OPEN, Cause
 from pipeline.store.database.tables import catalog_snapshots
@@ -28,9 +29,12 @@ _MOST_CONTRACTS: Final = 200  # whose readers are exported
 _MOST_READERS: Final = 5  # of each
 
 
-def read_controller_metrics(engine: Engine, fleet: Fleet) -> ControllerMetrics:
+def read_controller_metrics(
+    engine: Engine, fleet: Fleet, freshness: Sequence[FreshnessVerdict] = ()
+) -> ControllerMetrics:
     """Read what alerts on the controller need, beside the judged fleet, which says whether one runs.
 
+    `freshness` has the verdicts on each promise of freshness in output contracts.
     Where the control store cannot be read this raises, and nothing is known: the caller exports nothing then.
     """
     judgement, upkeep = fleet.judgement, fleet.upkeep
@@ -70,6 +74,7 @@ def read_controller_metrics(engine: Engine, fleet: Fleet) -> ControllerMetrics:
         derived=[_derived(each, fleet.read_at) for each in derived],
         left_out_types=left_out,
         books_due=books_due,
+        stale_contracts={(each.promise.contract, each.game_key): each.is_stale for each in freshness},
         contract_readers={each["name"]: each["readers"][:_MOST_READERS] for each in contracts[:_MOST_CONTRACTS]},
     )
 

@@ -13,7 +13,7 @@ from pipeline.health.verdicts.judgement import Judgement, StreamVerdict, judge_f
 from pipeline.health.verdicts.processes import DriverState, FleetFacts
 from pipeline.health.verdicts.reported import AssignedGame
 from pipeline.health.verdicts.silence import is_silent
-from pipeline.health.verdicts.through import bronze_time, game_time
+from pipeline.health.verdicts.through import bronze_time, game_time, record_time
 from pipeline.health.verdicts.upkeep import UNKNOWN, UpkeepFacts, limit_seconds
 from pipeline.settings.tree import Settings
 from pipeline.store.database.engine import reading, refused_write
@@ -51,6 +51,8 @@ class GameRow:
     verdict: StreamVerdict
     lag_seconds: float | None = None  # age of the oldest row that its table may lack, wherever it waits
     through_at: float | None = None  # its table has all that the source had by then; None: unknown
+    record_after: float | None = None  # its source got the newest record after that; None: unknown
+    is_retired: bool = False
 
     @property
     def in_trouble(self) -> bool:
@@ -169,6 +171,7 @@ def _read(connection: Connection, now: float | None, settings: Settings) -> Flee
         replace(
             _game(row, game, judgement),
             through_at=game_time(through, row["last_seq"], _cursor(game), known.now),
+            record_after=record_time(through, row["last_seq"], known.now),
         )
         for row, game in zip(rows, facts.games, strict=True)
     ]
@@ -218,6 +221,7 @@ def _game(row: RowMapping, game: AssignedGame, judgement: Judgement) -> GameRow:
         discovered_at=row["discovered_at"],
         reported=game.reported,
         verdict=judgement.games[game.game_key],
+        is_retired=game.retired_at is not None,
     )
     live = shown.live
     return shown if live is None else replace(shown, lag_seconds=judgement.source.lag(live.backlog_age_seconds))

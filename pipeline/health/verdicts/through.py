@@ -26,6 +26,14 @@ def game_time(reading: ThroughReading | None, last_seq: int, cursor: int | None,
     return _newest(reading, None if reached >= last_seq else reached, now)
 
 
+def record_time(reading: ThroughReading | None, last_seq: int, now: float) -> float | None:
+    """Return a time after which the source got a game's newest record, None where none is known.
+
+    Its record in `last_seq` is none of those that bronze had before, and so none of those that the source had by then.
+    """
+    return _newest(reading, last_seq - 1, now)
+
+
 def _newest(reading: ThroughReading | None, most: int | None, now: float) -> float | None:
     if reading is None:
         return None

@@ -113,6 +113,7 @@ class Cause(StrEnum):
     CAPACITY = "capacity"
     OPERATOR = "operator"
     ACCESS = "access"
+    FRESHNESS = "freshness"
     TIME_WENT_BACK = "time went back"
     UNDETERMINED = "undetermined"
 

@@ -33,6 +33,7 @@ from listeners.totals import (
     ProcessSample,
     SelfCounts,
 )
+from pipeline.data.output_contracts.freshness import read_freshness
 from pipeline.health.facts.controller_metrics import read_controller_metrics
 from pipeline.health.facts.fleet import Fleet, GameRow, read_fleet
 from pipeline.health.kinds.registry import registered
@@ -177,7 +178,8 @@ class Bridge(Collector):
             require_store(self._settings, self._paths)
             self._engine = open_store(self._settings, self._paths, connections=1)
         fleet = read_fleet(self._engine, settings=self._settings)
-        return _Store(fleet, read_controller_metrics(self._engine, fleet))
+        freshness = read_freshness(self._engine, fleet)
+        return _Store(fleet, read_controller_metrics(self._engine, fleet, freshness))
 
     def _read_passes(self, passes: Appended) -> bool:
         now = time.time()

@@ -24,4 +24,5 @@ CONTROLLER_METRICS = ControllerMetrics(
     left_out_types={"g": 2},
     books_due={"g": NOW},
     contract_readers={"sales": ["BI"]},
+    stale_contracts={("sales", "g"): True},
 )

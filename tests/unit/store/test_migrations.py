@@ -31,7 +31,7 @@ from pipeline.store.games import register_group
 from tests.postgres import Postgres
 
 Upgrade = Callable[[Connection], None]
-FIRST_TABLES = ("r0019", "9cabb1290c42dd00")
+FIRST_TABLES = ("r0020", "42d4f1e7b828da81")
 FOLDER = Path(migrate.__file__).with_name("migrations")
 
 

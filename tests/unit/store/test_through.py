@@ -12,14 +12,14 @@ from sqlalchemy import Engine
 from listeners.prometheus import Exposition
 from pipeline.cli.main import cli
 from pipeline.control.incident_keeper import IncidentKeeper
-from pipeline.health.facts.fleet import Fleet, read_fleet
 from pipeline.health.facts.incidents import read_incidents
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import Cause
 from pipeline.store.rows import ThroughReading, Withdrawal
-from pipeline.store.through import cursors_behind, through_in, write_through
+from pipeline.store.through import through_in, write_through
 from tests.browser.seed import Seeded, seed
+from tests.unit.store.through_world import fleet_at
 
 NOW = 1_800_000_000.0
 
@@ -35,18 +35,6 @@ def test_a_report_of_ingest_is_read_back(engine: Engine) -> None:
         found = through_in(connection)
     assert found is not None
     assert found == ThroughReading(found.noted_at, ((1, NOW - 9.25),), (back,))
-
-
-def fleet_at(folder: Path, now: float) -> tuple[Engine, Fleet]:
-    """Return a fleet of a level game, a game behind, and a game without a report."""
-    games = (
-        Seeded("level", "a", {"cursor_seq": 9_999}), Seeded("behind", "a", {"cursor_seq": 2}), Seeded("new", "a", None),
-    )  # fmt: skip
-    seed(folder, games, now=now, heartbeat_ages={"ingest": 1, "a": 1}, history=False)
-    engine = open_store(Settings(), Paths(folder))
-    assert cursors_behind(engine) == [2]
-    write_through(engine, [(2, now - 300), (4, now - 60), (9, now - 7)], [])
-    return engine, read_fleet(engine, now)
 
 
 def test_status_and_metrics_say_how_far_each_game_is_complete(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.base.errors import Refused
 from pipeline.control.output_contracts.contract_file import parse, render
-from pipeline.data.output_contracts.rules import ContractRule, OutputContract, RuleNames
+from pipeline.data.output_contracts.rules import ContractRule, Freshness, OutputContract, RuleNames, dumps, loads
 
 FILE = """\
 version: 1
@@ -21,12 +21,13 @@ contracts:
       - {name: shop, action: stop, column: "shop.name", pattern: '[a-z]+', min_length: 2, max_length: 40}
       - {column: "items[].kind", allowed: [sword, "1", 1, 0.5, true], forbidden: [shield]}
   - {name: own, games: [Chess], protovalidate: quarantine}
+  - {name: fresh, games: [Chess], freshness: {within: 10m, newest_within: 1d}}
 """
 
 
 def test_a_file_is_read_and_written_back() -> None:
     """`apply` takes the file that `show` prints, with the very same contracts."""
-    contract, own = parse(FILE)
+    contract, own, fresh = parse(FILE)
     assert contract == OutputContract(
         "sales", ("Chess", "2048"), ("studio-a/",), ("acme.Sold",),
         (
@@ -38,7 +39,8 @@ def test_a_file_is_read_and_written_back() -> None:
         ("BI", "daily revenue"), (RuleNames("studio-b"),),
     )  # fmt: skip
     assert own == OutputContract("own", ("Chess",), protovalidate="quarantine")
-    assert parse(render((contract, own))) == (contract, own)
+    assert fresh == OutputContract("fresh", ("Chess",), freshness=Freshness(600, 86_400))
+    assert parse(render((contract, own, fresh))) == (contract, own, fresh) == loads(dumps((contract, own, fresh)))
     assert parse("version: 1\ncontracts: []") == ()
 
 
@@ -71,6 +73,22 @@ def test_a_rule_with_an_error_is_refused(line: str, problem: str) -> None:
     """A rule that turnout does not understand is refused, with the line where it stands."""
     with pytest.raises(Refused, match=rf"1 problem\(s\).*\n  - line 5: .*{problem}"):
         parse(f"version: 1\ncontracts:\n- name: a\n  games: [Chess]\n  rules: [{line}]")
+
+
+@pytest.mark.parametrize(
+    ("promise", "problem"),
+    [
+        ("{within: 59s}", "within must be at least 1m"),
+        ("{newest_within: soon}", "newest_within must be such as 90s"),
+        ("{since: 10m}", "'since' is not a field of freshness"),
+        ("{}", "freshness promises nothing; add within or newest_within"),
+        ("10m", "freshness must be a mapping"),
+    ],
+)
+def test_a_promise_of_freshness_with_an_error_is_refused(promise: str, problem: str) -> None:
+    """A promise that nobody can judge is refused, with the line where it stands."""
+    with pytest.raises(Refused, match=rf"1 problem\(s\).*\n  - line 5: .*{problem}"):
+        parse(f"version: 1\ncontracts:\n- name: a\n  games: [Chess]\n  freshness: {promise}")
 
 
 @pytest.mark.parametrize("word", ["off", "warn", "quarantine", "stop"])
