@@ -455,6 +455,18 @@ def _derived(streams: Sequence[DerivedMetrics]) -> Iterator[Metric]:
         labels,
         ((values, each.rows) for values, each in named),
     )
+    yield _counter(
+        "derived_duplicate_rows",
+        "Rows left out as second ones of an event since the silver table's generation began; absent when unknown.",
+        labels,
+        ((values, each.duplicates) for values, each in named),
+    )
+    yield _gauge(
+        "contract_unique_info",
+        "An output contract that promises the column by which the silver table compares rows to be unique; always 1.",
+        ("contract", "derived"),
+        (((contract, each.name), 1.0) for _, each in named for contract in each.unique_by),
+    )
     yield _gauge(
         "derived_generation",
         "Generation of the derived stream's table at its last report.",

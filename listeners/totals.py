@@ -100,6 +100,8 @@ class DerivedMetrics:
     stopped: tuple[str, float] | None  # the kind of error for which it stands still, and since when; None: it does not
     reported_at: float | None
     is_paused: bool = False  # by a person
+    duplicates: int | None = None  # rows that its generation left out as second ones
+    unique_by: Sequence[str] = ()  # contracts that promise that it leaves none out
 
 
 @dataclass(frozen=True, slots=True)

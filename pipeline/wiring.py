@@ -31,6 +31,7 @@ from pipeline.data.books.keeping import BookKeeper
 from pipeline.data.contracts.given_ids import StoreAge
 from pipeline.data.contracts.registries.resolution import Resolution
 from pipeline.data.derived.carrying import DerivedStreams
+from pipeline.data.derived.uniqueness import read_unique_by
 from pipeline.data.ingest.backlog import backlog_watched
 from pipeline.data.ingest.query import Ingest, LandedRows
 from pipeline.data.ingest.through.posts import posting
@@ -458,8 +459,9 @@ class _Driver:
             expire_dead(self._duty.engine)
             fleet = read_fleet(self._duty.engine, settings=self._settings)
             freshness = read_freshness(self._duty.engine, fleet)
+            unique_by = read_unique_by(self._duty.engine, (row.game for row in fleet.rows))
             judgement = fleet.judgement
-            controller_metrics = read_controller_metrics(self._duty.engine, fleet, freshness)
+            controller_metrics = read_controller_metrics(self._duty.engine, fleet, freshness, unique_by)
         except Exception as error:  # noqa: BLE001 - a bug of the judgement must not stop ingest; an alert reports it
             _log.warning("judging the fleet failed, retrying: %s", error)
             return False

@@ -73,5 +73,7 @@ def _draw_promises(found: GameContracts, signals: GameSignals) -> None:
     """Draw what is promised of the table as a whole, and what is not checked."""
     for line in freshness(found, signals.row, signals.now):
         st.text(line)
+    for line in found.unique:
+        st.text(formatting.shown(line, 300))
     if found.unchecked:
         st.text(formatting.shown(f"Not checked, of protovalidate: {'; '.join(first_lines(found.unchecked))}", 1000))

@@ -122,6 +122,8 @@ class DerivedReport:
         if verdict.rows is not None:
             yield f"{verdict.rows:,} rows"
             yield f"generation {verdict.generation}"
+            if self.state is not None and self.state.duplicates:
+                yield f"{self.state.duplicates:,} second rows left out"
         match verdict.standing:
             case DerivedStanding.PAUSED:
                 yield f"PAUSED {self.reason}"

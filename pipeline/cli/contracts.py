@@ -76,15 +76,18 @@ def apply_contracts(env_dir: Path, file: Path, expected: str | None, reason: str
 def show_contracts(env_dir: Path, game: str | None, as_json: bool) -> None:
     """Print the contracts in force as a file that `turnout contracts apply` takes.
 
-    With GAME, those for this game, how many of its newest rows break each rule, and whether its table is as fresh as
-    they promise.
+    With GAME, those for this game, how many of its newest rows break each rule, whether its table is as fresh as they
+    promise, and how many second rows silver tables left out.
     """
     from pipeline.control.output_contracts.contract_file import render, tree
     from pipeline.control.output_contracts.newest import count_breaks
     from pipeline.control.output_contracts.proposals import break_lines, given_lines
+    from pipeline.data.derived.definitions import loads as definitions_of
+    from pipeline.data.derived.uniqueness import left_out, unique_checks
     from pipeline.data.output_contracts.freshness import read_freshness
     from pipeline.data.output_contracts.rules import loads
     from pipeline.health.facts.fleet import read_fleet
+    from pipeline.store.derived import read_in_force, read_streams
     from pipeline.store.games import find
     from pipeline.store.output_contracts import read_contracts
 
@@ -106,6 +109,9 @@ def show_contracts(env_dir: Path, game: str | None, as_json: bool) -> None:
             for each in promised
             for part in each.parts
         ]
+        streams = read_streams(context.engine)
+        unique = [*unique_checks(contracts, of.name, definitions_of(read_in_force(context.engine)))]
+        lines += [each.line(left_out(each, streams)) for each in unique]
         shown |= {"game": of.name, "rows": found.rows, "broken": dict(found.broken), "lines": lines}
         shown["stale"] = sorted(each.promise.contract for each in promised if each.is_stale)
     if as_json:

@@ -64,6 +64,7 @@ class DerivedState:
     reported_at: float
     table_id: str | None = None  # of its Delta table; None: it has none yet
     is_paused: int = 0  # 1: its driver carries it no further, as a person has paused it
+    duplicates: int | None = None  # rows that its generation left out as second ones; None: unknown
 
     @property
     def generation_id(self) -> str | None:

@@ -19,7 +19,7 @@ from listeners.metrics_table import MetricsTables
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, PassResult, StreamMinute
 from pipeline.data.derived.definitions import Aggregate, GoldDefinition, SilverDefinition, loads
 from pipeline.data.derived.definitions import dumps as dumps_derived
-from pipeline.data.output_contracts.rules import ContractRule, OutputContract, dumps
+from pipeline.data.output_contracts.rules import ContractRule, Freshness, OutputContract, dumps
 from pipeline.health.facts.incidents import keep_look
 from pipeline.health.incidents.causes import Action, Finding
 from pipeline.health.incidents.incidents import Incident
@@ -89,7 +89,8 @@ def with_contract(world: World, now: float) -> None:
         ContractRule("move", "move", "quarantine", required=True, pattern="[a-h][1-8]"),
         ContractRule("rated", "elo_after", "stop", min=100, max=4000),
     )
-    contract = OutputContract("play", (CHESS.name,), rules=rules, readers=("BI <b>", "daily revenue"))
+    readers, fresh = ("BI <b>", "daily revenue"), Freshness(600, 3600)
+    contract = OutputContract("play", (CHESS.name,), rules=rules, readers=readers, freshness=fresh, unique="move")
     seen = read_contracts(world.engine).number
     output_contracts.apply(world.engine, dumps([contract]), seen, "ann", "agreed with BI")
     writer = MetricsTables(world.paths.metrics, "group-b")

@@ -58,6 +58,12 @@ def test_a_contract_stands_beside_the_rows(page: Page) -> None:
     cells = page.locator('[data-testid="stDataFrame"]').first.locator("td")
     for text in ("play/clock_ms", "integer · at least 0", "never null · matches [a-h][1-8]", "BI <b>, daily revenue"):
         expect(cells.filter(has_text=text).first).to_be_attached(timeout=SOON)
+    for text in (
+        "at most 10 min are promised",
+        "at most 1 h 0 min are promised",
+        "play: move is unique: NOT CHECKED: ",
+    ):
+        expect(page.get_by_text(text)).to_be_visible(timeout=SOON)
     for exact in ("△ warn", "◆ quarantine", "■ stop", "6", "2", "0"):
         expect(cells.filter(has_text=re.compile(f"^{exact}$"))).to_have_count(1, timeout=SOON)
 

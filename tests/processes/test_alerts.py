@@ -112,6 +112,7 @@ def of_game(alert: str, severity: str = "page", group: str | None = "a") -> str:
 
 DOWN, STALLED, LATE = "TurnoutStreamDown", "TurnoutStreamStalled", "TurnoutLatencyOverObjective"
 STOPPED = _fired("TurnoutDerivedStopped", "ticket", derived="sold", game="g", cluster_group="a")
+TWICE = _fired("TurnoutContractNotUnique", "ticket", derived="sold", game="g")
 STALE = _fired("TurnoutContractStale", "ticket", contract="sales", game="g")
 UNHEALTHY = _fired("TurnoutFleetUnhealthy", "ticket")
 LATE_SOURCE, BLIND_SOURCE = _fired("TurnoutSourceBacklog"), _fired("TurnoutSourceUnknown", "ticket")
@@ -239,6 +240,23 @@ SCENARIOS = [
         "a table that is not as fresh as its contract promises for 2 minutes gives a ticket until it is",
         [('turnout_contract_stale{contract="sales",game="g",kind="ingest"}', f"{flat(1, 600)} {flat(0, HOUR)}")],
         {105: [], 150: [STALE], 585: [STALE], 630: []},
+    ),
+    Scenario(
+        "rows that keep coming twice for 15 minutes give a ticket where a contract promises each once",
+        [
+            derived("duplicate_rows_total", f"{grows(1, 1_200)} {flat(1_200, HOUR)}"),
+            ('turnout_contract_unique_info{contract="sales",derived="sold"}', flat(1, HOUR)),
+        ],
+        {885: [], 960: [TWICE], 1_700: [TWICE], 1_890: []},
+    ),
+    Scenario(
+        "rows that come twice are silent where no contract promises each once, and where they came once",
+        [
+            derived("duplicate_rows_total", grows(1, HOUR)),
+            ('turnout_derived_duplicate_rows_total{derived="other",game="g"}', f"{flat(0, 300)} {flat(500, HOUR)}"),
+            ('turnout_contract_unique_info{contract="sales",derived="other"}', flat(1, HOUR)),
+        ],
+        {at: [] for at in range(0, 2_400, 60)},
     ),
     Scenario(
         "a derived stream that fails for 10 minutes gives a ticket until it goes on, whichever its error",

@@ -159,7 +159,11 @@ class Fleet:
         now, health = time.time(), self._now()
         self._ingest.add_ingest(seq=1, accepted=1, refused=0, committed_at=now - health.committed_ago)
         self._ingest.set_fleet({"group": health.problems}, now - health.judged_ago)
-        self._ingest.set_controller_metrics(health.control)
+        grown = [
+            replace(each, duplicates=self._scrapes, reported_at=now) if each.unique_by else each
+            for each in health.control.derived
+        ]
+        self._ingest.set_controller_metrics(replace(health.control, derived=grown))
         self._ingest.set_self(events_dropped=0, listener_errors=0, outbox_items=0, flush_failures=0)
 
     def _now(self) -> Health:

@@ -99,6 +99,7 @@ def test_alerts_follow_from_the_judgement_over_a_hundred_histories(made: World, 
     assert silent <= {
         "TurnoutFreshnessBurnSlow", "TurnoutFreshnessBudgetDrip",  # hours; tests/processes/test_burn_alerts.py has them
         "TurnoutRejectRatioHigh", "TurnoutContractViolated", "TurnoutContractStale", "TurnoutDerivedStopped",
+        "TurnoutContractNotUnique",
         "TurnoutDayNotClosed", "TurnoutTypesWithoutTable",
         "TurnoutRegistryMistrusted", "TurnoutEvacuationWaits", "TurnoutAccessDrift", "TurnoutAccessUnknown",
         "TurnoutAccessOverdue", "TurnoutListenerLagging", "TurnoutMetricsStale", "TurnoutEdgeDown",

@@ -30,6 +30,9 @@ FAULTS: dict[str, Fault] = {
     "TurnoutRejectRatioHigh": lambda fleet: fleet.set(rejects=5),
     "TurnoutContractViolated": lambda fleet: fleet.set(broken=5),
     "TurnoutContractStale": lambda fleet: fleet.set_control(stale_contracts={("sales", fleet.game): True}),
+    "TurnoutContractNotUnique": lambda fleet: fleet.set_control(
+        derived=[DerivedMetrics("sold", fleet.game, GROUP, 1, 1, 0, 0.0, None, time.time(), False, 0, ("sales",))]
+    ),
     "TurnoutDerivedStopped": lambda fleet: fleet.set_control(
         derived=[DerivedMetrics("sold", fleet.game, GROUP, 1, 1, None, None, ("Refused", time.time()), time.time())]
     ),

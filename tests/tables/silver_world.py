@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.base import failpoints
-from pipeline.base.names import game_key, stream_app_id
+from pipeline.base.names import game_key, silver_key, stream_app_id
 from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
 from pipeline.data.derived.definitions import SilverDefinition
 from pipeline.data.derived.silver import Silver, SilverPosition
@@ -24,6 +24,7 @@ from pipeline.data.streams.writing.columns import OWN_COLUMNS
 from pipeline.lake.delta.commits import overwrite
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.errors import TableNotFoundError
+from pipeline.lake.delta.generation import newest
 from pipeline.lake.delta.log import infos
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.rewrite import replace_files, table_files
@@ -204,8 +205,16 @@ class SilverWorld:
             return list(answer.to_arrow_table().to_pylist())
 
     def check(self) -> None:
-        """Check that silver is what the batch computation says, value by value."""
-        assert self.contents() == self.expected()
+        """Check that silver is what the batch computation says, value by value, and counts what it left out."""
+        kept = self.contents()
+        assert kept == self.expected()
+        assert self.left_out() == sum(each["_type"] == "acme.Sold" for each in self.rows) - len(kept)
+
+    def left_out(self) -> int | None:
+        """Return how many second rows silver's own log says that its generation left out."""
+        read = open_table(self.silver).transaction_version
+        key = silver_key(self.definition.name)
+        return read(f"{stream_app_id('test', key, newest(read, 'test', key))}/duplicates")
 
     @property
     def _app(self) -> str:

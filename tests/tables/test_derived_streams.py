@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,16 @@ from pipeline.cli.main import cli
 from pipeline.control.derived.proposals import plan
 from pipeline.data.derived.carrying import DerivedStreams
 from pipeline.data.derived.definitions import dumps
+from pipeline.data.derived.uniqueness import read_unique_by
+from pipeline.data.output_contracts.rules import OutputContract
+from pipeline.data.output_contracts.rules import dumps as dumps_contracts
 from pipeline.data.repair.rebuild import rebuild
+from pipeline.health.facts.controller_metrics import read_controller_metrics
+from pipeline.health.facts.fleet import read_fleet
 from pipeline.lake.delta.opening import open_table
 from pipeline.store import derived as store
+from pipeline.store import output_contracts
+from pipeline.store.output_contracts import read_contracts
 from tests.tables.derived_world import RULE, apply, contents, driver, event_of, listed, made, turnout, world
 from tests.tables.repair_world import CHESS, GO, World, good
 from tests.tables.types_world import SALE, accept, come, event, withdraw
@@ -71,6 +79,42 @@ def test_a_stream_that_fails_stands_still_alone(world: World) -> None:
     driver(world, CHESS.key).finish()
     assert listed(world)["broken"]["error"] is None
     assert "price" not in contents(world, "broken")[0]
+
+
+def test_silver_counts_the_rows_that_break_a_promise_of_uniqueness(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L3: the number lies in silver's own log beside its cursor; where no silver table checks, people read that."""
+    placed, when = World._placed, datetime(2026, 1, 1, tzinfo=UTC)
+    monkeypatch.setattr(World, "_placed", lambda *about: {**placed(*about), "source_time": when})
+    seen, contract = read_contracts(world.engine).number, OutputContract("sales", (CHESS.name,), unique="item")
+    promised = [contract, replace(contract, name="moves", event_types=("t.M",))]
+    output_contracts.apply(world.engine, dumps_contracts(promised), seen, "ann", "agreed")
+    apply(world, "derived:\n- {name: sold, kind: silver, game: Chess, type: Sold, dedupe: {id: item, within: 1h}}")
+    world.ingest(event_of(2, item="a", price=3), event_of(2, item="a", price=4), good(1))
+    world.split()
+
+    def shown() -> list[str]:
+        return [line for line in turnout(world, "contracts", "show", "Chess").splitlines() if "is unique" in line]
+
+    promise = "# sales: item is unique"
+    unknown = f"{promise}: how many second rows silver sold has left out is not known yet"
+    assert shown() == [unknown, "# moves: item is unique in 't.M': NOT CHECKED: no silver table names this type"]
+    carrying = driver(world, CHESS.key)
+    carrying.finish()
+    assert shown()[0] == f"{promise}: NOT UNIQUE: silver sold has left out 1 second row within 1 h 0 min of the first"
+    world.ingest(event_of(2, item="b", price=5), event_of(2, item="a", price=6))
+    world.split()
+    carrying.finish()
+    assert listed(world)["sold"]["duplicates"] == 2
+    assert "2 second rows left out" in turnout(world, "derived", "list")
+    fleet = read_fleet(world.engine)
+    checked = read_unique_by(world.engine, (row.game for row in fleet.rows))
+    (found,) = read_controller_metrics(world.engine, fleet, (), checked).derived
+    assert (found.duplicates, list(found.unique_by)) == (2, ["sales"])
+    rebuild(world.paths, world.environment, world.engine, world.registry.snapshot, CHESS)
+    driver(world, CHESS.key).finish()
+    assert (listed(world)["sold"]["duplicates"], listed(world)["sold"]["generation"]) == (2, 2)
 
 
 def test_streams_are_carried_while_the_store_is_away(world: World) -> None:

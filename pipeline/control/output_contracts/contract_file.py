@@ -39,8 +39,10 @@ _PATH: Final = re.compile(r"\w+(\[\])*(\.\w+(\[\])*)*")
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,3})?")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[-+]\d\d:\d\d)?)?")
 _FIELDS: Final = (
-    "name", "games", "prefixes", "onboarding_rules", "event_types", "readers", "protovalidate", "freshness", "rules",
+    "name", "games", "prefixes", "onboarding_rules", "event_types", "readers", "protovalidate", "freshness", "unique",
+    "rules",
 )  # fmt: skip
+_INSTEAD_OF_RULES: Final = frozenset({"protovalidate", "freshness", "unique"})
 _LISTS: Final = ("games", "prefixes", "event_types", "readers")
 _CHECKS: Final = ("type", "required", "min", "max", "pattern", "allowed", "forbidden", "min_length", "max_length")
 _RULE_FIELDS: Final = ("name", "column", "action", *_CHECKS)
@@ -85,6 +87,8 @@ def tree(contract: OutputContract) -> dict[str, Any]:
     if contract.freshness is not None:
         limits = asdict(contract.freshness).items()
         fields["freshness"] = {name: spelled(seconds) for name, seconds in limits if seconds is not None}
+    if contract.unique is not None:
+        fields["unique"] = contract.unique
     return {**fields, "rules": [rule_tree(each) for each in contract.rules]} if contract.rules else fields
 
 
@@ -117,7 +121,7 @@ class _Reading:
 
     def _contract(self, node: yaml.Node, lines: dict[str, int]) -> OutputContract:
         fields = yaml_nodes.fields(node, "a contract", _FIELDS, self._problems)
-        self._require(node, fields, ("name",) if fields.keys() & {"protovalidate", "freshness"} else ("name", "rules"))
+        self._require(node, fields, ("name",) if fields.keys() & _INSTEAD_OF_RULES else ("name", "rules"))
         name = self._name(fields.get("name"), _NAME, "a contract", lines)
         if fields and not fields.keys() & {"games", "prefixes", "onboarding_rules"}:
             said = "games, prefixes and onboarding_rules are missing; name the games that it is for"
@@ -136,6 +140,7 @@ class _Reading:
             by_rules=tuple(map(RuleNames, self._texts(fields.get("onboarding_rules"), "onboarding_rules"))),
             protovalidate=self._switch(fields.get("protovalidate")),
             freshness=self._freshness(fields.get("freshness")),
+            unique=self._unique(fields.get("unique")),
         )
 
     def _rule(self, node: yaml.Node, lines: dict[str, int]) -> ContractRule:
@@ -227,6 +232,9 @@ class _Reading:
         if node is not None and word is not None and word not in SWITCHES:
             self._problems.add(line_of(node), f"protovalidate must be one of {', '.join(SWITCHES)}")
         return next((each for each in SWITCHES if each == word), SWITCHES[0])
+
+    def _unique(self, node: yaml.Node | None) -> str | None:
+        return None if node is None else FieldValues(self._problems).path(node, "unique") or None
 
     def _freshness(self, node: yaml.Node | None) -> Freshness | None:
         if node is None:

@@ -22,12 +22,15 @@ from pipeline.control.output_contracts.rule_names import bound
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.promised import by_definition
 from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.derived.definitions import loads as definitions_of
+from pipeline.data.derived.uniqueness import unique_checks
 from pipeline.data.output_contracts.masks import map_on_the_way
 from pipeline.data.output_contracts.rules import LANDS, Action, OutputContract, by_game, dumps, label, loads
 from pipeline.data.streams.writing.columns import target_schema
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store import output_contracts
 from pipeline.store.database.states import OperationKind
+from pipeline.store.derived import read_in_force
 from pipeline.store.games import known_names
 from pipeline.store.onboarding_rules import read_rules
 from pipeline.store.operations import hash_of, read_open
@@ -99,7 +102,8 @@ def plan(engine: Engine, paths: Paths, schemas: SchemaSet, games: Mapping[str, s
     named = {**{game_key(name): name for each in changed for name in each.games}, **names}  # also before a first row
     given = tuple(line for key, own in sorted(every.items()) for line in given_lines(schemas, key, named[key], own))
     given = tuple(sorted(given, key=lambda line: _NOT_CHECKED not in line))
-    lines = (*lines, *first_lines(given, _SHOWN, str), *silent, *effects)
+    unique = tuple(_unchecked(engine, changed, sorted({*games.values(), *named.values()})))
+    lines = (*lines, *first_lines(given, _SHOWN, str), *first_lines(unique, _SHOWN, str), *silent, *effects)
     return ContractsProposal(seen, contracts, lines, breaks, most, stops)
 
 
@@ -153,6 +157,15 @@ def break_lines(breaks: Mapping[str, Breaks]) -> Iterator[str]:
             where = _WHERE[found.actions[rule]]
             much = ", MORE THAN HALF" if 2 * count > rows else ""
             yield f"{shown(name)}: {count:,} of the newest {rows:,} rows {where} by {rule}{much}"
+
+
+def _unchecked(engine: Engine, changed: Sequence[OutputContract], games: Iterable[str]) -> Iterator[str]:
+    """Yield a line for each promise of uniqueness that no silver table checks."""
+    if any(each.unique is not None for each in changed):
+        definitions = definitions_of(read_in_force(engine))
+        for game in games:
+            found = (each for each in unique_checks(changed, game, definitions) if each.silver is None)
+            yield from (f"{shown(game)}: {each.line(None)}" for each in found)
 
 
 def _require_no_maps(

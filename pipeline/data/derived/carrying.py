@@ -240,8 +240,9 @@ class DerivedStreams:
         held = DerivedState(carried.definition.name, self._group, 0, 0, 0, 0, None, None, None, 0.0)
         if at is not None:
             held = replace(
-                held, generation=at.generation, version=at.version, head=at.head, rows=at.rows, table_id=at.table_id
-            )
+                held, generation=at.generation, version=at.version, head=at.head, rows=at.rows, table_id=at.table_id,
+                duplicates=at.duplicates,
+            )  # fmt: skip
         elif before is not None:  # a driver that has just begun opens no table of a paused stream
             held = replace(before, group_name=self._group, reported_at=0.0)
         if carried.is_paused and carried.lacks_rows:

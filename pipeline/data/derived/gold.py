@@ -58,6 +58,10 @@ class GoldPosition:
         """Whether it has every window that can be computed now: a step computes all of them."""
         return True
 
+    @property
+    def duplicates(self) -> None:
+        """Nothing: it leaves no row out as a second one."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Held:

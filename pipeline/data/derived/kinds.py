@@ -47,6 +47,10 @@ class DerivedPosition(Protocol):
         """The id of its Delta table."""
 
     @property
+    def duplicates(self) -> int | None:
+        """How many rows its generation left out as second ones of an event; None: none, or unknown."""
+
+    @property
     def is_level(self) -> bool:
         """Whether it has nothing more to read now."""
 

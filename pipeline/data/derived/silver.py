@@ -53,6 +53,7 @@ class SilverPosition:
     head: int  # the newest version there
     rows: int  # in the silver table
     table_id: str  # its Delta table's
+    duplicates: int | None = None  # second rows that its generation left out; None: unknown
 
     @property
     def is_level(self) -> bool:
@@ -84,6 +85,7 @@ class _Written:
 
     files: list[DataFile] = field(default_factory=list)
     unknown: set[str] = field(default_factory=set)  # event types that the schema set lacks
+    duplicates: int = 0  # rows that were left out as second ones
 
     @property
     def rows(self) -> int:
@@ -148,17 +150,22 @@ class Silver:
         except StartOver:
             return self._start_over(source, held, of, counts_in)
         if read is None:
-            return SilverPosition(held.generation, held.cursor or 0, source.version(), held.rows, held.table_id)
-        app = self._app(held.generation)
+            left_out = self._duplicates(held)
+            return SilverPosition(
+                held.generation, held.cursor or 0, source.version(), held.rows, held.table_id, left_out
+            )
+        app, left_out = self._app(held.generation), self._duplicates(held)
         with self._writing(read.added, held.files, of) as written:
             table = CursorTable.open(self._target, app, self._interval)
             if table is None:
                 raise TableConflict(f"{self._target.name} is gone")
             table.add_missing_columns(of.schema)
             also = {f"{app}/source": counts_in, f"{app}/commit": read.commit}
+            if left_out is not None:
+                left_out = also[f"{app}/duplicates"] = left_out + written.duplicates
             table.commit(written.files, held.cursor, read.version, self._note(source, read.version), also)
         rows = held.rows + written.rows
-        return SilverPosition(held.generation, read.version, source.version(), rows, held.table_id)
+        return SilverPosition(held.generation, read.version, source.version(), rows, held.table_id, left_out)
 
     def has_next(self, version: int) -> bool:
         """Return whether its game's table has a version behind this one: that costs one look at a name (law L8)."""
@@ -185,6 +192,10 @@ class Silver:
             table = open_table(self._target)
         number = generation.newest(table.transaction_version, self._environment, self._key)
         return _Held(table, number, table.transaction_version(self._app(number)), table_files(table))
+
+    def _duplicates(self, held: _Held) -> int | None:
+        """Return the second rows that a generation left out; None where an older turnout began it."""
+        return held.table.transaction_version(f"{self._app(held.generation)}/duplicates")
 
     def _app(self, number: int) -> str:
         return stream_app_id(self._environment, self._key, number)
@@ -220,6 +231,7 @@ class Silver:
         with self._writing([AddedRows(head, paths, 0)], (), of) as written:
             if not self._holds():
                 raise TableConflict(f"{self._target.name}: its definition has changed meanwhile")
+            moved[f"{app}/duplicates"] = written.duplicates
             note = f"silver: generation {number} from {source.metadata().id}@{head}"
             try:
                 overwrite(self._target, held.table, written.files, of.schema, moved, note)
@@ -227,7 +239,7 @@ class Silver:
                 if open_table(self._target).version() == held.table.version():
                     raise  # no other writer was first: storage is the cause
                 raise TableConflict(f"{self._target.name}: another writer was first") from error
-        return SilverPosition(number, head, head, written.rows, held.table_id)
+        return SilverPosition(number, head, head, written.rows, held.table_id, written.duplicates)
 
     @contextmanager
     def _writing(self, added: Sequence[AddedRows], kept: Sequence[TableFile], of: FlatType) -> Iterator[_Written]:
@@ -290,6 +302,7 @@ class Silver:
             files = [*_near(kept, times, within), *(each.path for each in written.files)]
             memory.read([str(self._target / each) for each in files], of.schema.field(of.id), ids, times)
             rows = rows.filter(pa.array(memory.keep(zip(ids, times, strict=True)), pa.bool_()))
+            written.duplicates += len(ids) - rows.num_rows
         if rows.num_rows:
             file = write_file(rows, self._target, compression="zstd")
             bounded = [each for each in _BOUNDED if each in of.schema.names]

@@ -108,6 +108,7 @@ class OutputContract:
     by_rules: tuple[RuleNames, ...] = ()  # onboarding rules, for whose games it is
     protovalidate: Switch = "off"
     freshness: Freshness | None = None  # of the whole table, whichever event types its rules are for
+    unique: str | None = None  # the path of a column with no value twice, which silver tables check
 
     def is_for(self, game: str) -> bool:
         """Return whether it is for a game: the one place that decides it."""
@@ -185,5 +186,6 @@ def _contract(tree: Mapping[str, Any]) -> OutputContract:
     switch = tree.get("protovalidate", "off")  # which contracts of older stores lack
     fresh = None if (found := tree.get("freshness")) is None else Freshness(**found)
     return OutputContract(
-        tree["name"], **lists, rules=rules, by_rules=by_rules, protovalidate=switch, freshness=fresh
+        tree["name"], **lists, rules=rules, by_rules=by_rules, protovalidate=switch, freshness=fresh,
+        unique=tree.get("unique"),
     )  # fmt: skip

@@ -39,6 +39,7 @@ def alerts(
         *burn_alerts(default() if objectives is None else objectives, objective_seconds),
         *_late_streams(f"{objective_seconds:g}"),
         _contract_stale(),
+        _contract_not_unique(),
         _derived_stopped(),
         _types_without_table(),
         _day_not_closed(),
@@ -132,6 +133,22 @@ def _contract_stale() -> Alert:
         "The contract is {{ $labels.contract }}; readers:{{ range query (printf "
         '"max by (reader) (turnout_contract_reader_info{contract=%q})" $labels.contract) }}'
         " {{ .Labels.reader }};{{ else }} none named;{{ end }} `turnout contracts show` with the game has the times.",
+        _CONTRACT_TAB,
+    )
+
+
+def _contract_not_unique() -> Alert:
+    return Alert(
+        "TurnoutContractNotUnique",
+        "ticket",
+        "max by (derived, game) (increase(turnout_derived_duplicate_rows_total[10m])) > 0 "
+        "and on (derived) max by (derived) (turnout_contract_unique_info)",
+        "15m",
+        "Rows of {{ $labels.game }} come twice that its contract promises once",
+        "For 15 minutes; silver {{ $labels.derived }} left out {{ $value | humanize }} second rows within the last 10. "
+        "Contracts:{{ range query (printf "
+        '"max by (contract) (turnout_contract_unique_info{derived=%q})" $labels.derived) }}'
+        " {{ .Labels.contract }};{{ end }} `turnout contracts show` with the game has the column.",
         _CONTRACT_TAB,
     )
 

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from sqlalchemy import Connection, Engine, select
@@ -30,11 +31,16 @@ _MOST_READERS: Final = 5  # of each
 
 
 def read_controller_metrics(
-    engine: Engine, fleet: Fleet, freshness: Sequence[FreshnessVerdict] = ()
+    engine: Engine,
+    fleet: Fleet,
+    freshness: Sequence[FreshnessVerdict] = (),
+    unique_by: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> ControllerMetrics:
     """Read what alerts on the controller need, beside the judged fleet, which says whether one runs.
 
-    `freshness` has the verdicts on each promise of freshness in output contracts.
+    `freshness` has the verdicts on each promise of freshness in output contracts, `unique_by` the contracts of which a
+    derived stream checks that a column is unique, by its name.
+
     Where the control store cannot be read this raises, and nothing is known: the caller exports nothing then.
     """
     judgement, upkeep = fleet.judgement, fleet.upkeep
@@ -71,7 +77,7 @@ def read_controller_metrics(
         maintenance_overdue_seconds=upkeep.overdue_seconds(fleet.read_at),
         last_round=None if upkeep.last is None else (upkeep.last.ended_at, bool(upkeep.last.ok)),
         last_good_round_at=None if upkeep.good is None else upkeep.good.ended_at,
-        derived=[_derived(each, fleet.read_at) for each in derived],
+        derived=[_derived(each, fleet.read_at, unique_by.get(each.name, ())) for each in derived],
         left_out_types=left_out,
         books_due=books_due,
         stale_contracts={(each.promise.contract, each.game_key): each.is_stale for each in freshness},
@@ -79,7 +85,7 @@ def read_controller_metrics(
     )
 
 
-def _derived(stream: DerivedStream, now: float) -> DerivedMetrics:
+def _derived(stream: DerivedStream, now: float, unique_by: Sequence[str]) -> DerivedMetrics:
     state, verdict = stream.state, judge(stream, now)
     stopped = None
     if state is not None and state.error is not None and verdict.standing is DerivedStanding.STOPPED:
@@ -87,6 +93,7 @@ def _derived(stream: DerivedStream, now: float) -> DerivedMetrics:
     return DerivedMetrics(
         stream.name, stream.game_key, stream.group or "", verdict.rows, verdict.generation, verdict.behind,
         verdict.lag_seconds, stopped, None if state is None else state.reported_at, stream.control.is_paused,
+        None if state is None else state.duplicates, unique_by,
     )  # fmt: skip
 
 

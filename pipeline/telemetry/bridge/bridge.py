@@ -33,6 +33,7 @@ from listeners.totals import (
     ProcessSample,
     SelfCounts,
 )
+from pipeline.data.derived.uniqueness import read_unique_by
 from pipeline.data.output_contracts.freshness import read_freshness
 from pipeline.health.facts.controller_metrics import read_controller_metrics
 from pipeline.health.facts.fleet import Fleet, GameRow, read_fleet
@@ -179,7 +180,8 @@ class Bridge(Collector):
             self._engine = open_store(self._settings, self._paths, connections=1)
         fleet = read_fleet(self._engine, settings=self._settings)
         freshness = read_freshness(self._engine, fleet)
-        return _Store(fleet, read_controller_metrics(self._engine, fleet, freshness))
+        unique_by = read_unique_by(self._engine, (row.game for row in fleet.rows))
+        return _Store(fleet, read_controller_metrics(self._engine, fleet, freshness, unique_by))
 
     def _read_passes(self, passes: Appended) -> bool:
         now = time.time()

@@ -148,7 +148,7 @@ RULE: Mapping[str, object] = {
 }  # fmt: skip
 CONTRACT: Mapping[str, object] = {
     "name": "scores", "games": ["Go"], "prefixes": [], "by_rules": [], "event_types": [],
-    "readers": [], "protovalidate": "off",
+    "readers": [], "protovalidate": "off", "freshness": None, "unique": None,
     "rules": [{
         "name": "points", "column": "points", "action": "warn", "required": False, "type": None, "min": 0, "max": None,
         "pattern": None, "allowed": [], "min_length": None, "max_length": None, "forbidden": [], "within": False,

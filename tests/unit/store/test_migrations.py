@@ -31,7 +31,7 @@ from pipeline.store.games import register_group
 from tests.postgres import Postgres
 
 Upgrade = Callable[[Connection], None]
-FIRST_TABLES = ("r0020", "42d4f1e7b828da81")
+FIRST_TABLES = ("r0021", "e3267eebe83e96cb")
 FOLDER = Path(migrate.__file__).with_name("migrations")
 
 

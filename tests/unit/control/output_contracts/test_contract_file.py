@@ -21,7 +21,7 @@ contracts:
       - {name: shop, action: stop, column: "shop.name", pattern: '[a-z]+', min_length: 2, max_length: 40}
       - {column: "items[].kind", allowed: [sword, "1", 1, 0.5, true], forbidden: [shield]}
   - {name: own, games: [Chess], protovalidate: quarantine}
-  - {name: fresh, games: [Chess], freshness: {within: 10m, newest_within: 1d}}
+  - {name: fresh, games: [Chess], freshness: {within: 10m, newest_within: 1d}, unique: sale.id}
 """
 
 
@@ -39,7 +39,7 @@ def test_a_file_is_read_and_written_back() -> None:
         ("BI", "daily revenue"), (RuleNames("studio-b"),),
     )  # fmt: skip
     assert own == OutputContract("own", ("Chess",), protovalidate="quarantine")
-    assert fresh == OutputContract("fresh", ("Chess",), freshness=Freshness(600, 86_400))
+    assert fresh == OutputContract("fresh", ("Chess",), freshness=Freshness(600, 86_400), unique="sale.id")
     assert parse(render((contract, own, fresh))) == (contract, own, fresh) == loads(dumps((contract, own, fresh)))
     assert parse("version: 1\ncontracts: []") == ()
 
@@ -78,17 +78,18 @@ def test_a_rule_with_an_error_is_refused(line: str, problem: str) -> None:
 @pytest.mark.parametrize(
     ("promise", "problem"),
     [
-        ("{within: 59s}", "within must be at least 1m"),
-        ("{newest_within: soon}", "newest_within must be such as 90s"),
-        ("{since: 10m}", "'since' is not a field of freshness"),
-        ("{}", "freshness promises nothing; add within or newest_within"),
-        ("10m", "freshness must be a mapping"),
+        ("unique: 'items[].id'", r"'items\[\]\.id' is no path of a column"),
+        ("freshness: {within: 59s}", "within must be at least 1m"),
+        ("freshness: {newest_within: soon}", "newest_within must be such as 90s"),
+        ("freshness: {since: 10m}", "'since' is not a field of freshness"),
+        ("freshness: {}", "freshness promises nothing; add within or newest_within"),
+        ("freshness: 10m", "freshness must be a mapping"),
     ],
 )
-def test_a_promise_of_freshness_with_an_error_is_refused(promise: str, problem: str) -> None:
+def test_a_promise_of_a_whole_table_with_an_error_is_refused(promise: str, problem: str) -> None:
     """A promise that nobody can judge is refused, with the line where it stands."""
     with pytest.raises(Refused, match=rf"1 problem\(s\).*\n  - line 5: .*{problem}"):
-        parse(f"version: 1\ncontracts:\n- name: a\n  games: [Chess]\n  freshness: {promise}")
+        parse(f"version: 1\ncontracts:\n- name: a\n  games: [Chess]\n  {promise}")
 
 
 @pytest.mark.parametrize("word", ["off", "warn", "quarantine", "stop"])
