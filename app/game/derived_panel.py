@@ -120,7 +120,7 @@ def _draw_button(environment: Environment, kind: OperationKind, name: str, icon:
     """Draw the button that shows what an operation would do; disabled for people without its role."""
     needs = services.missing_role(environment, kind)
     st.button(
-        f"{kind.removesuffix('-derived').capitalize()}…",
+        f"{kind.removesuffix('-derived').capitalize()} stream…",
         key=f"derived_{kind}",
         icon=icon,
         on_click=confirm.stage_preview,

@@ -77,6 +77,20 @@ def test_derived_streams_stand_beside_the_rows(page: Page) -> None:
         expect(cells.filter(has_text=text).first).to_be_attached(timeout=SOON)
 
 
+def test_a_derived_stream_is_paused_by_a_click(page: Page) -> None:
+    """Buttons of streams and of the game have names of their own; a preview stands before anything is submitted."""
+    page.goto(f"/game?game={CHESS.key}&rows=derived")
+    enter(page, "Derived stream", "moves_late")
+    page.get_by_role("button", name="Repair stream…").click(timeout=SOON)
+    expect(page.get_by_text("generation 3 with 160,000 rows")).to_be_visible(timeout=SOON)
+    page.get_by_role("button", name="Cancel", exact=True).click(timeout=SOON)
+    expect(page.get_by_role("button", name="Pause…")).to_have_count(1, timeout=SOON)
+    page.get_by_role("button", name="Pause stream…").click(timeout=SOON)
+    expect(page.get_by_text("1 to pause. Its driver ends a running commit")).to_be_visible(timeout=SOON)
+    page.get_by_role("button", name="Pause the stream").click(timeout=SOON)
+    expect(page.get_by_role("link", name="Submitted: operation")).to_be_visible(timeout=SOON)
+
+
 def test_a_gold_table_is_drawn_below_its_streams(page: Page) -> None:
     """The choice of table and column stands in the URL; a table without a closed window is no chart of zeros."""
     page.goto(f"/game?game={CHESS.key}&rows=derived&column=clock")

@@ -130,11 +130,13 @@ def test_a_pause_is_heard_between_two_commits(world: World) -> None:
 
 def test_a_pause_outlives_its_driver_and_a_move(world: World) -> None:
     """Another driver shows the stream as paused with the rows of before, and lands no row."""
-    begun(world).look()
+    former = begun(world)
     ask(world, "pause", "sold")
     land(world, 2)
     with world.engine.begin() as connection:
         connection.execute(update(games).values(group_name="b"))
+    former.look()
+    assert advance(world).state == "verifying", "the former driver has said so, which carries the game no more"
     then = driver(world, CHESS.key, group="b")
     then.look(whole=True)
     assert standing(world)[:2] == ("paused", 1)
@@ -252,6 +254,17 @@ def test_a_stream_that_leaves_force_ends_its_operation(world: World) -> None:
     apply(world, "derived: []")
     done = advance(world)
     assert (done.state, done.outcome) == ("failed", "Not in force any more: sold. The decision stays.")
+
+
+def test_a_resume_waits_for_a_report_that_is_newer_than_it(world: World) -> None:
+    """A report from before the resume, of a driver that never saw the pause, does not end the operation."""
+    begun(world)
+    ask(world, "pause", "sold")
+    turnout(world, "ops", "cancel", advance(world).operation_id, "--reason", "by mistake")
+    ask(world, "resume", "sold")
+    assert advance(world).state == "verifying"
+    driver(world, CHESS.key).look()
+    assert advance(world).state == "succeeded"
 
 
 def test_a_pause_is_undone_by_a_resume(world: World) -> None:

@@ -85,12 +85,18 @@ def carry_contracts(connection: Connection, asked: Operation, old: str, name: st
 def carry_derived(connection: Connection, asked: Operation, old: str, name: str) -> None:
     """Give a game's new name the derived tables of the old one, under own names; the caller holds audit's lock.
 
-    They stay so after an undo, as output contracts do.
+    They stay so after an undo, as output contracts do. A copy of a paused stream is paused.
     """
     before = definitions_in(connection)
     if more := _derived(before, old, name):
         then = dumps_derived([*loads_all(before.definitions), *more])
         derived.apply_within(connection, then, asked.actor, asked.reason or f"new name of {old}", asked.operation_id)
+        controls = derived.controls_in(connection)
+        own = (each for each in loads_derived(before.definitions) if each.game == old)
+        for was, copy in zip(own, more, strict=True):
+            control = derived.control_of(controls, was.name)
+            if control.is_paused:
+                derived.pause_within(connection, copy.name, control.paused_by or asked.actor, control.reason or "")
 
 
 def _derived(applied: AppliedStreams, old: str, name: str) -> list[Definition]:

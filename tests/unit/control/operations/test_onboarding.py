@@ -267,11 +267,13 @@ def test_a_renamed_game_keeps_its_output_contracts(drivers: Drivers, world: Cont
 
 
 def test_a_renamed_game_gets_derived_tables_of_its_own(drivers: Drivers, world: ControlContext) -> None:
-    """Each derived table of the old name has one of the new name beside it, by the same definition."""
+    """Each derived table of the old name has one of the new name beside it, by the same definition, paused if it is."""
     store, counts = drivers.store, (Aggregate("n", "count"),)
     sales, own = SilverDefinition("sales", "Chess", "Sold", 3600), SilverDefinition("sales_3", "New", "Sold", 3600)
     known: list[Definition] = [GoldDefinition("hours", sales, 3600, counts), sales, SilverDefinition("sales_2", "Go")]
     derived.apply(store, definitions.dumps(known), 0, "bob", "for readers")
+    with store.begin() as connection:
+        derived.pause_within(connection, "sales", "bob", "its mask is wrong")
     world.registry.register("Chess", *payload_schema("racing", 1))
     planned = rename(SETTINGS, store, "Chess", "New", "ann", "the studio renamed it")
     assert planned.lines[1] == "derived tables hours_2, sales_3 are for it: add them to the file of derived streams"
@@ -279,6 +281,8 @@ def test_a_renamed_game_gets_derived_tables_of_its_own(drivers: Drivers, world: 
     assert renamed.state == "succeeded"
     after = definitions.loads(derived.read_definitions(store).definitions)
     assert after == (*known, GoldDefinition("hours_2", own, 3600, counts), own)
+    paused = {name: (each.paused_by, each.reason) for name, each in derived.read_controls(store).items()}
+    assert paused == dict.fromkeys(("sales", "sales_3"), ("bob", "its mask is wrong"))
     (act,) = {each.actor for each in audit.entries(store) if each.operation_id and "derived" in each.action}
     assert act == "ann"
 
