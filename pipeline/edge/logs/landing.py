@@ -26,6 +26,7 @@ COMMIT_SECONDS: Final = 0.25
 """Least time from one commit to the next while batches wait: each commit is a file, which ingest opens."""
 
 _COMMIT_BYTES: Final = 32 * 1024 * 1024  # about the most of one file
+_FAILED: Final = "the landing table could not be written"  # to producers: errors of storage name places within
 _log: Final = logging.getLogger("turnout")
 
 
@@ -126,6 +127,6 @@ class LandingLog:
             if not self._is_away:
                 _log.warning("the landing table %s cannot be written: %s", self._landing, first_line(error))
             self._is_away = True
-            return "", first_line(error)
+            return "", _FAILED
         self._table, self._is_away = table, False
         return file.path, None

@@ -1,5 +1,6 @@
 """Rules of output contracts at the edge refuse what a pass would send to quarantine, and nothing else."""
 
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,17 @@ from hypothesis import strategies as st
 
 from pipeline.data.contracts.formats.supported import FORMATS, columns
 from pipeline.data.contracts.promised import own_path, promised
+from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.contracts.schemas import FieldPlacement
-from pipeline.data.output_contracts.rules import ContractRule, OutputContract
+from pipeline.data.output_contracts.rules import ContractRule, OutputContract, dumps
+from pipeline.demo.samples.supported import payload_schema
+from pipeline.edge import known as known_module
 from pipeline.edge.judging import Judge, Judged
-from pipeline.edge.known import Known
+from pipeline.edge.known import Knowledge, Known
+from pipeline.settings.tree import load
+from pipeline.store import output_contracts
+from pipeline.store.database.engine import open_store
+from pipeline.store.output_contracts import read_contracts
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 from tests.unit.data.contracts.formats.malformed_world import WORLDS, mutant
 from tests.unit.data.contracts.formats.protobuf.ruled_world import recorded
@@ -152,6 +160,23 @@ def test_a_rule_is_for_its_event_types_only() -> None:
     for name, rows in {"acme.Sold": [0], last: []}.items():
         known = promising(known_of(schema_of()), contract(LOW, types=(name,)))
         assert judged(known, wrapper(payload(9))).rows == rows
+
+
+def test_an_edge_learns_a_new_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A running edge refuses by a contract from the next look at the store on, and not before it is in force."""
+    monkeypatch.setattr(known_module, "REFRESH_SECONDS", 0.01)
+    settings_, paths = load(tmp_path, {})
+    engine = open_store(settings_, paths)
+    LocalRegistry(engine, paths.bronze).register(GAME, *payload_schema("puzzle", 3))
+    knowledge = Knowledge(engine, paths.bronze, refuses_unknown=False)
+    assert judged(knowledge.now, wrapper(payload(9))).rows == [0]
+    output_contracts.apply(engine, dumps([contract(LOW)]), read_contracts(engine).number, "ann", "a test")
+    learnt = threading.Event()
+    knowledge.start(lambda known: learnt.set() if known.schemas.contracts else None)
+    assert learnt.wait(20)
+    knowledge.stop()
+    assert [each.rules for each in judged(knowledge.now, wrapper(payload(9))).refused] == [("promise/low",)]
+    engine.dispose()
 
 
 def test_a_field_is_where_its_definition_has_it() -> None:
