@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.base.names import game_key
 from pipeline.data.contracts.formats.supported import FORMATS, columns
 from pipeline.data.contracts.promised import own_path, promised
 from pipeline.data.contracts.registry import LocalRegistry
@@ -152,6 +153,22 @@ def test_only_games_with_such_rules_pay_for_them() -> None:
     assert sorted(map(len, suspects.values())) == [5, 5]
     judge.settle(outcome, suspects)
     assert len(outcome.refused) == 10
+
+
+def test_games_of_one_schema_keep_their_own_rules() -> None:
+    """Payloads of several games are decoded together, and each event is judged by its own game's rules alone."""
+    schema, other = schema_of(), game_key("Go")
+    known = promising(known_of(schema), contract(LOW))
+    high = OutputContract("high", ("Go",), rules=(replace(LOW, name="high", max=6),))
+    games = {**known.schemas.games, other: (1,)}
+    set_ = replace(known.schemas, games=games, contracts={**known.schemas.contracts, other: (high,)})
+    judge = Judge(replace(known, schemas=set_), RECORD_BYTES)
+    events = [wrapper(payload(number), game=game) for number in (1, 5, 9) for game in ("Go", GAME)]
+    outcome, suspects = judge.glance(events, replace(PRODUCER, games=(GAME, "Go")))
+    judge.settle(outcome, suspects)
+    assert [(each.row, *each.rules) for each in outcome.refused] == [
+        (3, "promise/low"), (4, "high/high"), (5, "promise/low"),
+    ]  # fmt: skip
 
 
 def test_a_rule_is_for_its_event_types_only() -> None:
