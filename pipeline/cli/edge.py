@@ -4,7 +4,7 @@ import secrets
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,33 +12,46 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import plain
 from pipeline.base.terminal import say, say_json, say_lines
 from pipeline.cli.context import CommandContext, load_with_source
-from pipeline.cli.options import required_reason, source_option
+from pipeline.cli.options import Decorator, required_reason, source_option
 
 if TYPE_CHECKING:
     from pipeline.control.producers.proposals import ProducersProposal
 
 _FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+_PEM_FILE = click.Path(dir_okay=False, path_type=Path)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+def _pem(option: str, name: str, text: str) -> Decorator[Any]:
+    return click.option(option, name, metavar="FILE", type=_PEM_FILE, help=text)
 
 
 @click.command("run")
 @click.option(
-    "--listen-token", "address", metavar="HOST:PORT", required=True,
-    help="Where producers with tokens reach it: a loopback address, as there is no TLS yet.",
+    "--listen-token", "token", metavar="HOST:PORT",
+    help="Where producers with tokens reach it; without TLS a loopback address.",
 )  # fmt: skip
+@click.option("--listen-mtls", "mtls", metavar="HOST:PORT", help="Where producers with client certificates reach it.")
+@click.option(
+    "--listen-health", "health", metavar="HOST:PORT",
+    help="Where the health service answers alone and without TLS, for probes; it also answers on the other ports.",
+)  # fmt: skip
+@_pem("--tls-cert", "certificate", "The edge's certificate and those between it and its root, in PEM form.")
+@_pem("--tls-key", "key", "The certificate's key, in PEM form without a passphrase.")
+@_pem("--client-ca", "client_ca", "Certificates that those of producers lead to, in PEM form.")
 @click.option("--name", help="Name of this edge, in leases and metrics; by default its HOST:PORT.")
 @source_option()
-def run_edge(env_dir: Path, address: str, name: str | None, source: str | None) -> None:
+def run_edge(env_dir: Path, name: str | None, source: str | None, **ports: Any) -> None:
     """Run an edge: it takes events from producers and answers once the Kafka topic or landing table has them.
 
     Several edges may run, each under a name of its own. SIGTERM or Ctrl-C drains it: it takes nothing new, answers
-    what it has, and ends within about ten seconds. See docs/edge.md.
+    what it has, and ends within about ten seconds. The three files are read again when they change. See docs/edge.md.
     """
-    from pipeline.edge import process
+    from pipeline.edge import listening, process
 
     settings, paths = load_with_source(env_dir, source)
-    where = process.parse_address(address)
-    sys.exit(process.run_edge(settings, paths, where, process.edge_name(name or str(where))))
+    where = listening.parse_ports(**ports)
+    sys.exit(process.run_edge(settings, paths, where, process.edge_name(name or str(where.first))))
 
 
 @click.command("token")
@@ -74,7 +87,7 @@ def plan_producers(env_dir: Path, file: Path, as_json: bool) -> None:
 def apply_producers(env_dir: Path, file: Path, expected: str | None, reason: str, as_json: bool) -> None:
     """Replace the producers by those in FILE; applied again, it changes nothing. Edges follow within 10 seconds.
 
-    A revoked token stays revoked, whether FILE has its producer or not.
+    A revoked token or certificate stays revoked, whether FILE has its producer or not.
     """
     from pipeline.control.producers.proposals import apply
 
@@ -114,12 +127,12 @@ def list_producers(env_dir: Path, as_json: bool) -> None:
 @click.argument("name")
 @required_reason("Reason, kept in the audit log.")
 def revoke_producer(env_dir: Path, name: str, reason: str) -> None:
-    """Refuse the token of the producer NAME for ever: new calls at once, open streams within 10 seconds."""
+    """Refuse the token and certificate of the producer NAME for ever: new calls at once, open streams within 10 s."""
     from pipeline.control.producers.proposals import revoke
 
     context = CommandContext(env_dir)
     revoke(context.settings, context.engine, name, context.actor, reason)
-    say(f"the token of {plain(name)} is revoked")
+    say(f"the producer {plain(name)} is revoked")
 
 
 def _planned(context: CommandContext, file: Path) -> "ProducersProposal":

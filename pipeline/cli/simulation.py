@@ -104,6 +104,12 @@ _via = click.option(
     help="Address of the edge, for --via.",
 )
 @click.option(
+    "--edge-ca",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Certificates that the edge's leads to, for an edge with TLS.",
+)
+@click.option(
     "--skip-games",
     type=click.IntRange(0, 2000),
     default=0,
@@ -120,8 +126,8 @@ def simulate(
     env_dir: Path, games: int, versions: int, bad_share: float, skew: float, seed: int, hostile: bool,
     formats: tuple[str, ...], framings: tuple[str, ...], event_types: int, version_every: int | None,
     appear_after: int | None, registry_url: str | None, glue_endpoint: str | None, source: str | None,
-    events: int | None, rate: float | None, into: str, via: str | None, edge: str, skip_games: int,
-    start_time: float | None,
+    events: int | None, rate: float | None, into: str, via: str | None, edge: str,
+    edge_ca: Path | None, skip_games: int, start_time: float | None,
 ) -> None:  # fmt: skip
     """Write simulated events to the landing table or the Kafka topic, or send them to an edge.
 
@@ -146,7 +152,7 @@ def simulate(
     registry = RegistryAddress(registry_url, glue_endpoint)
     with noted(context.paths, "simulate"):
         where = context.settings, context.paths, context.engine
-        sent = run(*where, plan, rate, stop_on_signals(), registry, Carried(into, edge if via else None))
+        sent = run(*where, plan, rate, stop_on_signals(), registry, Carried(into, edge if via else None, edge_ca))
     say_json({"events": sent.events, **sent.by_kind, **({"refused_by_edge": dict(sent.refused)} if via else {})})
 
 

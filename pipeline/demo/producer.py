@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Event as StopEvent
 from threading import Lock
 from typing import TYPE_CHECKING, Final
@@ -98,6 +99,7 @@ class EdgeDoor:
 
     address: str
     token: str
+    roots: Path | None = None  # certificates that the edge's leads to; None: no TLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +123,11 @@ def write_edge(
     """Send each event to an edge until it is acknowledged or refused. The options are those of `write_landing`.
 
     Raises:
-        Refused: the edge does not answer, or does not take the token, within 15 seconds.
+        Refused: the edge does not answer, or does not take the token, within 15 seconds; it is another machine's, and
+            there are no roots; or they cannot be read.
     """
     from pipeline.edge.client import EdgeAcknowledged, EdgeClient, EdgeGaveUp
+    from pipeline.edge.client_channel import EdgeTls
 
     counts: Counter[str] = Counter()
     lock = Lock()
@@ -135,7 +139,11 @@ def write_edge(
         with lock:
             counts[name] += 1
 
-    with EdgeClient(edge.address, edge.token) as client:
+    try:
+        opened = EdgeClient(edge.address, edge.token, tls=None if edge.roots is None else EdgeTls(edge.roots))
+    except (ValueError, OSError) as error:
+        raise Refused(f"Nothing goes to the edge {edge.address}: {error}. Give --edge-ca FILE.") from None
+    with opened as client:
         try:
             client.wait_until_ready(_EDGE_SECONDS)
         except EdgeGaveUp as error:

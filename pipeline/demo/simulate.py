@@ -43,6 +43,7 @@ class Carried:
 
     into: str = ""  # of several sources, the name of one
     edge: str | None = None  # the address of the edge that they go through; None: through none
+    edge_roots: Path | None = None  # certificates that the edge's leads to; None: no TLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ def simulate(
         Refused: the plan is impossible, or the source or the registry does not take it.
         Transient: Kafka did not confirm every event, or the registry does not answer.
     """
-    into, edge = ("", None) if carried is None else (carried.into, carried.edge)
+    carried = carried or Carried()
+    into, edge = carried.into, carried.edge
     source = settings.every_source.get(into)
     if source is None:
         known = ", ".join(settings.sources)
@@ -94,7 +96,7 @@ def simulate(
     if edge is None:
         failed = send(source, paths, batches, rate, plan.events, stop)
     else:
-        door = EdgeDoor(edge, _new_token(engine))
+        door = EdgeDoor(edge, _new_token(engine), carried.edge_roots)
         sent = write_edge(door, batches, rate_per_second=rate, total=plan.events, stop=stop)
         failed, refused = sent.failed, sent.refused
     _keep(state, simulator.next_sequence)

@@ -12,6 +12,9 @@ MAX_BYTES_IN_FLIGHT: Final = 128 * 1024 * 1024
 MAX_CALLS: Final = 200
 """Most open calls and streams of one producer."""
 
+MAX_STREAMS: Final = 5_000
+"""Most open streams of all producers. It is less than gRPC's own cap, so that calls find a place beside them."""
+
 _RETRY_SECONDS: Final = 0.2
 _BURST_EVENTS: Final = 1_000  # a producer with a small rate may send one whole request
 
@@ -25,20 +28,25 @@ class Admission:
         self.events, self.bytes = 0, 0
         self._of: Counter[str] = Counter()
         self._calls: Counter[str] = Counter()
+        self._streams = 0
         self._rates: dict[str, _Bucket] = {}
 
-    def enter(self, producer: EdgeProducer) -> None:
-        """Count a call of a producer until `leave`.
+    def enter(self, producer: EdgeProducer, *, is_stream: bool = False) -> None:
+        """Count a call or a stream of a producer until `leave`.
 
         Raises:
-            EdgeStatus: it has too many.
+            EdgeStatus: it has too many, or all producers together have too many streams.
         """
         if self._calls[producer.name] >= MAX_CALLS:
             raise exhausted("TOO_MANY_CALLS", f"the producer has {MAX_CALLS} open calls, the most it may", 1.0)
+        if is_stream and self._streams >= MAX_STREAMS:
+            raise exhausted("TOO_MANY_STREAMS", f"the edge has {MAX_STREAMS:,} open streams, the most it may", 5.0)
         self._calls[producer.name] += 1
+        self._streams += is_stream
 
-    def leave(self, producer: EdgeProducer) -> None:
-        """Forget a call."""
+    def leave(self, producer: EdgeProducer, *, is_stream: bool = False) -> None:
+        """Forget a call or a stream."""
+        self._streams -= is_stream
         self._calls[producer.name] -= 1
         if not self._calls[producer.name]:
             del self._calls[producer.name]

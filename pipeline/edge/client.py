@@ -21,11 +21,11 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
+from pipeline.edge.client_channel import EdgeChannel, EdgeTls
 from pipeline.edge.followed import AGAIN, EdgeFollowing
 from protos.turnout.v1.edge_pb2 import PublishRequest, PublishResponse
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
-_METHOD: Final = "/turnout.v1.Edge/Publish"
 _FIRST_WAIT_SECONDS: Final = 0.05
 _LONGEST_WAIT_SECONDS: Final = 5.0
 _BATCH_BYTES: Final = 2 * 1024 * 1024  # of events sent together; a larger one goes alone
@@ -79,11 +79,12 @@ class _Waiting:
 class EdgeClient:
     """Sends events to one edge. `send` returns at once unless the queue is full; a thread sends batches in order."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each but the address has a default
         self,
         address: str,
-        token: str,
+        token: str = "",
         *,
+        tls: EdgeTls | None = None,
         producer_id: str = "",
         batch_events: int = 500,
         linger_seconds: float = 0.005,
@@ -95,21 +96,22 @@ class EdgeClient:
 
         Args:
             address: HOST:PORT of the edge.
-            token: of the producer, as `turnout edge producers token` printed it.
+            token: of the producer, as `turnout edge producers token` printed it; empty where a certificate counts.
+            tls: whom to trust, and the producer's certificate; None: no TLS, to this machine alone.
             producer_id: written into each wrapper.
             batch_events: most events of one request, at most 1,000.
             linger_seconds: how long a request waits for more events.
             queue_events: most events that wait; `send` blocks above it.
             give_up_seconds: how long an event is tried.
             call_seconds: deadline of one request.
+
+        Raises:
+            ValueError: a token would leave this machine without TLS, or a file of `tls` is no PEM.
+            OSError: a file of `tls` cannot be read.
         """
         self._producer_id, self._linger, self._call_seconds = producer_id, linger_seconds, call_seconds
         self._batch_events, self._give_up = max(1, min(batch_events, 1_000)), give_up_seconds
-        self._channel = grpc.insecure_channel(address, [("grpc.max_receive_message_length", -1)])
-        self._call: Any = self._channel.unary_unary(
-            _METHOD, PublishRequest.SerializeToString, PublishResponse.FromString
-        )
-        self._metadata = (("authorization", f"Bearer {token}"),)
+        self._channel = EdgeChannel(address, token, tls)
         self._queue: queue.Queue[_Waiting | None] = queue.Queue(queue_events)
         self._held: collections.deque[_Waiting] = collections.deque()  # taken from the queue for the next request
         self._following: EdgeFollowing | None = None
@@ -167,7 +169,7 @@ class EdgeClient:
         for you to take it; more are counted as `untracked`.
         """
         if self._following is None:
-            self._following = EdgeFollowing(self._channel, self._metadata, most_events)
+            self._following = EdgeFollowing(self._channel, most_events)
         return self._following
 
     def wait_until_ready(self, timeout: float) -> None:
@@ -179,7 +181,7 @@ class EdgeClient:
         until, wait = time.monotonic() + timeout, _FIRST_WAIT_SECONDS
         while True:
             try:
-                self._call(PublishRequest(), timeout=self._call_seconds, metadata=self._metadata)
+                self._channel.publish(PublishRequest(), self._call_seconds)
             except grpc.RpcError as error:
                 code, details = _code_and_details(error)
                 if code is grpc.StatusCode.INVALID_ARGUMENT:  # it has no event, and the token counts
@@ -247,7 +249,7 @@ class EdgeClient:
         epoch = 0 if self._following is None else self._following.epoch
         while True:
             try:
-                response = self._call(request, timeout=self._call_seconds, metadata=self._metadata)
+                response = self._channel.publish(request, self._call_seconds)
             except grpc.RpcError as error:
                 code, details = _code_and_details(error)
                 is_over = time.monotonic() >= batch[0].until or self._closed.is_set()

@@ -7,12 +7,13 @@ import queue
 import random
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self, TypeAlias
 
 import grpc
 
+from pipeline.edge.client_channel import EdgeChannel
 from protos.turnout.v1.edge_pb2 import FollowRequest, FollowResponse, LogPosition, RefusedRow
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
@@ -163,13 +164,9 @@ def covers(since: Mapping[int, int], ranges: Ranges) -> bool:
 class EdgeFollowing:
     """An iterator of outcomes of a client's events that were acknowledged since it was made. Safe from any thread."""
 
-    def __init__(self, channel: grpc.Channel, metadata: Any, most_events: int) -> None:
+    def __init__(self, channel: EdgeChannel, most_events: int) -> None:
         """Follow at once; hold at most this number of events without an outcome, and of outcomes that nobody took."""
-        plain: Any = channel
-        self._call: Callable[..., Any] = plain.unary_stream(
-            "/turnout.v1.Edge/Follow", FollowRequest.SerializeToString, FollowResponse.FromString
-        )
-        self._metadata = metadata
+        self._channel = channel
         self._events, self._lock = _Events(most_events), threading.Lock()
         self._closed = threading.Event()
         self._open: Any = None  # the call
@@ -261,7 +258,7 @@ class EdgeFollowing:
             token, self._lacks = b"" if self._lacks else token, False
         positions = [LogPosition(partition=each, offset=at) for each, at in sorted(since.items())]
         request = FollowRequest(token=token) if token else FollowRequest(since=positions)
-        self._open = call = self._call(request, metadata=self._metadata)
+        self._open = call = self._channel.follow(request)
         if self._closed.is_set():
             call.cancel()
         begins = not token

@@ -13,11 +13,13 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.base.errors import Refused, Transient, first_line
-from pipeline.base.names import game_key
+from pipeline.base.names import game_key, plain
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.edge.callers import Caller
+from pipeline.edge.statuses import unauthenticated
 from pipeline.lake.storage.location import Location
-from pipeline.store.edge_producers import EdgeProducer, read_producers, sha256_of
+from pipeline.store.edge_producers import EdgeProducer, by_credential, read_producers
 from pipeline.store.onboarding import onboarded_names
 from pipeline.store.onboarding_rules import RuleSet, read_rules
 
@@ -25,19 +27,38 @@ _log: Final = logging.getLogger("turnout")
 REFRESH_SECONDS: Final = 2.0
 """Time between two looks at the store: a revoked producer's streams end within this time and a request's."""
 
+_MOST_NAME: Final = 200  # characters of a certificate's name that an answer repeats
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
     """One look at the control store."""
 
     schemas: SchemaSet
-    producers: Mapping[str, EdgeProducer]  # by the SHA-256 of their tokens
+    producers: Mapping[str, EdgeProducer]  # by the SHA-256 of their tokens and by the names of their certificates
     games: frozenset[str] | None = None  # exact names; None: unknown games pass, so nothing needs them
     rules: RuleSet = field(default_factory=RuleSet)
 
-    def producer_of(self, token: str) -> EdgeProducer | None:
-        """Return the producer that a token names, also an expired or revoked one."""
-        return self.producers.get(sha256_of(token))
+    def require_producer(self, caller: Caller, now: float) -> EdgeProducer:
+        """Return the producer that calls.
+
+        Raises:
+            EdgeStatus: it is not known, has expired or was revoked; or its certificate has expired.
+        """
+        what = "certificate" if caller.has_certificate else "token"
+        if caller.problem:
+            raise unauthenticated("UNUSABLE_CERTIFICATE", caller.problem)
+        producer = self.producers.get(caller.credential)
+        if producer is None and caller.has_certificate:
+            name = plain(caller.credential)[:_MOST_NAME]
+            raise unauthenticated("UNKNOWN_CERTIFICATE", f"no producer has the certificate {name}")
+        if producer is None:
+            raise unauthenticated("UNKNOWN_TOKEN", "the call has no token that turnout knows: authorization: Bearer …")
+        if producer.revoked:
+            raise unauthenticated(f"{what.upper()}_REVOKED", f"the {what} of {producer.name} was revoked")
+        if not producer.is_valid(now) or (caller.expires_at is not None and now >= caller.expires_at):
+            raise unauthenticated(f"{what.upper()}_EXPIRED", f"the {what} of {producer.name} has expired")
+        return producer
 
     def is_no_game(self, name: str) -> bool:
         """Return whether ingest, as of this look, would refuse a name, and the edge does too."""
@@ -83,13 +104,13 @@ class Knowledge:
                     _log.warning("the control store cannot be read, so the edge keeps to its last look: %s",
                                  first_line(error))  # fmt: skip
                 self._is_away = True
-                continue
-            self._is_away = False
-            self._changed(self.now)
+            else:
+                self._is_away = False
+            self._changed(self.now)  # also of an old look: what has expired meanwhile ends its streams
 
     def _read(self) -> Known:
         schemas = self._registry.snapshot()
-        producers = {each.token_sha256: each for each in read_producers(self._engine).producers}
+        producers = by_credential(read_producers(self._engine).producers)
         if not self._refuses_unknown:
             return Known(schemas, producers)
         games = frozenset(onboarded_names(self._engine).values())

@@ -39,6 +39,31 @@ class EdgeMetrics:
         self.streams = Gauge("turnout_edge_open_streams", "Open streams of producers", registry=self.registry)
         self.followers = Gauge("turnout_edge_followers", "Open streams that follow", registry=self.registry)
 
+        self.certificate_errors = Counter(
+            "turnout_edge_certificate_errors",
+            "Changes of the certificate's files that could not be served",
+            registry=self.registry,
+        )
+        self._certificate: tuple[Gauge, Gauge] | None = None
+
+    def served(self, expires_at: float, lifetime: float) -> None:
+        """Export expiry (Unix seconds) and lifetime (seconds) of the served certificate; never called without TLS."""
+        if self._certificate is None:
+            self._certificate = (
+                Gauge(
+                    "turnout_edge_certificate_expires_timestamp_seconds",
+                    "When the served certificate expires",
+                    registry=self.registry,
+                ),
+                Gauge(
+                    "turnout_edge_certificate_lifetime_seconds",
+                    "How long the served certificate is valid in all",
+                    registry=self.registry,
+                ),
+            )
+        for gauge, value in zip(self._certificate, (expires_at, lifetime), strict=True):
+            gauge.set(value)
+
     def answered(self, judged: Judged, seconds: float) -> None:
         """Count a request that was answered."""
         for game, events in Counts(judged.games).items():

@@ -18,13 +18,14 @@ import grpc
 from grpc_status import rpc_status
 
 from pipeline.edge.admission import Admission
+from pipeline.edge.callers import Caller, caller_of
 from pipeline.edge.following.tail import FollowTail
 from pipeline.edge.judging import Judge, Judged
 from pipeline.edge.known import Known
 from pipeline.edge.logs.log import EdgeLog, Logged, Offsets
 from pipeline.edge.messages import EdgeBatch, answer, parse
 from pipeline.edge.metrics import EdgeMetrics
-from pipeline.edge.statuses import EdgeStatus, too_late, unauthenticated, unavailable
+from pipeline.edge.statuses import EdgeStatus, invalid, too_late, unavailable
 from pipeline.edge.turns import Turns
 from pipeline.settings.edge import EdgeSettings
 from pipeline.store.edge_producers import EdgeProducer
@@ -35,15 +36,19 @@ SERVICE: Final = "turnout.v1.Edge"
 MAX_FRAMES: Final = 8
 """Most requests of one stream that are on their way; further ones stay in the connection's window."""
 
+MAX_STREAM_SECONDS: Final = 600.0
+"""Age at which a stream ends in order, so that no connection has to be cut while one is open."""
+
+_LATE: Final = "the log has not acknowledged in time; send it again with the same event ids"
 _log: Final = logging.getLogger("turnout")
-_BEARER: Final = "bearer "
 
 
 @dataclass(eq=False)
 class _Stream:
     """One open stream: the answers of its requests on their way, in order, and its end."""
 
-    token: str
+    caller: Caller
+    opened: float = field(default_factory=time.monotonic)
     is_reading: bool = False  # a request was read, and its answer is not queued yet
     _answers: "deque[asyncio.Future[bytes] | EdgeStatus | None]" = field(default_factory=deque)
     _ends: bool = False
@@ -113,9 +118,10 @@ class EdgeService:
         return grpc.method_handlers_generic_handler(
             SERVICE,
             {
-                "Publish": grpc.unary_unary_rpc_method_handler(self._publish),
+                # One message as a stream of one, which is the same on the wire: its caller is judged before it is read.
+                "Publish": grpc.stream_unary_rpc_method_handler(self._publish),
                 "PublishStream": grpc.stream_stream_rpc_method_handler(self._publish_stream),
-                "Follow": grpc.unary_stream_rpc_method_handler(self._follow),
+                "Follow": grpc.stream_stream_rpc_method_handler(self._follow),
             },
         )
 
@@ -126,11 +132,17 @@ class EdgeService:
         self._known = known
         if not (is_same and rules_are_same):
             self._judge = Judge(known, self._log.record_bytes)
-        for stream in [*self._streams]:
+        ended: dict[Caller, EdgeStatus] = {}
+        for caller in {each.caller for each in self._streams}:  # many streams have one
             try:
-                self._producer_of(stream.token)
+                self._producer_of(caller)
             except EdgeStatus as status:
-                stream.end(status)
+                ended[caller] = status
+        for stream in [*self._streams]:
+            if (why := ended.get(stream.caller)) is not None:
+                stream.end(why)
+            elif time.monotonic() - stream.opened > MAX_STREAM_SECONDS:
+                stream.end(None)
 
     def drain(self) -> None:
         """Take nothing more from streams; each ends when what it has sent is answered."""
@@ -146,17 +158,33 @@ class EdgeService:
 
     # ------------------------------------------------------------------------------------------------- unary calls
 
-    async def _publish(self, raw: bytes, context: Any) -> bytes:
+    async def _publish(self, _: AsyncIterator[bytes], context: Any) -> bytes:
         try:
-            producer = self._producer_of(_token(context))
+            producer = self._producer_of(caller_of(context))
             self._admission.enter(producer)
             try:
+                raw = await self._message(context)
                 return await (await self._taken(raw, producer, self._patience(context), None))
             finally:
                 self._admission.leave(producer)
         except EdgeStatus as status:
             await self._abort(context, status)
             raise  # never: it has raised
+
+    async def _message(self, context: Any) -> bytes:
+        """Return the message of a call; half of a message is held no longer than its deadline.
+
+        Raises:
+            EdgeStatus: it has not come.
+        """
+        try:
+            async with asyncio.timeout(self._patience(context)):
+                raw = await context.read()
+        except TimeoutError:
+            raise too_late("MESSAGE_TOO_SLOW", "the request has not arrived in time") from None
+        if not isinstance(raw, bytes):
+            raise invalid("EMPTY_REQUEST", "the call has no request")
+        return raw
 
     def _patience(self, context: Any) -> float:
         left = context.time_remaining()
@@ -170,9 +198,9 @@ class EdgeService:
         reader: asyncio.Task[None] | None = None
         try:
             try:
-                stream = _Stream(_token(context))
-                producer = self._producer_of(stream.token)
-                self._admission.enter(producer)
+                stream = _Stream(caller_of(context))
+                producer = self._producer_of(stream.caller)
+                self._admission.enter(producer, is_stream=True)
             except EdgeStatus as status:
                 producer = None
                 await self._abort(context, status)
@@ -203,7 +231,7 @@ class EdgeService:
                 stream.forget()
                 self._streams.discard(stream)
                 self._metrics.streams.dec()
-                self._admission.leave(producer)
+                self._admission.leave(producer, is_stream=True)
 
     async def _read(self, requests: AsyncIterator[bytes], stream: _Stream) -> None:
         """Hand a stream's requests to the log, in order, and queue what will be their answers."""
@@ -212,7 +240,7 @@ class EdgeService:
                 if stream.ends:
                     return
                 stream.is_reading = True
-                producer = self._producer_of(stream.token)
+                producer = self._producer_of(stream.caller)
                 patience = self._settings.deadline_seconds
                 await stream.put(await self._taken(raw, producer, patience, stream))
                 stream.is_reading = False
@@ -223,14 +251,15 @@ class EdgeService:
             _log.exception("a stream of the edge ends by a fault")
             await stream.put(unavailable("FAULT", "the edge has failed; its log says why"))
 
-    async def _follow(self, raw: bytes, context: Any) -> None:
-        token = _token(context)
+    async def _follow(self, _: AsyncIterator[bytes], context: Any) -> None:
+        caller = caller_of(context)
         try:
-            producer = self._producer_of(token)
+            producer = self._producer_of(caller)
             self._admission.enter(producer)
             self._metrics.followers.inc()
             try:
-                await self._tail.serve(raw, partial(self._producer_of, token), context.write)
+                raw = await self._message(context)
+                await self._tail.serve(raw, partial(self._producer_of, caller), context.write)
             finally:
                 self._metrics.followers.dec()
                 self._admission.leave(producer)
@@ -334,29 +363,14 @@ class EdgeService:
 
     # ----------------------------------------------------------------------------------------------------- callers
 
-    def _producer_of(self, token: str) -> EdgeProducer:
-        producer = self._known.producer_of(token) if token else None
-        if producer is None:
-            raise unauthenticated("UNKNOWN_TOKEN", "the call has no token that turnout knows: authorization: Bearer …")
-        if producer.revoked:
-            raise unauthenticated("TOKEN_REVOKED", f"the token of {producer.name} was revoked")
-        if not producer.is_valid(time.time()):
-            raise unauthenticated("TOKEN_EXPIRED", f"the token of {producer.name} has expired")
-        return producer
+    def _producer_of(self, caller: Caller) -> EdgeProducer:
+        return self._known.require_producer(caller, time.time())
 
     async def _abort(self, context: Any, status: EdgeStatus) -> None:
         self._metrics.ended(status.code_name, status.reason)
         await context.abort_with_status(rpc_status.to_status(status.status))
 
 
-def _token(context: Any) -> str:
-    """Return the bearer token of a call, empty without one."""
-    for name, value in context.invocation_metadata() or ():
-        if name == "authorization" and isinstance(value, str) and value[: len(_BEARER)].lower() == _BEARER:
-            return value[len(_BEARER) :].strip()
-    return ""
-
-
 def _end_late(future: "asyncio.Future[bytes]") -> None:
     if not future.done():
-        future.set_exception(too_late("the log has not acknowledged in time; send it again with the same event ids"))
+        future.set_exception(too_late("LOG_TOO_SLOW", _LATE))

@@ -55,9 +55,9 @@ def unavailable(reason: str, message: str, retry_seconds: float = 1.0) -> EdgeSt
     return EdgeStatus(code_pb2.UNAVAILABLE, reason, message, retry_seconds)
 
 
-def too_late(message: str) -> EdgeStatus:
-    """Return the status of a request that the log has not acknowledged in time: it may be there all the same."""
-    return EdgeStatus(code_pb2.DEADLINE_EXCEEDED, "LOG_TOO_SLOW", message)
+def too_late(reason: str, message: str) -> EdgeStatus:
+    """Return the status of a request that was not acknowledged in time: it may be in the log all the same."""
+    return EdgeStatus(code_pb2.DEADLINE_EXCEEDED, reason, message)
 
 
 def out_of_range(message: str) -> EdgeStatus:

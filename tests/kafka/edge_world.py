@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from pipeline.demo.broker import Broker
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.server_process import free_ports
 from pipeline.edge.client import EdgeClient
+from pipeline.edge.client_channel import EdgeTls
 from pipeline.lake.kafka.producer import ensure_topic
 from pipeline.platforms.local.child_processes import turnout
 from pipeline.settings.tree import load
@@ -37,18 +38,21 @@ class EdgeProcess:
     environ: Mapping[str, str]
     address: str
     log: Path
+    options: Sequence[str] = ()
+    tls: EdgeTls | None = None
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it; it is ready once it takes the token."""
-        command = turnout("edge", "run", "--env-dir", str(self.folder), "--listen-token", self.address, "--name", "one")
+        command = turnout("edge", "run", "--env-dir", str(self.folder), "--listen-token", self.address, "--name", "one",
+                          *self.options)  # fmt: skip
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
                 command, env={**os.environ, **self.environ}, stdout=output, stderr=output, start_new_session=True
             )  # a fail-point kills the session
 
     def ready(self) -> None:
-        with EdgeClient(self.address, TOKEN) as client:
+        with EdgeClient(self.address, TOKEN, tls=self.tls) as client:
             client.wait_until_ready(SECONDS)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
@@ -63,22 +67,24 @@ class EdgeProcess:
 
 @contextmanager
 def edge_before(
-    broker: Broker, folder: Path, topic: str, partitions: int = 2, family: str = "puzzle", version: int = 3
-) -> Iterator[EdgeProcess]:
+    broker: Broker, folder: Path, topic: str, partitions: int = 2, family: str = "puzzle", version: int = 3,
+    options: Sequence[str] = (), tls: EdgeTls | None = None,
+) -> Iterator[EdgeProcess]:  # fmt: skip
     """Run an edge before a topic of a broker, with one producer and one game with a schema of id 1."""
     environ = {
         "TURNOUT_SOURCE__KIND": "kafka", "TURNOUT_SOURCE__BOOTSTRAP_SERVERS": broker.address,
         "TURNOUT_SOURCE__TOPIC": topic,
     }  # fmt: skip
     ensure_topic(broker.address, topic, partitions)
-    with edge_in(folder, environ, family, version) as edge:
+    with edge_in(folder, environ, family, version, options, tls) as edge:
         yield edge
 
 
 @contextmanager
 def edge_in(
-    folder: Path, environ: Mapping[str, str], family: str = "puzzle", version: int = 3
-) -> Iterator[EdgeProcess]:
+    folder: Path, environ: Mapping[str, str], family: str = "puzzle", version: int = 3,
+    options: Sequence[str] = (), tls: EdgeTls | None = None,
+) -> Iterator[EdgeProcess]:  # fmt: skip
     """Run an edge before the source of an environment, likewise."""
     settings, paths = load(folder, environ)
     engine = open_store(settings, paths)
@@ -87,7 +93,7 @@ def edge_in(
     apply(engine, [producer], read_producers(engine).number, "ann", "a test", action="apply", target="producers")
     engine.dispose()
     (port,) = free_ports(None)
-    edge = EdgeProcess(folder, environ, f"127.0.0.1:{port}", folder / "edge.log")
+    edge = EdgeProcess(folder, environ, f"127.0.0.1:{port}", folder / "edge.log", options, tls)
     edge.start()
     try:
         edge.ready()

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,18 @@ from pipeline.base.errors import Refused
 from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES
 from pipeline.demo.broker import Broker
 from pipeline.demo.samples.supported import sample
-from pipeline.edge.client import EdgeAcknowledged, EdgeClient, EdgeEvent, EdgeGaveUp, EdgeRejected
-from pipeline.edge.process import parse_address, run_edge
+from pipeline.demo.server_process import free_ports
+from pipeline.edge.client import (
+    EdgeAcknowledged,
+    EdgeClient,
+    EdgeEvent,
+    EdgeGaveUp,
+    EdgeOutcome,
+    EdgeRejected,
+)
+from pipeline.edge.client_channel import EdgeTls
+from pipeline.edge.listening import parse_ports
+from pipeline.edge.process import run_edge
 from pipeline.lake.kafka import acknowledged
 from pipeline.lake.kafka.acknowledged import AcknowledgedProducer, Delivered
 from pipeline.lake.kafka.producer import ensure_topic
@@ -27,6 +39,7 @@ from pipeline.settings.tree import load
 from tests.checkout import ROOT
 from tests.kafka.edge_world import GAME, TOKEN, edge_before, event_ids, metric
 from tests.unit.data.contracts.formats.protobuf.wire_world import varint
+from tests.unit.edge.tls_world import Authority, serial, served_serial
 
 
 def payload(sequence: int) -> bytes:
@@ -154,14 +167,49 @@ def test_records_without_room_are_counted_at_once(broker: Broker, monkeypatch: p
     assert ended.empty()
 
 
-@pytest.mark.parametrize("text", ["0.0.0.0:8470", "10.0.0.1:1", "example.com:1", "127.0.0.1", "127.0.0.1:70000", ":1"])
-def test_without_tls_only_loopback_is_listened_on(text: str) -> None:
-    """Tokens never cross a network in the clear."""
-    with pytest.raises(Refused):
-        parse_address(text)
-    assert [str(parse_address(each)) for each in ("127.0.0.1:1", "[::1]:2", "localhost:3")] == [
-        "127.0.0.1:1", "[::1]:2", "localhost:3",
-    ]  # fmt: skip
+def test_certificates_change_under_load_and_no_event_is_lost(broker: Broker, tmp_path: Path) -> None:
+    """Every acknowledged event is in the topic over three renewals; probes ask a port of their own without TLS."""
+    authority, (health_port,) = Authority(), free_ports(None)
+    (tmp_path / "ca.pem").write_bytes(authority.pem)
+    files = authority.issue().write(tmp_path)
+    options = (
+        "--tls-cert", str(files.certificate), "--tls-key", str(files.key), "--listen-health", f"0.0.0.0:{health_port}",
+    )  # fmt: skip
+    tls, stop, futures = EdgeTls(tmp_path / "ca.pem"), threading.Event(), list[Future[EdgeOutcome]]()
+    with edge_before(broker, tmp_path, "edge-tls", options=options, tls=tls) as edge:
+        client = EdgeClient(edge.address, TOKEN, tls=tls, batch_events=20, queue_events=100)
+
+        def load_on() -> None:
+            while not stop.is_set():
+                futures.append(client.send(EdgeEvent(GAME, 1, payload(len(futures)), event_id=f"e{len(futures)}")))
+
+        thread = threading.Thread(target=load_on)
+        thread.start()
+        for _ in range(3):
+            renewed, sent = authority.issue(), len(futures)
+            renewed.write(tmp_path)
+            assert served_serial(edge.address) == serial(renewed)
+            edge.ready()
+            while len(futures) < sent + 200:
+                assert not stop.wait(0.01)
+        (tmp_path / "edge.key").write_bytes(b"broken")
+        while "no private key" not in edge.said():
+            assert not stop.wait(0.05)
+        assert metric(tmp_path, "turnout_edge_certificate_errors_total") > 0
+        edge.ready()
+        stop.set()
+        thread.join()
+        assert client.close(60)
+        assert metric(tmp_path, "turnout_edge_certificate_expires_timestamp_seconds") > time.time()
+        with grpc.insecure_channel(f"127.0.0.1:{health_port}") as channel:
+            health: Any = health_pb2_grpc.HealthStub(channel)
+            asked = health_pb2.HealthCheckRequest(service="turnout.v1.Edge")
+            assert health.Check(asked, timeout=20).status == health_pb2.HealthCheckResponse.SERVING
+        assert edge.end() == 0, edge.said()
+        assert "keeps its last certificate" in edge.said()
+        assert "PRIVATE KEY" not in edge.said()
+    assert all(isinstance(each.result(0), EdgeAcknowledged) for each in futures)
+    assert sorted(event_ids(broker.address, "edge-tls")) == sorted(f"e{number}" for number in range(len(futures)))
 
 
 def test_an_edge_without_a_topic_to_write_to_does_not_start(broker: Broker, tmp_path: Path) -> None:
@@ -175,7 +223,7 @@ def test_an_edge_without_a_topic_to_write_to_does_not_start(broker: Broker, tmp_
           "TURNOUT_SOURCE__FRAMING": "game"}, "turnout's own wrappers|registry"),
     ):  # fmt: skip
         with pytest.raises(Refused, match=words):
-            run_edge(*load(tmp_path, environ), parse_address("127.0.0.1:0"), "one")
+            run_edge(*load(tmp_path, environ), parse_ports("127.0.0.1:0"), "one")
 
 
 def test_the_newest_signal_that_matters_is_the_first(broker: Broker, tmp_path: Path) -> None:

@@ -17,7 +17,10 @@ VERSION: Final = 1
 _EMPTY: Final = f"The file of producers is empty: it needs at least 'version: {VERSION}' and 'producers: []'."
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
-_FIELDS: Final = ("name", "token_sha256", "games", "prefixes", "expires", "events_per_second")
+_FIELDS: Final = ("name", "token_sha256", "certificate", "games", "prefixes", "expires", "events_per_second")
+_NAMED: Final = re.compile(  # as `pipeline.edge.callers` names a certificate: exact, a host in small letters
+    r"uri:[a-z][a-z0-9+.-]*:[!-~]{1,2000}|dns:[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?|cn:[^\x00-\x1f\x7f]{1,64}"
+)
 _ALL: Final = "all"  # games
 _MOST_RATE: Final = 10_000_000
 _MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2})?Z)?")
@@ -48,7 +51,11 @@ def render(producers: tuple[EdgeProducer, ...]) -> str:
 
 def tree(producer: EdgeProducer) -> dict[str, Any]:
     """Return a producer as its file has it, without what it leaves at the default."""
-    fields: dict[str, Any] = {"name": producer.name, "token_sha256": producer.token_sha256}
+    fields: dict[str, Any] = {"name": producer.name}
+    if producer.token_sha256:
+        fields["token_sha256"] = producer.token_sha256
+    if producer.certificate:
+        fields["certificate"] = producer.certificate
     if "" in producer.prefixes:
         fields["games"] = _ALL
     else:
@@ -82,9 +89,10 @@ class _ProducerNodes:
 
     def _producer(self, node: yaml.Node) -> EdgeProducer:
         fields = yaml_nodes.fields(node, "a producer", _FIELDS, self._problems)
-        for name in ("name", "token_sha256") if isinstance(node, yaml.MappingNode) else ():
-            if name not in fields:
-                self._problems.add(line_of(node), f"{name} is missing")
+        if isinstance(node, yaml.MappingNode) and "name" not in fields:
+            self._problems.add(line_of(node), "name is missing")
+        if fields and not fields.keys() & {"token_sha256", "certificate"}:
+            self._problems.add(line_of(node), "token_sha256 and certificate are missing; give one of them, or both")
         if fields and not fields.keys() & {"games", "prefixes"}:
             self._problems.add(line_of(node), "games and prefixes are missing; name what the producer may send")
         rate, games = fields.get("events_per_second"), fields.get("games")
@@ -93,6 +101,9 @@ class _ProducerNodes:
             name=self._matching(fields.get("name"), "name", _NAME, "1 to 40 letters, digits, '.', '_' and '-'"),
             token_sha256=self._matching(
                 fields.get("token_sha256"), "token_sha256", _HASH, "the 64 digits that `producers token` prints"
+            ),
+            certificate=self._matching(
+                fields.get("certificate"), "certificate", _NAMED, "uri:spiffe://…, dns:host.example or cn:name"
             ),
             games=() if is_all else self._names(games, "game"),
             prefixes=("",) if is_all else self._names(fields.get("prefixes"), "prefix"),

@@ -1,9 +1,10 @@
 """Producers of the edge that a person applies or revokes: first what would change, then the write.
 
-Called by `turnout edge producers …`. They are written at once, without an operation, if nobody was faster; every edge
-follows within seconds.
+Called by `turnout edge producers …` and by the Access page. They are written at once, without an operation, if nobody
+was faster; every edge follows within seconds.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from pipeline.control.acts import DirectAct
 from pipeline.control.producers import producers_file
 from pipeline.settings.tree import Settings
 from pipeline.store import edge_producers
-from pipeline.store.edge_producers import EdgeProducer, ProducerSet, read_producers
+from pipeline.store.edge_producers import EdgeProducer, ProducerSet, by_credential, read_producers
 from pipeline.store.operations import hash_of
 
 
@@ -47,16 +48,34 @@ def plan(engine: Engine, text: str) -> ProducersProposal:
     """
     seen, given = read_producers(engine), producers_file.parse(text)
     revoked = [each for each in seen.producers if each.revoked]
-    hashes = {each.token_sha256: each.name for each in revoked}
+    gone = by_credential(revoked)
     for each in given:
-        if each.token_sha256 in hashes:
-            raise Refused(
-                f"The token of {shown(each.name)} was revoked, as that of {shown(hashes[each.token_sha256])}. "
-                f"Make a new one: `turnout edge producers token`."
-            )
+        for credential in each.credentials:
+            if credential in gone:
+                what = "token" if credential == each.token_sha256 else "certificate"
+                raise Refused(
+                    f"The {what} of {shown(each.name)} was revoked, as that of {shown(gone[credential].name)}. "
+                    + ("Make a new one: `turnout edge producers token`." if what == "token" else "Use another name.")
+                )
     producers = (*given, *revoked)
     lines = tuple(_differences(seen.producers, producers)) or ("Nothing to change: these producers are in force.",)
     return ProducersProposal(seen, producers, lines)
+
+
+def plan_added(engine: Engine, producer: EdgeProducer) -> ProducersProposal:
+    """Plan to add one producer to those in force.
+
+    Raises:
+        Refused: naming what is wrong with it; another one has its name, token or certificate; or it was revoked.
+    """
+    text = producers_file.render((*read_producers(engine).producers, producer))
+    try:
+        producers_file.parse(text)
+    except Refused as refused:
+        problems = [each.partition(": ")[2] or each for each in str(refused).splitlines()[1:]]  # without their lines
+        named = (re.sub(r"already in line \d+; keep one", "another producer's already", each) for each in problems)
+        raise Refused("\n".join(["The producer cannot be added:", *named])) from None
+    return plan(engine, text)
 
 
 def apply(settings: Settings, engine: Engine, proposal: ProducersProposal, actor: str, reason: str) -> ProducerSet:
@@ -72,7 +91,7 @@ def apply(settings: Settings, engine: Engine, proposal: ProducersProposal, actor
 
 
 def revoke(settings: Settings, engine: Engine, name: str, actor: str, reason: str) -> ProducerSet:
-    """Refuse a producer's token for ever, with an audit entry.
+    """Refuse a producer's token and certificate for ever, with an audit entry.
 
     Raises:
         Refused: the actor has not the role for it, or gives no reason; there is no such producer; or it is revoked.
@@ -96,6 +115,7 @@ def _differences(before: tuple[EdgeProducer, ...], then: tuple[EdgeProducer, ...
 
 def _fields(producer: EdgeProducer) -> dict[str, str]:
     fields = producers_file.tree(producer)
-    fields["token_sha256"] = f"{fields['token_sha256'][:8]}…"
+    if "token_sha256" in fields:
+        fields["token_sha256"] = f"{fields['token_sha256'][:8]}…"
     del fields["name"]
     return {name: ", ".join(each) if isinstance(each, list) else str(each) for name, each in fields.items()}

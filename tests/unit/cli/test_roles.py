@@ -162,7 +162,7 @@ SILVER: Mapping[str, object] = {
 CHESS: Final = EdgeProducer("chess", "0" * 64, ("Chess",))
 SENDER: Mapping[str, object] = {
     "name": "go-servers", "token_sha256": f"{'0' * 62}aa", "games": ["Go"], "prefixes": [], "expires_at": None,
-    "events_per_second": None, "revoked": False,
+    "events_per_second": None, "revoked": False, "certificate": "",
 }  # fmt: skip
 REVOKED: Mapping[str, object] = {
     **SENDER, "name": "chess", "token_sha256": "0" * 64, "games": ["Chess"], "revoked": True,

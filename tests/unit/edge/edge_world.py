@@ -2,20 +2,25 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
+import pytest
 from confluent_kafka import KafkaError
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
 from sqlalchemy import create_engine
 
 from pipeline.base.names import game_key
 from pipeline.data.contracts.formats.supported import format_of
 from pipeline.data.contracts.schemas import PLAIN, FieldPlacement, Schema, SchemaSet
 from pipeline.demo.samples.supported import payload_schema, sample
+from pipeline.edge.certificates import ServedCertificate
 from pipeline.edge.following.tail import FollowTail
 from pipeline.edge.known import Known
 from pipeline.edge.metrics import EdgeMetrics
@@ -23,7 +28,7 @@ from pipeline.edge.service import SERVICE, EdgeService
 from pipeline.lake.kafka.acknowledged import Delivered
 from pipeline.settings.edge import EdgeSettings
 from pipeline.settings.tree import Paths
-from pipeline.store.edge_producers import EdgeProducer, sha256_of
+from pipeline.store.edge_producers import EdgeProducer, by_credential, sha256_of
 from protos.turnout.v1.edge_pb2 import PublishRequest, PublishResponse
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
@@ -31,6 +36,7 @@ GAME = "Chess"
 TOKEN = "the token of chess"
 FAMILY = "puzzle"
 PRODUCER = EdgeProducer("chess", sha256_of(TOKEN), games=(GAME,))
+Body: TypeAlias = "Callable[[Running], Awaitable[None]]"
 METADATA = (("authorization", f"Bearer {TOKEN}"),)
 
 
@@ -56,7 +62,7 @@ def known_of(
         {each.schema_id: each for each in schemas},
         placements=placements,
     )
-    return Known(held, {each.token_sha256: each for each in producers}, games)
+    return Known(held, by_credential(producers), games)
 
 
 def payload(sequence: int = 1, format_name: str = "protobuf") -> bytes:
@@ -132,6 +138,8 @@ class Running:
     metrics: EdgeMetrics
     channel: grpc.aio.Channel
     address: str
+    token_address: str = ""  # with TLS
+    mtls_address: str = ""
 
     def counted(self, name: str, **labels: str) -> float:
         """Return a metric's value, 0 where nothing was counted."""
@@ -146,7 +154,12 @@ class Running:
 
     def stream(self, metadata: Any = METADATA) -> Any:
         """Open a stream."""
-        call: Any = self.channel.stream_stream(
+        return self.stream_of(self.channel, metadata)
+
+    @staticmethod
+    def stream_of(channel: grpc.aio.Channel, metadata: Any = ()) -> Any:
+        """Open a stream on another channel."""
+        call: Any = channel.stream_stream(
             f"/{SERVICE}/PublishStream", PublishRequest.SerializeToString, PublishResponse.FromString
         )
         return call(metadata=metadata)
@@ -154,24 +167,62 @@ class Running:
 
 @asynccontextmanager
 async def serving(
-    known: Known | None = None, log: HeldLog | None = None, tail: FollowTail | None = None, **settings: Any
+    known: Known | None = None,
+    log: HeldLog | None = None,
+    tail: FollowTail | None = None,
+    certificate: ServedCertificate | None = None,
+    options: Sequence[tuple[str, Any]] = (),
+    **settings: Any,
 ) -> AsyncIterator[Running]:
-    """Serve an edge on a free port of loopback; without a tail nobody can follow."""
+    """Serve an edge on free ports of loopback: plain, with TLS, for certificates; without a tail nobody can follow."""
     log = log or HeldLog(at_once=True)
     metrics = EdgeMetrics()
     limits = replace(EdgeSettings(), **settings)
     tail = tail or FollowTail(create_engine("sqlite://"), Paths(Path("nowhere")), "test")
     service = EdgeService(limits, known or known_of(schema_of()), log, metrics, tail)
-    server = grpc.aio.server()
+    server = grpc.aio.server(options=options)
     server.add_generic_rpc_handlers((service.handler(),))
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    secure = [
+        f"127.0.0.1:{server.add_secure_port('127.0.0.1:0', certificate.credentials(asks_clients=asks))}"
+        for asks in (False, True)
+        if certificate is not None and (certificate.now.client_ca or not asks)
+    ]
     await server.start()
     try:
         async with grpc.aio.insecure_channel(address) as channel:
-            yield Running(service, log, metrics, channel, address)
+            yield Running(service, log, metrics, channel, address, *secure)
     finally:
         await server.stop(None)
         service.close()
+
+
+def with_edge(body: Body, **options: Any) -> None:
+    """Run a body with a served edge."""
+
+    async def run() -> None:
+        async with serving(**options) as edge:
+            await body(edge)
+
+    # In a thread of its own: the browser's tests leave a running loop in this one.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: asyncio.run(run())).result()
+
+
+async def ended(call: Awaitable[Any]) -> tuple[str, str, float]:
+    """Return code, reason and retry delay by which a call ends."""
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await call
+    error = raised.value
+    reason, delay = "", 0.0
+    status: Any = rpc_status.from_call(error)  # type: ignore[arg-type]  # an aio error has what is asked
+    for detail in () if status is None else status.details:
+        info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
+        if detail.Unpack(info):
+            reason = info.reason
+        elif detail.Unpack(retry):
+            delay = retry.retry_delay.ToTimedelta().total_seconds()
+    return error.code().name, reason, delay
 
 
 @contextmanager

@@ -2,16 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import grpc
 import pytest
 from confluent_kafka import KafkaError
-from google.rpc import error_details_pb2
-from grpc_status import rpc_status
 
 from pipeline.edge.admission import Admission
 from pipeline.edge.messages import MAX_EVENTS
@@ -24,45 +20,17 @@ from tests.unit.edge.edge_world import (
     TOKEN,
     HeldLog,
     Running,
+    ended,
     known_of,
     refusals,
     request,
     schema_of,
-    serving,
     until,
+    with_edge,
     wrapper,
 )
 
 END: Any = vars(grpc.aio)["EOF"]
-Body = Callable[[Running], Awaitable[None]]
-
-
-def with_edge(body: Body, **options: Any) -> None:
-    """Run a body with a served edge."""
-
-    async def run() -> None:
-        async with serving(**options) as edge:
-            await body(edge)
-
-    # In a thread of its own: the browser's tests leave a running loop in this one.
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(lambda: asyncio.run(run())).result()
-
-
-async def ended(call: Awaitable[Any]) -> tuple[str, str, float]:
-    """Return code, reason and retry delay by which a call ends."""
-    with pytest.raises(grpc.aio.AioRpcError) as raised:
-        await call
-    error = raised.value
-    reason, delay = "", 0.0
-    status: Any = rpc_status.from_call(error)  # type: ignore[arg-type]  # an aio error has what is asked
-    for detail in () if status is None else status.details:
-        info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
-        if detail.Unpack(info):
-            reason = info.reason
-        elif detail.Unpack(retry):
-            delay = retry.retry_delay.ToTimedelta().total_seconds()
-    return error.code().name, reason, delay
 
 
 def test_an_answer_comes_only_after_the_last_report() -> None:

@@ -29,6 +29,13 @@ producers:
   token_sha256: {OTHER}
   games: all
 """
+CERTIFIED = """\
+version: 1
+producers:
+- name: chess
+  certificate: uri:spiffe://games.example/chess
+  games: [Chess]
+"""
 
 
 def applied(engine: Engine, text: str = FILE) -> None:
@@ -56,7 +63,8 @@ def test_a_file_says_who_may_send_what() -> None:
             st.lists(st.text("abc é", min_size=1).filter(str.strip), unique=True, min_size=1).map(tuple),
             expires_at=st.none() | st.integers(0, 4_000_000_000).map(float),
             events_per_second=st.none() | st.integers(1, 1_000),
-        ),
+            certificate=st.sampled_from(["", "uri:spiffe://a/{}", "dns:p{}.example", "cn:Games: {} é"]),
+        ).map(lambda each: replace(each, certificate=each.certificate.format(each.name))),
         unique_by=(lambda each: each.name, lambda each: each.token_sha256),
         max_size=5,
     )
@@ -74,6 +82,11 @@ def test_a_printed_file_reads_back(producers: list[EdgeProducer]) -> None:
         ("version: 1", "producers is missing"),
         (f"version: 1\nproducers:\n- name: a\n  token_sha256: {HASH}", "games and prefixes are missing"),
         ("version: 1\nproducers:\n- name: a\n  token_sha256: abc\n  games: [x]", "is no token_sha256"),
+        ("version: 1\nproducers:\n- name: a\n  games: [x]", "token_sha256 and certificate are missing"),
+        (CERTIFIED.replace("uri:spiffe://games.example/chess", "chess"), "is no certificate; use uri:"),
+        (CERTIFIED.replace("uri:spiffe://games.example/chess", "dns:Chess.example"), "is no certificate"),
+        (CERTIFIED.replace("uri:spiffe://games.example/chess", "dns:*.example"), "is no certificate"),
+        (CERTIFIED + CERTIFIED.partition("producers:\n")[2].replace("name: chess", "name: go"), "already in line 4"),
         (FILE.replace("ops", "chess"), "already in line 3"),
         (FILE.replace(OTHER, HASH), "already in line 4"),
         (FILE.replace("2027-01-31", "tomorrow"), "such as 2027-01-31T12:00:00Z"),
@@ -119,3 +132,21 @@ def test_a_revoked_token_stays_revoked(engine: Engine) -> None:
     applied(engine, new)
     with pytest.raises(Refused, match="was revoked"):
         proposals.plan(engine, FILE)
+
+
+def test_a_producer_has_a_token_or_a_certificate_or_both(engine: Engine) -> None:
+    """A certificate is planned, applied and revoked as a token is; its name stays refused in every later file."""
+    plan = proposals.plan(engine, CERTIFIED)
+    assert plan.lines == ("+ chess: certificate uri:spiffe://games.example/chess; games Chess",)
+    both = CERTIFIED.replace("  games", f"  token_sha256: {HASH}\n  games")
+    applied(engine, both)
+    (chess,) = read_producers(engine).producers
+    assert chess.credentials == (HASH, "uri:spiffe://games.example/chess")
+    assert proposals.plan(engine, CERTIFIED).lines == (f"~ chess: token_sha256 {HASH[:8]}… → -",)
+    proposals.revoke(Settings(), engine, "chess", "ann", "the key leaked")
+    with pytest.raises(Refused, match="certificate of 'chess' was revoked"):
+        proposals.plan(engine, CERTIFIED)
+    applied(engine, CERTIFIED.replace("chess\n  games", "chess-2\n  games"))
+    assert [(each.certificate, each.revoked) for each in read_producers(engine).producers] == [
+        ("uri:spiffe://games.example/chess-2", False), ("uri:spiffe://games.example/chess", True),
+    ]  # fmt: skip
