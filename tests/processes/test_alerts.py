@@ -103,6 +103,10 @@ def edge_up(name: str) -> str:
     return f'up{{job="turnout",kind="edge",edge="{name}",instance="{name}:1"}}'
 
 
+def certificate(name: str, values: str) -> tuple[str, str]:
+    return f'turnout_edge_certificate_{name}_seconds{{kind="edge",edge="one",instance="one:1"}}', values
+
+
 INGESTED = ("turnout_ingest_last_commit_timestamp_seconds", grows(1, 3_600))
 
 
@@ -123,6 +127,7 @@ DRIFT, ACCESS_UNKNOWN = _fired("TurnoutAccessDrift", "ticket"), _fired("TurnoutA
 NO_CONTROLLER, STUCK = _fired("TurnoutControllerDown", "ticket"), _fired("TurnoutOperationNeedsPerson", "ticket")
 UNTENDED = _fired("TurnoutMaintenanceOverdue", "ticket")
 EDGE_DOWN = _fired("TurnoutEdgeDown", edge="one")
+CERTIFICATE = _fired("TurnoutEdgeCertificateExpires", "ticket", edge="one")
 LIAR = _fired("TurnoutRegistryMistrusted", "ticket", registry="main")
 SCENARIOS = [
     Scenario(
@@ -133,6 +138,14 @@ SCENARIOS = [
             (edge_up("two"), f"{flat(1, 300)} {gone(1_200)}"),
         ],
         {345: [], 375: [EDGE_DOWN], 885: [EDGE_DOWN], 960: []},
+    ),
+    Scenario(
+        "a certificate with a seventh of its lifetime left fires after 5 minutes until it is renewed",
+        [
+            certificate("expires_timestamp", f"{flat(4_200, 2_400)} {flat(9_000, 1_200)}"),
+            certificate("lifetime", f"{flat(21_000, 2_400)} {flat(7_000, 1_200)}"),
+        ],
+        {1_170: [], 1_470: [], 1_530: [CERTIFICATE], 2_385: [CERTIFICATE], 2_430: []},
     ),
     Scenario(
         "maintenance that is overdue for 15 minutes fires until a round ended well; what is not known is not well",

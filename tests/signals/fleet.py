@@ -16,9 +16,11 @@ from listeners.join import Pass
 from listeners.prometheus import Exposition, serve
 from listeners.sample import CHUNK, LATENCY_EDGES_SECONDS, GameResult, Lane, PassResult, StreamState
 from listeners.totals import ControllerMetrics, MetricsSnapshot, SelfCounts
+from pipeline.edge.metrics import EdgeMetrics
 
 GROUP = "a"
 NEIGHBOUR = "go_abcdefghijkl"
+_LIFETIME = 90 * 86_400.0  # seconds, of a certificate
 _COUNTS = (1, *[0] * len(LATENCY_EDGES_SECONDS))
 
 
@@ -36,6 +38,7 @@ class Health:
     problems: int = 0
     drops: bool = False
     is_edge_gone: bool = False  # an edge was killed, and its target file is still there
+    certificate_left: float = 0.5  # share of the lifetime of another edge's certificate
     is_late: bool = False  # the bridge gets no rows of the driver
     control: ControllerMetrics = field(
         default_factory=lambda: ControllerMetrics(
@@ -85,6 +88,8 @@ class Fleet:
 
     def __init__(self, targets: Path) -> None:
         self._health, self._taken, self._edge = Health(), 0, targets / "edge-one.json"
+        self._second = EdgeMetrics()
+        self._second.served(time.time() + _LIFETIME / 2, _LIFETIME)
         self.game = ""
         self.take_new_game()
         self._lock = threading.Lock()
@@ -94,6 +99,7 @@ class Fleet:
             self._serve(targets, f"group-{GROUP}", self._driver, self._report_driver),
             self._serve(targets, "ingest-main", self._ingest, self._report_ingest),
             self._serve_bridge(targets),
+            self._list(targets, "edge-two", self._second.registry),
         ]
 
     def take_new_game(self) -> None:
@@ -105,6 +111,7 @@ class Fleet:
         """Set what the next scrape shows; everything else is as on a calm day."""
         with self._lock:
             self._health = replace(Health(), **changes)  # type: ignore[arg-type]  # a table of changes
+            self._second.served(time.time() + _LIFETIME * self._health.certificate_left, _LIFETIME)
             labels = {"kind": "edge", "edge": "one"}
             if self._health.is_edge_gone:
                 self._edge.write_text(json.dumps([{"targets": ["127.0.0.1:1"], "labels": labels}]))
@@ -134,7 +141,8 @@ class Fleet:
     def _list(self, targets: Path, name: str, registry: CollectorRegistry) -> Callable[[], None]:
         port, stop = serve(registry)
         kind = name.partition("-")[0]
-        labels = {"kind": kind, **({"cluster_group": GROUP} if kind == "group" else {})}
+        own = {"group": {"cluster_group": GROUP}, "edge": {"edge": name.removeprefix("edge-")}}
+        labels = {"kind": kind, **own.get(kind, {})}
         targets.mkdir(parents=True, exist_ok=True)
         (targets / f"{name}.json").write_text(json.dumps([{"targets": [f"127.0.0.1:{port}"], "labels": labels}]))
         return stop

@@ -103,6 +103,7 @@ def test_alerts_follow_from_the_judgement_over_a_hundred_histories(made: World, 
         "TurnoutDayNotClosed", "TurnoutTypesWithoutTable",
         "TurnoutRegistryMistrusted", "TurnoutEvacuationWaits", "TurnoutAccessDrift", "TurnoutAccessUnknown",
         "TurnoutAccessOverdue", "TurnoutListenerLagging", "TurnoutMetricsStale", "TurnoutEdgeDown",
+        "TurnoutEdgeCertificateExpires",
         # These need a trouble that lasts, which random histories end too soon; test_end_to_end.py has them.
         "TurnoutSourceUnknown", "TurnoutSourceBacklog", "TurnoutStreamStalled", "TurnoutMaintenanceOverdue",
     }, silent  # fmt: skip

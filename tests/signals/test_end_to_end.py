@@ -39,6 +39,7 @@ FAULTS: dict[str, Fault] = {
     "TurnoutTypesWithoutTable": lambda fleet: fleet.set_control(left_out_types={fleet.game: 2}),
     "TurnoutDayNotClosed": lambda fleet: fleet.set_control(books_due={fleet.game: time.time() - 4000.0}),
     "TurnoutEdgeDown": lambda fleet: fleet.set(is_edge_gone=True),
+    "TurnoutEdgeCertificateExpires": lambda fleet: fleet.set(certificate_left=0.1),
     "TurnoutGroupDown": lambda fleet: fleet.set(heartbeat_ago=130.0),
     "TurnoutIngestStalled": lambda fleet: fleet.set(committed_ago=310.0),
     "TurnoutSourceBacklog": lambda fleet: fleet.set_control(source_age_seconds=75.0, source_rows=9),

@@ -44,6 +44,7 @@ def alerts(
         _types_without_table(),
         _day_not_closed(),
         *(each.alert for each in (registered() if kinds is None else kinds) if each.alert is not None),
+        _certificate_expires(),
         *_source_alerts(f"{objective_seconds:g}"),
         _unhealthy(),
         *_control(),
@@ -189,6 +190,19 @@ def _day_not_closed() -> Alert:
         "A day of {{ $labels.game }} has not closed",
         "It was due {{ $value | humanizeDuration }} ago. `turnout books show` with the game has the reason.",
         _GAME_PAGE,
+    )
+
+
+def _certificate_expires() -> Alert:
+    return Alert(
+        "TurnoutEdgeCertificateExpires",
+        "ticket",
+        _CERTIFICATE,
+        "5m",
+        "The certificate of the edge {{ $labels.edge }} was not renewed",
+        "It {{ if lt $value 0.0 }}has expired: clients connect no more{{ else }}expires in "
+        "{{ $value | humanizeDuration }}{{ end }}. The edge reads its files again when they change.",
+        "/",
     )
 
 
@@ -341,6 +355,11 @@ def _telemetry_alerts() -> tuple[Alert, ...]:
         ),
     )
 
+
+# A seventh of its lifetime is left: two weeks of 90 days, and nine minutes of an hour. Tools renew after two thirds.
+_CERTIFICATE: Final = """\
+min by (edge) (turnout_edge_certificate_expires_timestamp_seconds) - time()
+< min by (edge) (turnout_edge_certificate_lifetime_seconds) / 7"""
 
 # A batch that ends takes most of a backlog at once, so that its age falls and rises with each: the highest counts.
 _SOURCE_LATE: Final = "max(max_over_time(turnout_source_backlog_seconds[2m])) > OBJECTIVE"
