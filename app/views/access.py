@@ -1,4 +1,4 @@
-"""Who may read which game's table: the matrix, why, giving and taking, requests, drift, and what ends soon."""
+"""Who may read which game's table and who may send events: matrix, why, acts, requests, drift, ends, producers."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 import streamlit as st
 
 from app import formatting
-from app.access import drift, explain, forms, matrix, queries
+from app.access import drift, explain, forms, matrix, producers, queries
 from app.access.queries import AccessState, ResolvedCatalog
 from app.components import confirm, header, links
 from app.look import parts
@@ -19,6 +19,7 @@ _VIEWS: Final[Mapping[str, str]] = {
     "requests": "Requests",
     "drift": "Drift",
     "ending": "Ending soon",
+    "producers": "Producers",
 }
 _NO_VIEW: Final = "why"  # the matrix and why alone
 _NAMES: Final = matrix.Names(explain.GAME, explain.WHO)
@@ -116,6 +117,8 @@ def _draw_view(environment: Environment, access: AccessState, view: str | None) 
         forms.draw_requests(environment, access)
     elif view == "ending":
         drift.draw_ending(access)
+    elif view == "producers":
+        producers.draw(environment)
     elif view == "drift" and access.known is None:
         st.info("The catalog was not read yet.")
     elif view == "drift" and access.known is not None:
