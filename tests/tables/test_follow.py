@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -9,6 +10,7 @@ from pipeline.base.names import game_key
 from pipeline.data.ingest.source_checks import forget_refused
 from pipeline.edge.statuses import EdgeStatus
 from pipeline.lake.delta.log import commit_file
+from pipeline.lake.delta.opening import open_table
 from pipeline.store.games import Game
 from tests.tables.follow_world import ALL, FollowPosition, Tail, replayed
 from tests.tables.repair_world import CHESS, GO, SECOND, Event, World, broken, early, good, make_world
@@ -168,3 +170,64 @@ def test_many_refused_rows_come_in_bounded_messages(world: World) -> None:
     assert [len(each.refused) for each in said.messages] == [500, 500, 201, 0]
     assert [bool(each.token) for each in said.messages] == [False, False, False, True]
     assert len(set(said.refused)) == 1_201
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_any_order_of_passes_replays_and_edges_adds_up(tmp_path: Path, seed: int) -> None:
+    """Below a sent offset each event is in its table or was refused, and at rest refusals are what quarantine has."""
+    draw, world = Random(seed), make_world(tmp_path)
+    tail, token = Tail(world), b""
+    follower = tail.follower(since=0)
+    refused, through = set[int](), 0
+    for step in range(40):
+        match draw.randrange(6):
+            case 0 | 1:
+                events = [draw.choice((good, early))(step) for _ in range(draw.randrange(1, 4))]
+                world.ingest(*events, *([broken()] if draw.random() < 0.5 else []))
+            case 2:
+                world.split(through=draw.randint(0, world.seq))
+            case 3 if step > 20:
+                world.register(message=SECOND)
+                world.split(through=draw.randint(0, world.seq))
+                replayed(world)
+            case 4:
+                tail = Tail(world)
+                follower = tail.follower(token) if token else tail.follower(since=0)
+            case _:
+                said = tail.said(follower)
+                refused |= {offset for _, offset in said.refused}
+                refused -= {*said.replayed}
+                token, through = said.token or token, max(through, *said.landed.values(), 0)
+                require_told(world, refused, through)
+    world.split()
+    said = tail.said(follower)
+    refused = (refused | {offset for _, offset in said.refused}) - {*said.replayed}
+    require_told(world, refused, max(through, *said.landed.values(), 0))
+    landed = set(world.rows())
+    assert refused == {seq * 1000 + pos for seq, pos in world.refused() if (seq, pos) not in landed}
+    world.engine.dispose()
+
+
+def require_told(world: World, refused: set[int], through: int) -> None:
+    """Require that each event below an offset is in its table, or was refused."""
+    if not through:
+        return
+    rows = open_table(world.paths.bronze).to_pyarrow_table(columns=["offset"])["offset"].to_pylist()
+    landed = {seq * 1000 + pos for seq, pos in world.rows()}
+    assert {offset for offset in rows if offset < through} <= landed | refused
+
+
+def test_a_token_waits_for_rows_that_are_not_decided(world: World) -> None:
+    """A driver killed between quarantine and its commit leaves a row that another edge sends once it is decided."""
+    world.ingest(broken(), good(2))
+    tail = Tail(world)
+    follower = tail.follower()
+    world.quarantine([{"game_key": str(CHESS.key), "game": CHESS.name, "seq": 1, "pos": 0, "partition": 0,
+                       "offset": 1000, "reason": "malformed_payload"}])  # fmt: skip
+    said = tail.said(follower)
+    assert said.refused == []
+    other = Tail(world)
+    follower = other.follower(said.token)
+    assert other.said(follower).refused == []
+    world.split()
+    assert other.said(follower).refused == [("malformed_payload", 1000)]

@@ -179,6 +179,8 @@ class FollowTail:
         return FollowView(landed, version, self._quarantine.mark, games)
 
     def _tell(self, view: FollowView | None) -> None:
+        if view is not None and not self._followers:
+            return  # it was read for followers that have gone: the next one waits for a new look
         self._view = view
         news, self._news = self._news, asyncio.Event()
         news.set()
