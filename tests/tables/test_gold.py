@@ -339,8 +339,8 @@ def test_an_older_definition_makes_no_generation_of_gold_visible(world: GoldWorl
     world.check_gold()
 
 
-def test_an_idle_gold_table_costs_one_look_at_a_name(world: GoldWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Law L8: before a window is due, and without another version of silver, a driver opens no table."""
+def test_a_gold_table_with_nothing_due_opens_no_table(world: GoldWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law L8: commits of silver, and time alone, cost a look at names; a closing window and other rows are seen."""
     monkeypatch.setattr("pipeline.data.derived.gold.time", SimpleNamespace(time=lambda: world.now))
     world.commit(Row("a", 0.0))
     world.carry()
@@ -349,12 +349,33 @@ def test_an_idle_gold_table_costs_one_look_at_a_name(world: GoldWorld, monkeypat
     at = driver.step()
     assert at is not None
     assert not driver.has_next(at.version)
-    world.now += 60
-    assert driver.has_next(at.version), "the next window is due"
-    world.now -= 60
     world.commit(Row("b", 0.0))
     world.carry()
-    assert driver.has_next(at.version), "silver may be another generation"
+    opened = list[object]()
+    monkeypatch.setattr("pipeline.data.derived.gold.open_table", opened.append)
+    assert not driver.has_next(at.version), "silver got further rows alone"
+    world.now += 60
+    assert not driver.has_next(at.version), "bronze is not complete through the next window"
+    assert not opened
+    world.beat(1)
+    assert driver.has_next(at.version), "the next window has closed"
+
+
+def test_a_gold_table_sees_another_generation_of_silver_at_once(
+    world: GoldWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gold begins a new generation with silver's, and does not wait until its next window is due."""
+    monkeypatch.setattr("pipeline.data.derived.gold.time", SimpleNamespace(time=lambda: world.now))
+    world.commit(Row("a", 0.0), Row("b", 0.0))
+    world.carry()
+    world.beat(95)
+    driver = world.gold_driver()
+    at = driver.step()
+    assert at is not None
+    world.remove(0)
+    world.carry()
+    assert driver.has_next(at.version)
+    assert driver.has_next(at.version), "until it has taken a step"
 
 
 def test_a_vanished_column_stops_gold_with_the_reason(world: GoldWorld) -> None:

@@ -30,12 +30,13 @@ from pipeline.lake.delta import generation, parquet
 from pipeline.lake.delta.commits import overwrite
 from pipeline.lake.delta.data_files import DataFile, discard, write_file
 from pipeline.lake.delta.errors import CommitFailedError, TableNotFoundError
-from pipeline.lake.delta.log import commit_file
+from pipeline.lake.delta.log import changes, commits_after
 from pipeline.lake.delta.opening import DeltaTable, open_table
 from pipeline.lake.delta.rewrite import table_files
 from pipeline.lake.delta.scratch import scratch
 from pipeline.lake.delta.stats import stats_of
 from pipeline.lake.delta.table import CursorTable, TableConflict
+from pipeline.lake.delta.through import PairsView
 from pipeline.settings.tree import Paths
 
 _MEMORY: Final = "256MB"  # the rest is spilled
@@ -109,6 +110,7 @@ class Gold:
         self._silver, self._target = paths.silver / definition.silver.name, paths.gold / definition.name
         self._closings = ClosingTable(paths.closings / definition.name, environment, definition, checkpoint_interval)
         self._due_at: float | None = None  # when the next window can close
+        self._pairs, self._seen = PairsView(paths.through), -1  # silver's version up to which it goes on as before
 
     def step(self, replaces: str | None = None) -> GoldPosition | None:
         """Carry the table on by one commit at most; return where it is then, None where silver has no rows' table yet.
@@ -140,8 +142,22 @@ class Gold:
         return GoldPosition(held.generation, silver.version(), silver.version(), held.rows, held.table_id)
 
     def has_next(self, version: int) -> bool:
-        """Return whether there may be something to compute: that costs one look at a name."""
-        return self._due_at is None or self._due_at <= time.time() or commit_file(self._silver, version + 1).exists()
+        """Return whether there may be something to compute, for little: another commit of silver closes no window.
+
+        Either silver has other rows or columns since this version, or bronze is complete through the time at which
+        the next window closes.
+        """
+        if self._due_at is None or self._begins_anew(version):
+            return True
+        return self._due_at <= time.time() and any(pair.at >= self._due_at for pair in self._pairs.read())
+
+    def _begins_anew(self, version: int) -> bool:
+        self._seen = max(self._seen, version)
+        for at, actions in commits_after(self._silver, self._seen):
+            if any(changes(action.get("remove")) or "metaData" in action for action in actions):
+                return True
+            self._seen = at
+        return False
 
     def _due_after(self, end: int) -> float:
         return end + self.definition.window + self.definition.lateness

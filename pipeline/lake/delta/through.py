@@ -18,7 +18,7 @@ from pipeline.base.failpoints import effect
 from pipeline.lake.delta.checkpoint import write_when_due
 from pipeline.lake.delta.data_files import discard, write_file
 from pipeline.lake.delta.errors import TableNotFoundError
-from pipeline.lake.delta.log import commit_id, is_plain, publish_commit, read_commit
+from pipeline.lake.delta.log import commit_file, commit_id, is_plain, publish_commit, read_commit
 from pipeline.lake.delta.marks import ENGINE
 from pipeline.lake.delta.opening import create, open_table, rows_of
 from pipeline.lake.delta.rewrite import table_files
@@ -53,6 +53,27 @@ def read_pairs(folder: Location) -> tuple[ThroughPair, ...]:
     seqs, ends = rows.column("seq").to_pylist(), rows.column("ends").to_pylist()
     pairs = (ThroughPair(seq, at / 1e6, end) for seq, at, end in zip(seqs, times, ends, strict=True))
     return tuple(sorted(pairs, key=lambda pair: (pair.at, pair.seq)))
+
+
+class PairsView:
+    """The pairs for a reader that looks again and again: read again when the table has another version."""
+
+    def __init__(self, folder: Location) -> None:
+        """Keep the folder; reads nothing yet."""
+        self._folder = folder
+        self._version: int | None = None
+        self._pairs: tuple[ThroughPair, ...] = ()
+
+    def read(self) -> tuple[ThroughPair, ...]:
+        """Return the newest pairs, as `read_pairs`."""
+        at = self._version
+        if at is None or commit_file(self._folder, at + 1).exists() or not commit_file(self._folder, at).exists():
+            try:
+                version = open_table(self._folder).version()
+            except TableNotFoundError:
+                return ()
+            self._version, self._pairs = version, read_pairs(self._folder)  # those of this version or a later one
+        return self._pairs
 
 
 def closing_seq(pairs: Iterable[ThroughPair], moment: float) -> int | None:
