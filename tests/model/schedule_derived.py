@@ -19,6 +19,7 @@ from pipeline.base.names import silver_key, stream_app_id
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.derived.definitions import SilverDefinition
 from pipeline.data.derived.flat import hash_of
+from pipeline.data.derived.held_ids import SilverMemory
 from pipeline.data.derived.silver import Silver
 from pipeline.data.derived.source_log import number_of
 from pipeline.lake.delta.table import TableConflict
@@ -73,7 +74,7 @@ class Derived:
             definition = self.definition
             silver = Silver(
                 self._paths.table(self.game.key), self._paths.silver / _NAME, self._environment, definition,
-                registry.snapshot, step_rows=self._draw.choice((1, 2, 50)), checkpoint_interval=3,
+                registry.snapshot, memory=SilverMemory(self._draw.choice((1, 2, 50))), checkpoint_interval=3,
                 holds=partial(self._holds, definition),
             )  # fmt: skip
             try:

@@ -16,6 +16,7 @@ from pipeline.data.books.closing import Books
 from pipeline.data.books.days import MICROS, Closing, Sums, newest_revisions, said
 from pipeline.data.books.hashing import rehashed
 from pipeline.data.derived.definitions import SilverDefinition, dumps
+from pipeline.data.derived.held_ids import SilverMemory
 from pipeline.data.derived.silver import Silver
 from pipeline.data.repair.quarantined import Selection
 from pipeline.data.repair.rebuild import rebuild
@@ -93,7 +94,7 @@ class BooksWorld(World):
             return
         driver = Silver(
             self.paths.table(CHESS.key), self.paths.silver / SILVER.name, self.environment, SILVER,
-            self.registry.snapshot, step_rows=2,
+            self.registry.snapshot, memory=SilverMemory(2),
         )  # fmt: skip
         while True:
             try:

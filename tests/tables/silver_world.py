@@ -17,6 +17,7 @@ from pipeline.base import failpoints
 from pipeline.base.names import game_key, silver_key, stream_app_id
 from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
 from pipeline.data.derived.definitions import SilverDefinition
+from pipeline.data.derived.held_ids import SilverMemory
 from pipeline.data.derived.silver import Silver, SilverPosition
 from pipeline.data.maintenance.compact import GAME
 from pipeline.data.maintenance.rewrite import columns_of, packed
@@ -120,7 +121,9 @@ class SilverWorld:
 
     def driver(self) -> Silver:
         """A driver that starts now."""
-        return Silver(self.table, self.silver, "test", self.definition, lambda: SCHEMAS, step_rows=self.step_rows)
+        return Silver(
+            self.table, self.silver, "test", self.definition, lambda: SCHEMAS, memory=SilverMemory(self.step_rows)
+        )
 
     def commit(self, *rows: Row, seq: int | None = None) -> None:
         """Land rows in one version, as a pass does, or with the seq of an earlier one, as a replay does."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline.base.errors import Refused, Transient
 from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.derived.held_ids import SilverMemory
 from pipeline.data.derived.silver import Silver
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.table import TableConflict
@@ -214,7 +215,9 @@ def test_an_older_definition_makes_no_generation_visible(world: SilverWorld) -> 
     world.commit(Row("a", 0.0))
     world.carry()
     older = replace(SOLD, within=4)
-    driver = Silver(world.table, world.silver, "test", older, lambda: SCHEMAS, step_rows=9, holds=lambda: False)
+    driver = Silver(
+        world.table, world.silver, "test", older, lambda: SCHEMAS, memory=SilverMemory(9), holds=lambda: False
+    )
     with pytest.raises(TableConflict):
         driver.step()
     world.check()
@@ -241,7 +244,7 @@ def test_rows_of_an_unknown_event_type_wait(world: SilverWorld) -> None:
     world.columns = full.remove(full.get_field_index("left"))
     world.commit(Row("a", 0.0))
     one = SchemaSet(1, {CHESS: (1,)}, {1: SCHEMAS.schemas[1]})
-    driver = Silver(world.table, world.silver, "test", SOLD, lambda: one, step_rows=9)
+    driver = Silver(world.table, world.silver, "test", SOLD, lambda: one, memory=SilverMemory(9))
     driver.step()
     world.columns = full
     world.commit(Row("a", 0.0, left=True), Row("b", 1.0))

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from pipeline.cli.main import cli
 from pipeline.data.derived.carrying import DerivedStreams
 from pipeline.data.derived.definitions import LATENESS, SilverDefinition
+from pipeline.data.derived.held_ids import SilverMemory
 from pipeline.data.derived.silver import Silver, SilverPosition
 from pipeline.data.derived.silver_through import SilverThrough, silver_through
 from pipeline.lake.delta.opening import open_table
@@ -41,7 +42,12 @@ class FollowedWorld:
         world = self.run.world
         table = world.paths.table(CHESS.key)
         driver = Silver(
-            table, world.paths.silver / "points", world.environment, POINTS, world.registry.snapshot, step_rows=1
+            table,
+            world.paths.silver / "points",
+            world.environment,
+            POINTS,
+            world.registry.snapshot,
+            memory=SilverMemory(1),
         )
         self.position = driver.step() or self.position
 

@@ -1,7 +1,8 @@
 """Which rows are second ones of an event: a kept row with their id lies within W of their source time."""
 
+import math
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -40,17 +41,18 @@ class KeptRows:
             near.sort()
         first = min(near[0] for near in wanted.values()) - self._within
         last = max(near[-1] for near in wanted.values()) + self._within
-        held = pa.schema([column, (TIME, pa.timestamp("us", "UTC"))])
         known = pa.array(list(wanted), column.type)
-        scanner = parquet.dataset(files, held).scanner(batch_size=_BATCH_ROWS, batch_readahead=1, fragment_readahead=2)
-        for batch in scanner.to_batches():
-            own, at = batch.column(column.name), batch.column(TIME).cast(pa.int64())
+        for own, at in _ids_in(files, column):
             may = pc.and_(pc.greater_equal(at, first), pc.less_equal(at, last))
             may = pc.and_(may, pc.is_in(own, known))
             found = own.filter(may).to_pylist(), at.filter(may).to_pylist()
             for each, kept_at in zip(*found, strict=True):
                 if _near(wanted[each], kept_at, self._within):
-                    insort(self._kept.setdefault(each, []), kept_at)
+                    self.know(each, kept_at)
+
+    def know(self, each: Id, at: int) -> None:
+        """Count with a kept row, by its id and time."""
+        insort(self._kept.setdefault(each, []), at)
 
     def keep(self, rows: Iterable[tuple[Id | None, int | None]]) -> list[bool]:
         """Return for each row, given by id and time in order, whether it is kept; a missing id matches nothing."""
@@ -64,6 +66,22 @@ class KeptRows:
             if kept[-1]:
                 insort(others, at)
         return kept
+
+
+def kept_rows(files: Sequence[str], column: pa.Field, first: float) -> Iterator[tuple[list[Id | None], list[int]]]:
+    """Yield ids and source times of the kept rows in files that are not before a time, some rows at once."""
+    for own, at in _ids_in(files, column):
+        chosen = pc.greater_equal(at, math.ceil(first))
+        yield own.filter(chosen).to_pylist(), at.filter(chosen).to_pylist()
+
+
+def _ids_in(files: Sequence[str], column: pa.Field) -> Iterator[tuple[pa.Array, pa.Array]]:
+    if not files:
+        return
+    held = pa.schema([column, (TIME, pa.timestamp("us", "UTC"))])
+    scanner = parquet.dataset(files, held).scanner(batch_size=_BATCH_ROWS, batch_readahead=1, fragment_readahead=2)
+    for batch in scanner.to_batches():
+        yield batch.column(column.name), batch.column(TIME).cast(pa.int64())
 
 
 def _near(times: Sequence[int], at: int, within: int) -> bool:

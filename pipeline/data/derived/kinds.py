@@ -4,7 +4,7 @@ A new kind is a definition, a carrier, and one more case in each function here.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from pipeline.data.derived.flat import flat_type
 from pipeline.data.derived.gold import Gold
 from pipeline.data.derived.gold_account import gold_account
 from pipeline.data.derived.gold_columns import gold_schema
+from pipeline.data.derived.held_ids import IdRoom, SilverMemory
 from pipeline.data.derived.silver import Silver
 from pipeline.data.derived.silver_through import silver_read, silver_through
 from pipeline.lake.storage.location import Location
@@ -79,6 +80,7 @@ class Surroundings:
     paths: Paths
     schemas: Callable[[], SchemaSet]  # returns the newest schema set
     clock: Callable[[], float]  # returns the time by the control store's clock
+    ids: IdRoom = field(default_factory=IdRoom)  # of all silver tables
 
 
 def carrier(definition: Definition, within: Surroundings, holds: Callable[[], bool]) -> Carrier:
@@ -89,7 +91,7 @@ def carrier(definition: Definition, within: Surroundings, holds: Callable[[], bo
         case SilverDefinition():
             return Silver(
                 paths.table(definition.game_key), paths.silver / definition.name, settings.environment, definition,
-                within.schemas, step_rows=rows, checkpoint_interval=interval, holds=holds,
+                within.schemas, memory=SilverMemory(rows, within.ids), checkpoint_interval=interval, holds=holds,
             )  # fmt: skip
         case GoldDefinition():
             return Gold(

@@ -6,10 +6,12 @@ them is another one, or versions are gone or remove rows, the table begins a new
 is now, in one commit (law L12). Everything that decides about a row is in files that the expected cursor names.
 """
 
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import chain, compress
 from typing import Final
 
 import pyarrow as pa
@@ -20,7 +22,8 @@ from pipeline.base.names import generation_id, silver_key, stream_app_id
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.derived.definitions import SilverDefinition
 from pipeline.data.derived.flat import FlatType, flat_type, laid_out, require_layout
-from pipeline.data.derived.kept import TIME, Id, KeptRows
+from pipeline.data.derived.held_ids import HeldIds, Position, Rows, SilverMemory
+from pipeline.data.derived.kept import TIME, Id, KeptRows, kept_rows
 from pipeline.data.derived.source_log import AddedRows, ReadOn, StartOver, commit_number, number_of, read_on
 from pipeline.lake.delta import generation, parquet
 from pipeline.lake.delta.commits import overwrite
@@ -36,11 +39,13 @@ from pipeline.lake.delta.table import CursorTable, TableConflict
 from pipeline.lake.storage.location import Location
 
 _MEMORY: Final = "256MB"  # of the sort of a step's rows; the rest is spilled
+_FEW_BYTES: Final = 32 * 1024 * 1024  # of rows that are sorted without it
 _READ_ROWS: Final = 16_384
 _MICROS: Final = 1_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _VERSION: Final = "_version"  # the version that added a row; own columns alone begin with "_"
 _BOUNDED: Final = ("_seq", TIME, "_event_time")  # the columns by whose bounds silver itself and gold choose files
+_ORDER: Final = [(_VERSION, "ascending"), ("_seq", "ascending"), ("_pos", "ascending")]
 _ROWS_IN_ORDER: Final = "SELECT * FROM rows ORDER BY _version, _seq, _pos"
 
 
@@ -103,7 +108,7 @@ class Silver:
         definition: SilverDefinition,
         schemas: Callable[[], SchemaSet],
         *,
-        step_rows: int,
+        memory: SilverMemory,
         checkpoint_interval: int = 10,
         holds: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -115,14 +120,15 @@ class Silver:
             environment: the first part of the application ids.
             definition: what the silver table is.
             schemas: returns the newest schema set.
-            step_rows: most rows held in memory.
+            memory: how much is held in memory.
             checkpoint_interval: commits between two checkpoints.
             holds: whether the definition is still in force; asked before a new generation becomes visible (law L15).
         """
         self._source, self._target, self._environment = source, target, environment
-        self.definition, self._schemas, self._step_rows = definition, schemas, step_rows
+        self.definition, self._schemas, self._step_rows = definition, schemas, memory.step_rows
         self._interval, self._holds = checkpoint_interval, holds
         self._key = silver_key(definition.name)
+        self._ids = HeldIds(memory.ids, (definition.within or 0) * _MICROS)
 
     def step(self, replaces: str | None = None) -> SilverPosition | None:
         """Carry the table on by one commit at most; return where it is then, None where the game has no table yet.
@@ -154,16 +160,18 @@ class Silver:
             return SilverPosition(
                 held.generation, held.cursor or 0, source.version(), held.rows, held.table_id, left_out
             )
-        app, left_out = self._app(held.generation), self._duplicates(held)
+        app, left_out, attempt = self._app(held.generation), self._duplicates(held), secrets.randbits(62)
+        self._ids.expect(self._position(held))
         with self._writing(read.added, held.files, of) as written:
             table = CursorTable.open(self._target, app, self._interval)
             if table is None:
                 raise TableConflict(f"{self._target.name} is gone")
             table.add_missing_columns(of.schema)
-            also = {f"{app}/source": counts_in, f"{app}/commit": read.commit}
+            also = {f"{app}/source": counts_in, f"{app}/commit": read.commit, f"{app}/attempt": attempt}
             if left_out is not None:
                 left_out = also[f"{app}/duplicates"] = left_out + written.duplicates
             table.commit(written.files, held.cursor, read.version, self._note(source, read.version), also)
+        self._ids.reached((held.table_id, held.generation, read.version, attempt))
         rows = held.rows + written.rows
         return SilverPosition(held.generation, read.version, source.version(), rows, held.table_id, left_out)
 
@@ -200,6 +208,13 @@ class Silver:
     def _app(self, number: int) -> str:
         return stream_app_id(self._environment, self._key, number)
 
+    def _position(self, held: _Held) -> Position | None:
+        """Return what held ids are those of; None: of nothing that this process may have seen."""
+        attempt = held.table.transaction_version(f"{self._app(held.generation)}/attempt")
+        if held.cursor is None or attempt is None:
+            return None
+        return held.table_id, held.generation, held.cursor, attempt
+
     def _note(self, source: DeltaTable, version: int) -> dict[str, str]:
         return {"turnout.source": f"{source.metadata().id}@{version}"}
 
@@ -224,10 +239,12 @@ class Silver:
         # In one version, as which of them added a row is no longer known.
         paths = tuple(each.path for each in table_files(source))
         number = held.generation if held.cursor is None else held.generation + 1
-        app = self._app(number)
-        moved = {app: head, f"{app}/source": counts_in, f"{app}/commit": commit_number(self._source, head)}
+        app, attempt = self._app(number), secrets.randbits(62)
+        commit = commit_number(self._source, head)
+        moved = {app: head, f"{app}/source": counts_in, f"{app}/commit": commit, f"{app}/attempt": attempt}
         if held.cursor is not None:
             moved[self._app(held.generation)] = generation.RETIRED
+        self._ids.expect(None)
         with self._writing([AddedRows(head, paths, 0)], (), of) as written:
             if not self._holds():
                 raise TableConflict(f"{self._target.name}: its definition has changed meanwhile")
@@ -239,6 +256,7 @@ class Silver:
                 if open_table(self._target).version() == held.table.version():
                     raise  # no other writer was first: storage is the cause
                 raise TableConflict(f"{self._target.name}: another writer was first") from error
+        self._ids.reached((held.table_id, number, head, attempt))
         return SilverPosition(number, head, head, written.rows, held.table_id, written.duplicates)
 
     @contextmanager
@@ -265,15 +283,24 @@ class Silver:
         if not added:
             return
         columns = pa.schema([(_VERSION, pa.int64()), *of.schema])
+        batches = self._flat_batches(added, of, columns, unknown)
+        first, rows, size = list[pa.RecordBatch](), 0, 0
+        for batch in batches:
+            first.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows > self._step_rows or size > _FEW_BYTES:
+                break
+        else:  # as nearly always: a database costs more than the rest of a small step
+            yield pa.Table.from_batches(first, columns).sort_by(_ORDER).select(of.schema.names)
+            return
         with scratch("silver", _MEMORY, threads=1) as database:
             database.execute("SET TimeZone = 'UTC'")
-            batches = self._flat_batches(added, of, columns, unknown)
-            database.register("rows", pa.RecordBatchReader.from_batches(columns, batches))
+            database.register("rows", pa.RecordBatchReader.from_batches(columns, chain(first, batches)))
             answer = database.sql(_ROWS_IN_ORDER).to_arrow_reader(self._step_rows)
             for batch in answer:
-                rows = pa.Table.from_batches([batch]).select(of.schema.names).cast(of.schema)
-                for start in range(0, rows.num_rows, self._step_rows):
-                    yield rows.slice(start, self._step_rows)
+                found = pa.Table.from_batches([batch]).select(of.schema.names).cast(of.schema)
+                for start in range(0, found.num_rows, self._step_rows):
+                    yield found.slice(start, self._step_rows)
 
     def _flat_batches(
         self, added: Sequence[AddedRows], of: FlatType, columns: pa.Schema, unknown: set[str]
@@ -298,15 +325,26 @@ class Silver:
             within = self.definition.within * _MICROS
             ids: list[Id | None] = rows.column(of.id).to_pylist()
             times: list[int | None] = rows.column(TIME).cast(pa.int64()).to_pylist()
-            memory = KeptRows(within)
-            files = [*_near(kept, times, within), *(each.path for each in written.files)]
-            memory.read([str(self._target / each) for each in files], of.schema.field(of.id), ids, times)
-            rows = rows.filter(pa.array(memory.keep(zip(ids, times, strict=True)), pa.bool_()))
+            memory, column, fresh = KeptRows(within), of.schema.field(of.id), [each.path for each in written.files]
+            self._ids.fill(times, lambda low: self._rows_from(low, kept, fresh, column))
+            others, other_times = self._ids.find(ids, times, memory)
+            files = [*_near(kept, other_times, within), *fresh]
+            memory.read([str(self._target / each) for each in files], column, others, other_times)
+            is_kept = memory.keep(zip(ids, times, strict=True))
+            self._ids.add(list(compress(ids, is_kept)), list(compress(times, is_kept)))
+            rows = rows.filter(pa.array(is_kept, pa.bool_()))
             written.duplicates += len(ids) - rows.num_rows
         if rows.num_rows:
             file = write_file(rows, self._target, compression="zstd")
             bounded = [each for each in _BOUNDED if each in of.schema.names]
             written.files.append(replace(file, stats=stats_of(rows, bounded)))
+
+    def _rows_from(
+        self, low: float, kept: Sequence[TableFile], fresh: Sequence[str], column: pa.Field
+    ) -> Iterator[Rows]:
+        """Yield ids and source times of all kept rows from a time on."""
+        files = [each.path for each in kept if TIME not in each.high or _micros(each.high[TIME]) >= low]
+        return kept_rows([str(self._target / each) for each in (*files, *fresh)], column, low)
 
 
 def _near(files: Sequence[TableFile], times: Sequence[int | None], within: int) -> Iterator[str]:
