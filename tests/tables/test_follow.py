@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.base.names import game_key
 from pipeline.data.ingest.source_checks import forget_refused
+from pipeline.edge.following import landed
 from pipeline.edge.statuses import EdgeStatus
 from pipeline.lake.delta.log import commit_file
 from pipeline.lake.delta.opening import open_table
@@ -125,6 +126,56 @@ def test_a_game_that_is_behind_is_landed_through_what_its_table_has(world: World
     assert tail.said(both).landed == {GO.name: 1002}
     world.split(GO)
     assert tail.said(both).landed == {GO.name: 2001}
+
+
+def test_a_commit_whose_file_could_not_be_read_once_is_not_skipped(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A game is not landed through rows that a failed read kept from its follower, whatever bronze gets next."""
+    world.ingest(good(1))
+    world.split()
+    tail = Tail(world)
+    follower = tail.follower()
+    assert tail.said(follower).landed == {CHESS.name: 1001}
+    world.ingest(good(2), broken())
+    with monkeypatch.context() as patch:
+        patch.setattr(landed, "read_file", failing)
+        with pytest.raises(OSError, match="timeout"):
+            tail.look()
+    world.ingest()
+    assert tail.said(follower).landed == {}
+    world.split()
+    said = tail.said(follower)
+    assert (said.refused, said.landed) == ([("malformed_payload", 2001)], {CHESS.name: 3000})
+
+
+def test_a_table_made_again_that_could_not_be_opened_once_is_opened_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failed read of a table's new log leaves its follower no cursor of the table of before."""
+    world.ingest(good(1))
+    world.split()
+    table = landed._Table(world.paths.table(CHESS.key), world.environment, CHESS.key)
+    with monkeypatch.context() as patch:
+        patch.setattr(landed, "open_table", failing)
+        with pytest.raises(OSError, match="timeout"):
+            table.look()
+    assert table.is_new
+    table.look()
+    assert (table.is_new, table.cursor) == (False, 1)
+    world.register(message=SECOND)
+    world.ingest(early(2))
+    world.split()
+    with monkeypatch.context() as patch:
+        patch.setattr(landed, "open_table", failing)
+        with pytest.raises(OSError, match="timeout"):
+            table.look()
+    table.look()
+    assert table.cursor == 2
+
+
+def failing(*_: object) -> None:
+    raise OSError("timeout")
 
 
 def test_rows_of_an_attempt_that_ingest_gave_up_are_not_told(world: World) -> None:

@@ -87,10 +87,10 @@ class LandedTail:
                 return self.look(keys)
             self._take(version, actions)
         if time.monotonic() - self._looked_at > _LOOK_AGAIN_SECONDS:
-            self._looked_at = time.monotonic()
             if open_table(self._bronze).version() != self._version:
                 self.forget()
                 return self.look(keys)
+            self._looked_at = time.monotonic()
         head, ends = self._head, tuple(self._ends)  # before the tables: what is above is not theirs
         self._read_cursors(keys)
         cursors = {key: table.cursor for key in keys if (table := self._tables.get(key)) is not None}
@@ -115,9 +115,9 @@ class LandedTail:
         return True
 
     def _take(self, version: int, actions: Sequence[Action]) -> None:
-        self._version, self._looked_at = version, time.monotonic()
-        for each in appended(actions):
-            rows = read_file(str(self._bronze / unquote(each["path"])), ["game_key", "seq"])
+        """Take a commit as a whole: where a file of it cannot be read, the next look begins with it again."""
+        files = [str(self._bronze / unquote(each["path"])) for each in appended(actions)]
+        for rows in [read_file(file, ["game_key", "seq"]) for file in files]:
             pairs = rows.group_by(["game_key", "seq"]).aggregate([]).sort_by("seq").to_pydict()
             for key, seq in zip(pairs["game_key"], pairs["seq"], strict=True):
                 if key != MALFORMED:  # refused by ingest: in no table
@@ -126,6 +126,7 @@ class LandedTail:
             if each.get("txn", {}).get("appId") == self._app:
                 self._head = max(self._head, int(each["txn"]["version"]))
         self._take_ends(actions, self._head)
+        self._version, self._looked_at = version, time.monotonic()
 
     def _take_ends(self, actions: Iterable[Action], head: int) -> None:
         """Note the planned ends of a commit's batch."""
@@ -182,9 +183,9 @@ class _Table:
 
     def look(self) -> None:
         """Read what is new in its log."""
-        self.is_new = False
         if self._version is None or time.monotonic() - self._opened_at > _LOOK_AGAIN_SECONDS:
             self._open()
+            self.is_new = False
             return
         for version, actions in commits_after(self._folder, self._version):
             self._version, self._opened_at = version, time.monotonic()
@@ -198,19 +199,19 @@ class _Table:
                     self._generation, self.cursor = int(number), int(each["txn"]["version"])
 
     def _open(self) -> None:
-        self._opened_at = time.monotonic()
+        self._opened_at, self._version = time.monotonic(), None  # so that it is opened again where this fails
         if not exists(self._folder):
-            self._version, self.cursor = None, 0
+            self.cursor = 0
             return
         try:
             table = open_table(self._folder)
         except TableNotFoundError:
-            self._version, self.cursor = None, 0
+            self.cursor = 0
             return
         version_of: Callable[[str], int | None] = table.transaction_version
         self._generation = generation.newest(version_of, self._environment, self._key, self._generation)
-        self._version = table.version()
         self.cursor = version_of(stream_app_id(self._environment, self._key, self._generation)) or 0
+        self._version = table.version()
 
 
 def _add(spans: list[tuple[int, int]], low: int, high: int) -> None:
