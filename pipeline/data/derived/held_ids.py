@@ -108,8 +108,8 @@ class HeldIds:
         self._since = self.last_turn = self._retry = 0
 
     def expect(self, position: Position | None) -> None:
-        """Begin a step from a position: ids of another one are dropped. None: nothing is known of it."""
-        if self._position != position:
+        """Begin a step from a position, None: an unknown one. Ids of another, or of a step that failed, are dropped."""
+        if position is None or self._position != position:
             self.drop()
         self._position = None  # until the step has ended well
         self._since, self.last_turn = self.last_turn, self._room.turn(self)
