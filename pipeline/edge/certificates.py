@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import grpc
 from cryptography import x509
@@ -23,6 +23,7 @@ from pipeline.base.errors import Refused
 _MOST_BYTES: Final = 1024 * 1024  # of a file
 _CURVES: Final = ("secp256r1", "secp384r1")  # gRPC fails each handshake with another curve, and with Ed25519
 _RSA_BITS: Final = 2048
+_Stamps: TypeAlias = tuple[object, ...]
 _log: Final = logging.getLogger("turnout")
 
 
@@ -58,7 +59,8 @@ class ServedCertificate:
         self._files = files
         self.failed: Callable[[], object] = lambda: None  # called for each later change that cannot be served
         self._lock = threading.Lock()
-        self._stamps = _stamps(files)
+        self._stamps: _Stamps | None = _stamps(files)  # of what is served; None: the files cannot be served as they are
+        self._said = ""  # why not, as the log has it
         self.now = read(files, time.time())
 
     def look(self) -> bool:
@@ -67,13 +69,18 @@ class ServedCertificate:
             stamps = _stamps(self._files)
             if stamps == self._stamps:
                 return False
-            self._stamps = stamps  # noted before the reading: a change during it is read by the next look
+            # Each look tries files again that could not be served: rights, a mount or the clock may have changed.
+            self._stamps = None
             try:
                 self.now = read(self._files, time.time())
             except Refused as error:
-                self.failed()
-                _log.error("the edge keeps its last certificate: %s", error)
+                if str(error) != self._said:
+                    self.failed()
+                    _log.error("the edge keeps its last certificate: %s", error)
+                self._said = str(error)
                 return False
+            self._stamps = stamps  # of before the reading: a change during it is read by the next look
+            self._said = ""
             _log.info("the edge serves a new certificate, which expires on %s", _day(self.now.expires_at))
             return True
 
@@ -162,7 +169,7 @@ def _certificates(content: bytes, path: Path) -> list[x509.Certificate]:
         raise Refused(f"{path} has no certificate in PEM form.") from None
 
 
-def _stamps(files: CertificateFiles) -> tuple[object, ...]:
+def _stamps(files: CertificateFiles) -> _Stamps:
     """Return what differs once one of the files was written or replaced."""
     return tuple(_stamp(each) for each in (files.certificate, files.key, files.client_ca) if each is not None)
 

@@ -73,11 +73,11 @@ class EdgeChannel:
             return self._publish
         with self._lock:
             if (stamps := self._seen()) != self._stamps:
-                self._stamps = stamps
                 try:
                     opened = self._opened()
-                except OSError:
+                except OSError:  # the next call tries again
                     return self._publish
+                self._stamps = stamps
                 self._channel.close()
                 self._channel, self._publish = opened, _publish(opened)
             return self._publish

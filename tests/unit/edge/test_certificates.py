@@ -3,9 +3,12 @@
 import asyncio
 import re
 import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -13,6 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from pipeline.base.errors import Refused
+from pipeline.edge import certificates
 from pipeline.edge.certificates import CertificateFiles, ServedCertificate
 from pipeline.edge.client import EdgeAcknowledged, EdgeClient, EdgeEvent, EdgeGaveUp
 from pipeline.edge.client_channel import EdgeTls
@@ -110,6 +114,22 @@ def test_a_new_certificate_is_served_while_streams_run_and_a_bad_one_never(
     assert failures == [True]
     assert [each.levelname for each in caplog.records if "keeps its last certificate" in each.message] == ["ERROR"]
     assert "broken" not in caplog.text
+
+
+def test_files_that_could_not_be_served_are_served_once_they_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A certificate that only the clock kept away, with files that change no more, is served; it is logged once."""
+    certificate = ServedCertificate(CA.issue().write(tmp_path))
+    failures = list[bool]()
+    certificate.failed = lambda: failures.append(True)
+    CA.issue(starts=timedelta(seconds=30)).write(tmp_path)
+    assert [certificate.look() for _ in range(3)] == [False] * 3
+    ahead = SimpleNamespace(time=lambda: time.time() + 60, strftime=time.strftime, gmtime=time.gmtime)
+    monkeypatch.setattr(certificates, "time", ahead)
+    assert [certificate.look() for _ in range(3)] == [True, False, False]
+    assert failures == [True]
+    assert [each.levelname for each in caplog.records if "keeps its last certificate" in each.message] == ["ERROR"]
 
 
 def test_a_client_trusts_the_edge_by_its_roots_alone(tmp_path: Path) -> None:
