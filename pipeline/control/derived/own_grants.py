@@ -1,22 +1,24 @@
-"""Grants of a silver or gold table by itself: what was granted shows no more than when it was granted. Pure.
+"""Grants of silver and gold tables: no change of definitions shows more to their readers. Pure.
 
-A person who reads a table without its game may have to see nothing of what a mask hides.
+A person who reads a table without its game may have to see nothing of what a mask hides; one who reads it with its
+game, nothing of another game.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import derived_table_key
 from pipeline.data.derived.definitions import Definition, GoldDefinition, SilverDefinition
+from pipeline.store.derived import TableGrants
 
 
-def require_no_more_shown(before: Iterable[Definition], then: Iterable[Definition], granted: Mapping[str, int]) -> None:
-    """Check that no table which is granted by itself would show its readers more.
+def require_no_more_shown(before: Iterable[Definition], then: Iterable[Definition], grants: TableGrants) -> None:
+    """Check that no table would show those more who were granted it.
 
     Args:
         before: the definitions in force.
         then: those that would be.
-        granted: how many grants of their own tables have, by key.
+        grants: how many principals were granted tables.
 
     Raises:
         Refused: naming each table that would, and what it would show.
@@ -25,13 +27,18 @@ def require_no_more_shown(before: Iterable[Definition], then: Iterable[Definitio
     problems = []
     for each in then:
         key = derived_table_key(each.kind, each.name)
-        count = granted.get(key, 0)
-        if count and key not in was:
-            problems.append(f"{key} was another table, of which {count} grants are not revoked yet. Try again later.")
+        count, given = grants.own.get(key, 0), grants.given.get(key, 0)
+        if key not in was and (still := max(count, given)):
+            problems.append(f"{key} was another table, of which {still} grants are not revoked yet. Try again later.")
         elif count and (more := sorted(set(_more(was[key], each)))):
             problems.append(
                 f"{key} is granted by itself to {count} principals, who would see more: {', '.join(more)}. Revoke "
                 "these grants first, or define another table."
+            )
+        elif given and was[key].game != each.game:
+            problems.append(
+                f"{given} principals read {key} with their game, and would see rows of another one. Remove the stream "
+                "first, or define another table."
             )
     if problems:
         raise Refused("\n".join(problems))

@@ -7,10 +7,12 @@ import pytest
 from pipeline.base.errors import Refused
 from pipeline.control.derived.own_grants import require_no_more_shown
 from pipeline.data.derived.definitions import Aggregate, Definition, GoldDefinition, SilverDefinition
+from pipeline.store.derived import TableGrants
 
 SOLD = SilverDefinition("sold", "Chess", "Sold", mask=(("email", "hash"), ("user.phone", "drop")))
 HOURS = GoldDefinition("hours", SOLD, 3600, (Aggregate("n", "count"),), ("item",))
-GRANTED = {"silver__sold": 2, "gold__hours": 1}
+GRANTED = TableGrants({"silver__sold": 2, "gold__hours": 1}, {})
+FOLLOWED = TableGrants({}, {"silver__sold": 3, "gold__hours": 3})
 
 
 @pytest.mark.parametrize(
@@ -30,7 +32,7 @@ def test_a_change_that_shows_more_is_refused_while_the_table_is_granted_by_itsel
     before: list[Definition] = [SOLD, HOURS]
     with pytest.raises(Refused, match=rf"{then.kind}__{then.name} is granted by itself to . principals.*{more}"):
         require_no_more_shown(before, [then], GRANTED)
-    require_no_more_shown(before, [then], {"silver__other": 1})
+    require_no_more_shown(before, [then], TableGrants({"silver__other": 1}, {"silver__other": 1}))
 
 
 @pytest.mark.parametrize(
@@ -46,8 +48,17 @@ def test_a_change_that_shows_no_more_passes(then: Definition) -> None:
     require_no_more_shown([SOLD, HOURS], [then], GRANTED)
 
 
-def test_a_name_that_returns_waits_until_old_grants_are_revoked() -> None:
+@pytest.mark.parametrize(("grants", "number"), [(GRANTED, 2), (FOLLOWED, 3)])
+def test_a_name_that_returns_waits_until_old_grants_are_revoked(grants: TableGrants, number: int) -> None:
     """A table that was not in force a moment ago takes over no grant that was made for an earlier one of its name."""
-    with pytest.raises(Refused, match="silver__sold was another table, of which 2 grants are not revoked yet"):
-        require_no_more_shown([HOURS], [SOLD, HOURS], GRANTED)
-    require_no_more_shown([SOLD, HOURS], [], GRANTED)
+    with pytest.raises(Refused, match=f"silver__sold was another table, of which {number} grants are not revoked yet"):
+        require_no_more_shown([HOURS], [SOLD, HOURS], grants)
+    require_no_more_shown([SOLD, HOURS], [], grants)
+
+
+@pytest.mark.parametrize("then", [replace(SOLD, game="Go"), replace(HOURS, silver=replace(SOLD, game="Go"))])
+def test_a_table_that_people_read_with_their_game_gets_no_rows_of_another_one(then: Definition) -> None:
+    """Readers of a table that follows its game never see rows of another game."""
+    with pytest.raises(Refused, match=r"3 principals read .* with their game, and would see rows of another one"):
+        require_no_more_shown([SOLD, HOURS], [then], FOLLOWED)
+    require_no_more_shown([SOLD, HOURS], [replace(SOLD, mask=()), replace(HOURS, by=())], FOLLOWED)
