@@ -11,12 +11,14 @@ from pipeline.base.names import GameKey
 from pipeline.data.contracts.promised import by_definition
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.derived.definitions import loads as definitions_of
-from pipeline.data.derived.uniqueness import left_out, unique_checks
+from pipeline.data.derived.uniqueness import unique_checks
 from pipeline.data.output_contracts.freshness import freshness_of
 from pipeline.data.output_contracts.rules import Action, ContractRule, OutputContract, by_game, label, loads
+from pipeline.health.verdicts.derived import left_out
 from pipeline.store.database.engine import reading
 from pipeline.store.derived import read_in_force, read_streams
 from pipeline.store.output_contracts import read_contracts
+from pipeline.store.processes.leases import store_time
 
 __all__ = ["Action", "ContractRule", "GameContracts", "OutputContract", "freshness_of", "label", "of_game"]
 
@@ -52,6 +54,6 @@ def of_game(environment: OpenEnvironment, key: str, name: str) -> GameContracts:
 
 def _unique(environment: OpenEnvironment, contracts: tuple[OutputContract, ...], name: str) -> Iterator[str]:
     if any(each.unique is not None for each in contracts):
-        streams = read_streams(environment.engine)
+        streams, now = read_streams(environment.engine), store_time(environment.engine)
         for each in unique_checks(contracts, name, definitions_of(read_in_force(environment.engine))):
-            yield each.line(left_out(each, streams))
+            yield each.line(None if each.silver is None else left_out(streams.get(each.silver.name), now))

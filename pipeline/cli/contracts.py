@@ -83,13 +83,15 @@ def show_contracts(env_dir: Path, game: str | None, as_json: bool) -> None:
     from pipeline.control.output_contracts.newest import count_breaks
     from pipeline.control.output_contracts.proposals import break_lines, given_lines
     from pipeline.data.derived.definitions import loads as definitions_of
-    from pipeline.data.derived.uniqueness import left_out, unique_checks
+    from pipeline.data.derived.uniqueness import unique_checks
     from pipeline.data.output_contracts.freshness import read_freshness
     from pipeline.data.output_contracts.rules import loads
     from pipeline.health.facts.fleet import read_fleet
+    from pipeline.health.verdicts.derived import left_out
     from pipeline.store.derived import read_in_force, read_streams
     from pipeline.store.games import find
     from pipeline.store.output_contracts import read_contracts
+    from pipeline.store.processes.leases import store_time
 
     context = CommandContext(env_dir)
     known = read_contracts(context.engine)
@@ -109,9 +111,11 @@ def show_contracts(env_dir: Path, game: str | None, as_json: bool) -> None:
             for each in promised
             for part in each.parts
         ]
-        streams = read_streams(context.engine)
+        streams, now = read_streams(context.engine), store_time(context.engine)
         unique = [*unique_checks(contracts, of.name, definitions_of(read_in_force(context.engine)))]
-        lines += [each.line(left_out(each, streams)) for each in unique]
+        lines += [
+            each.line(None if each.silver is None else left_out(streams.get(each.silver.name), now)) for each in unique
+        ]
         shown |= {"game": of.name, "rows": found.rows, "broken": dict(found.broken), "lines": lines}
         shown["stale"] = sorted(each.promise.contract for each in promised if each.is_stale)
     if as_json:

@@ -98,7 +98,7 @@ def test_silver_counts_the_rows_that_break_a_promise_of_uniqueness(
         return [line for line in turnout(world, "contracts", "show", "Chess").splitlines() if "is unique" in line]
 
     promise = "# sales: item is unique"
-    unknown = f"{promise}: how many second rows silver sold has left out is not known yet"
+    unknown = f"{promise}: how many second rows silver sold has left out is not known: see `turnout derived list`"
     assert shown() == [unknown, "# moves: item is unique in 't.M': NOT CHECKED: no silver table names this type"]
     carrying = driver(world, CHESS.key)
     carrying.finish()

@@ -1,6 +1,6 @@
 """Which silver tables check that a column is unique, as output contracts promise: they leave second rows out."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sqlalchemy import Engine
@@ -13,7 +13,6 @@ from pipeline.data.output_contracts.rules import OutputContract
 from pipeline.data.output_contracts.rules import loads as contracts_of
 from pipeline.store.derived import read_in_force
 from pipeline.store.output_contracts import read_contracts
-from pipeline.store.rows import DerivedStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class UniqueCheck:
             return f"{said}: NOT CHECKED: {self.obstacle}"
         table = f"silver {self.silver.name}"
         if left_out is None:
-            return f"{said}: how many second rows {table} has left out is not known yet"
+            return f"{said}: how many second rows {table} has left out is not known: see `turnout derived list`"
         within = f"within {age(self.silver.within)} of the first"
         if not left_out:
             return f"{said}: {table} has left out no second row {within}"
@@ -72,12 +71,6 @@ def read_unique_by(engine: Engine, games: Iterable[str]) -> dict[str, list[str]]
             if each.silver is not None and each.contract not in found.setdefault(each.silver.name, []):
                 found[each.silver.name].append(each.contract)
     return found
-
-
-def left_out(check: UniqueCheck, streams: Mapping[str, DerivedStream]) -> int | None:
-    """Return the second rows that a check's silver table has left out, as its driver reported them; None: unknown."""
-    stream = None if check.silver is None else streams.get(check.silver.name)
-    return None if stream is None or stream.state is None else stream.state.duplicates
 
 
 def _obstacle(of_type: list[SilverDefinition], column: str, name: str | None) -> str:

@@ -51,6 +51,14 @@ def judge(stream: DerivedStream, now: float) -> DerivedVerdict:
     return DerivedVerdict(standing, behind, lag, *in_table)
 
 
+def left_out(stream: DerivedStream | None, now: float) -> int | None:
+    """Return the second rows that a silver table has left out; None: unknown, as 0 is while it does not read on."""
+    if stream is None or stream.state is None:
+        return None
+    reads_on = _standing(stream, now) in {DerivedStanding.LEVEL, DerivedStanding.BEHIND}
+    return stream.state.duplicates if stream.state.duplicates or reads_on else None
+
+
 def _standing(stream: DerivedStream, now: float) -> DerivedStanding:
     state = stream.state
     if stream.control.is_paused:

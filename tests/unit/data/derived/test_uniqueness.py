@@ -43,7 +43,7 @@ def test_a_promise_that_nothing_checks_says_so(
 @pytest.mark.parametrize(
     ("left_out", "said"),
     [
-        (None, "how many second rows silver sold has left out is not known yet"),
+        (None, "how many second rows silver sold has left out is not known: see `turnout derived list`"),
         (0, "silver sold has left out no second row within 1 h 0 min of the first"),
         (1, "NOT UNIQUE: silver sold has left out 1 second row within 1 h 0 min of the first"),
         (2_000, "NOT UNIQUE: silver sold has left out 2,000 second rows within 1 h 0 min of the first"),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.health.verdicts.derived import SILENT_SECONDS, DerivedStanding, DerivedVerdict, judge
+from pipeline.health.verdicts.derived import SILENT_SECONDS, DerivedStanding, DerivedVerdict, judge, left_out
 from pipeline.store.rows import DerivedControl, DerivedState, DerivedStream
 
 NOW = 10_000.0
@@ -81,6 +81,26 @@ def test_a_gold_table_of_a_paused_silver_table_waits(state: DerivedState | None,
     assert verdict.standing is standing
     if standing is DerivedStanding.HELD:
         assert (verdict.behind, verdict.lag_seconds) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("state", "paused", "known"),
+    [
+        (replace(LEVEL, duplicates=0), False, 0),
+        (replace(LEVEL, duplicates=3), False, 3),
+        (replace(LEVEL, duplicates=0, error="Refused: no column"), False, None),
+        (replace(LEVEL, duplicates=0, reported_at=NOW - SILENT_SECONDS - 1), False, None),
+        (replace(LEVEL, duplicates=0), True, None),
+        (replace(LEVEL, duplicates=3), True, 3),  # they do not come back
+        (LEVEL, False, None),
+        (None, False, None),
+    ],
+)
+def test_no_second_row_is_known_only_while_a_silver_table_reads_on(
+    state: DerivedState | None, paused: bool, known: int | None
+) -> None:
+    """A promise that nothing checks now is never shown as kept."""
+    assert left_out(stream(state, paused=paused), NOW) == known
 
 
 def stream(state: DerivedState | None, *, paused: bool = False, source_paused: bool = False) -> DerivedStream:
