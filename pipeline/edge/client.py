@@ -22,7 +22,7 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
 from pipeline.edge.client_channel import EdgeChannel, EdgeTls
-from pipeline.edge.followed import AGAIN, EdgeFollowing
+from pipeline.edge.followed import AGAIN, EdgeFollowing, SentAt
 from protos.turnout.v1.edge_pb2 import PublishRequest, PublishResponse
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
@@ -164,7 +164,8 @@ class EdgeClient:
     def follow(self, most_events: int = 100_000) -> EdgeFollowing:
         """Return an iterator of what becomes of events behind the log, of those that are acknowledged from now on.
 
-        Each gets one outcome, `EventLanded` or `EventRefused`, and another `EventLanded` where a replay lands it later.
+        Each gets one outcome, `EventLanded`, `EventRefused` or `EventUnknown`, and a second one, `EventLanded`, where a
+        replay lands a refused one later.
         The iterator goes on over reconnects until it or the client is closed. `most_events` may wait for an outcome, or
         for you to take it; more are counted as `untracked`.
         """
@@ -246,7 +247,7 @@ class EdgeClient:
         """Send events until each has an outcome or is given up."""
         request = PublishRequest(first_seq=0, wrappers=[each.wrapper for each in batch])
         wait = _FIRST_WAIT_SECONDS
-        epoch = 0 if self._following is None else self._following.epoch
+        sent_at = SentAt() if self._following is None else self._following.sent_at()
         while True:
             try:
                 response = self._channel.publish(request, self._call_seconds)
@@ -260,10 +261,10 @@ class EdgeClient:
                 self._closed.wait(max(_asked_delay(error), random.uniform(0, wait)))  # noqa: S311 -- no secret
                 wait = min(_LONGEST_WAIT_SECONDS, wait * 2)
                 continue
-            self._settle(batch, response, epoch)
+            self._settle(batch, response, sent_at)
             return
 
-    def _settle(self, batch: Sequence[_Waiting], response: PublishResponse, epoch: int) -> None:
+    def _settle(self, batch: Sequence[_Waiting], response: PublishResponse, sent_at: SentAt) -> None:
         outcomes: dict[int, EdgeOutcome] = {}
         for span in response.acked:
             for place in range(span.first_seq, span.last_seq + 1):
@@ -274,7 +275,8 @@ class EdgeClient:
         if self._following is not None and not any(each.file for each in response.log):  # nobody reports landed rows
             accepted = [place for place, each in outcomes.items() if isinstance(each, EdgeAcknowledged)]
             ranges = {each.partition: (each.first_offset, each.last_offset) for each in response.log}
-            self._following.acknowledged([batch[place].wrapper for place in accepted], ranges, epoch)
+            wrappers = [batch[place].wrapper for place in accepted]
+            self._following.acknowledged(wrappers, ranges, response.topic_id, sent_at)
         lost = EdgeGaveUp("the edge's answer does not name the event")
         for place, waiting in enumerate(batch):
             outcome = outcomes.get(place)

@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 import grpc
 
@@ -52,13 +52,47 @@ class EventRefused:
     offset: int
 
 
-EventOutcome: TypeAlias = EventLanded | EventRefused
+@dataclass(frozen=True, slots=True)
+class EventUnknown:
+    """An event that was acknowledged, and of which nothing more will be said: its table may have it, or nobody.
+
+    `topic_replaced`: its topic was deleted and made again, or ingest reads another one. `skipped`: ingest was let go on
+    behind records that the topic had lost, and the event was among them or sent with one of them.
+    """
+
+    event_id: str
+    game: str
+    reason: str
+
+
+EventOutcome: TypeAlias = EventLanded | EventRefused | EventUnknown
+
+TOPIC_REPLACED: Final = "topic_replaced"
+SKIPPED: Final = "skipped"
+
+
+class SentAt(NamedTuple):
+    """What was known when a request began."""
+
+    epoch: int = 0  # of the stream
+    topic_id: str = ""
+    through: Mapping[int, int] = {}  # ends of the topic: what is sent later lies at or behind them
 
 
 @dataclass(frozen=True, slots=True)
 class _Open:
     event_id: str
     ranges: Ranges
+    topic_id: str  # empty where the broker gives none
+
+
+@dataclass(frozen=True, slots=True)
+class _Through:
+    """How far a game is landed."""
+
+    topic_id: str = ""
+    former: frozenset[str] = frozenset()  # topics from before
+    offsets: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -67,7 +101,8 @@ class _Events:
 
     most: int
     found: "queue.SimpleQueue[EventOutcome | BaseException | None]" = field(default_factory=queue.SimpleQueue)
-    through: dict[str, dict[int, int]] = field(default_factory=dict)  # as the edge has said, by game and partition
+    through: dict[str, _Through] = field(default_factory=dict)  # as the edge has said, by game
+    highest: _Through = field(default_factory=_Through)  # of all games, in the newest topic
     untracked: int = 0
     _dropped: dict[int, int] = field(default_factory=dict)  # the last offset of unmatched rows that were forgotten
     _open: dict[str, deque[_Open]] = field(default_factory=dict)
@@ -75,8 +110,8 @@ class _Events:
     _refused: "OrderedDict[tuple[str, str], None]" = field(default_factory=OrderedDict)  # that have that outcome
     _unmatched: "OrderedDict[tuple[str, str], list[RefusedRow]]" = field(default_factory=OrderedDict)
 
-    def add(self, wrappers: Sequence[bytes], ranges: Ranges) -> None:
-        """Take events of one request that are acknowledged."""
+    def add(self, wrappers: Sequence[bytes], ranges: Ranges, topic_id: str = "", *, is_lost: bool = False) -> None:
+        """Take events of one request that are acknowledged, or are in another topic than `topic_id` says."""
         games = set[str]()
         for raw in wrappers:
             wrapper = Wrapper.FromString(raw)
@@ -85,7 +120,10 @@ class _Events:
             if not wrapper.event_id or not is_known or len(self._by_id) + self.found.qsize() >= self.most:
                 self.untracked += 1
                 continue
-            made = self._by_id[name] = _Open(wrapper.event_id, ranges)
+            if is_lost:
+                self.found.put(EventUnknown(wrapper.event_id, wrapper.game, TOPIC_REPLACED))
+                continue
+            made = self._by_id[name] = _Open(wrapper.event_id, ranges, topic_id)
             self._open.setdefault(wrapper.game, deque()).append(made)
             for row in self._unmatched.pop(name, ()):
                 self.refuse(row)
@@ -93,24 +131,46 @@ class _Events:
         for game in games:
             self.settle(game)
 
-    def land(self, game: str, through: Mapping[int, int]) -> None:
-        """Take through-offsets of a game; they never go back."""
-        known = self.through.setdefault(game, {})
+    def land(
+        self, game: str, through: Mapping[int, int], topic_id: str = "", former: frozenset[str] = frozenset()
+    ) -> None:
+        """Take through-offsets of a game in a topic; within one they never go back."""
+        known = self.through.get(game)
+        if known is None or known.topic_id != topic_id or known.former != former:
+            kept = {} if known is None or _differ(known.topic_id, topic_id) else known.offsets
+            known = self.through[game] = _Through(topic_id, former, kept)
+        if _differ(self.highest.topic_id, topic_id) and topic_id not in self.highest.former:
+            self.highest = _Through(topic_id, former)
+        elif not self.highest.topic_id:
+            self.highest = _Through(topic_id, former, self.highest.offsets)
         for partition, offset in through.items():
-            known[partition] = max(offset, known.get(partition, 0))
+            known.offsets[partition] = max(offset, known.offsets.get(partition, 0))
+            if not _differ(self.highest.topic_id, topic_id):
+                self.highest.offsets[partition] = max(offset, self.highest.offsets.get(partition, 0))
         self.settle(game)
 
     def settle(self, game: str) -> None:
-        """Give the events of a game that are landed their outcome."""
-        waiting, known = self._open.get(game), self.through.get(game, {})
+        """Give the events of a game that are landed, or were in a topic that is gone, their outcome."""
+        waiting, known = self._open.get(game), self.through.get(game, _Through())
         while waiting:
             first = waiting[0]
             if self._by_id.get((game, first.event_id)) is first:
-                if not all(known.get(partition, 0) > last for partition, (_, last) in first.ranges.items()):
+                is_gone = first.topic_id in known.former
+                ends = {} if _differ(first.topic_id, known.topic_id) else known.offsets
+                if not is_gone and not all(ends.get(each, 0) > last for each, (_, last) in first.ranges.items()):
                     return
                 del self._by_id[game, first.event_id]
-                self.found.put(EventLanded(first.event_id, game))
+                gone = EventUnknown(first.event_id, game, TOPIC_REPLACED)
+                self.found.put(gone if is_gone else EventLanded(first.event_id, game))
             waiting.popleft()
+
+    def skip(self, topic_id: str, partition: int, low: int, high: int) -> None:
+        """Take offsets that ingest will never read: an event may be at any offset of its request."""
+        for (game, event_id), event in [*self._by_id.items()]:
+            first, last = event.ranges.get(partition, (0, -1))
+            if first <= high and low <= last and not _differ(topic_id, event.topic_id):
+                del self._by_id[game, event_id]
+                self.found.put(EventUnknown(event_id, game, SKIPPED))
 
     def refuse(self, row: RefusedRow) -> None:
         """Take a refused row; it is of an event only where it lies within its request's offsets."""
@@ -156,6 +216,11 @@ class _Events:
         return found
 
 
+def _differ(one: str, other: str) -> bool:
+    """Return whether ids are of two topics; an empty one is not known."""
+    return bool(one and other and one != other)
+
+
 def covers(since: Mapping[int, int], ranges: Ranges) -> bool:
     """Return whether a stream that began at offsets has all refusals of a request's events."""
     return all(partition in since and first >= since[partition] for partition, (first, _) in ranges.items())
@@ -187,14 +252,23 @@ class EdgeFollowing:
         """The number of acknowledged events that have no outcome yet."""
         return self._events.waiting
 
-    def acknowledged(self, wrappers: Sequence[bytes], ranges: Ranges, epoch: int) -> None:
-        """Take events of one request that are in the log, and the epoch at its beginning; the client calls it."""
+    def sent_at(self) -> SentAt:
+        """Return what is known now, for a request that begins; the client calls it."""
         with self._lock:
-            if epoch < self.epoch and not covers(self._since, ranges):
+            highest = self._events.highest
+            return SentAt(self.epoch, highest.topic_id, dict(highest.offsets))
+
+    def acknowledged(self, wrappers: Sequence[bytes], ranges: Ranges, topic_id: str, sent_at: SentAt) -> None:
+        """Take events of one request that are in the log, and what was known at its beginning; the client calls it."""
+        went_back = not _differ(topic_id, sent_at.topic_id) and any(
+            first < sent_at.through.get(partition, 0) for partition, (first, _) in ranges.items()
+        )
+        with self._lock:
+            if sent_at.epoch < self.epoch and not covers(self._since, ranges) and not went_back:
                 self._lacks = True
                 self._events.through.clear()  # what it says is not true of these
                 self._open.cancel()
-            self._events.add(wrappers, ranges)
+            self._events.add(wrappers, ranges, topic_id, is_lost=went_back)
 
     def wait(self, timeout: float | None = None) -> EventOutcome | None:
         """Return the next outcome; None where none comes within a number of seconds, or after `close`.
@@ -280,10 +354,13 @@ class EdgeFollowing:
             self._events.refuse(row)
         for landed in response.replayed:
             self._events.replay(landed.game, landed.event_id)
+        for skipped in response.skipped:
+            self._events.skip(skipped.topic_id, skipped.partition, skipped.first, skipped.last)
         for each in response.landed:
             through = {position.partition: position.offset for position in each.through}
+            former = frozenset(each.former_topic_ids)
             for game in each.games:
-                self._events.land(game, through)
+                self._events.land(game, through, each.topic_id, former)
 
 
 def _code(error: Any) -> grpc.StatusCode | None:

@@ -54,9 +54,9 @@ def parse(raw: bytes) -> EdgeBatch:
     return EdgeBatch(request.first_seq, wrappers)
 
 
-def answer(batch: EdgeBatch, judged: Judged, offsets: Offsets) -> bytes:
+def answer(batch: EdgeBatch, judged: Judged, offsets: Offsets, topic_id: str = "") -> bytes:
     """Return the answer of a request whose accepted events are in the log."""
-    response = PublishResponse()
+    response = PublishResponse(topic_id=topic_id)
     first = batch.first_seq
     for start, end in _ranges(judged.rows):
         response.acked.add(first_seq=first + start, last_seq=first + end)

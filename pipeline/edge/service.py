@@ -359,7 +359,7 @@ class EdgeService:
 
     def _answer(self, batch: EdgeBatch, judged: Judged, offsets: Offsets, started: float) -> bytes:
         self._metrics.answered(judged, time.monotonic() - started)
-        return answer(batch, judged, offsets)
+        return answer(batch, judged, offsets, self._log.topic_id)
 
     # ----------------------------------------------------------------------------------------------------- callers
 

@@ -103,6 +103,13 @@ def identity(engine: Engine, number: int) -> Identity | None:
         return replace(Identity(*row), parts=tuple(Part(*each) for each in found))
 
 
+def identities(engine: Engine) -> list[Identity]:
+    """Return what the source of each generation was when it was last looked at, without parts, the oldest first."""
+    query = select(*(ingest_identities.c[name] for name in _COLUMNS)).order_by(ingest_identities.c.generation)
+    with engine.connect() as connection:
+        return [Identity(*row) for row in connection.execute(query)]
+
+
 def sources_of(engine: Engine) -> list[tuple[int, str, str | None]]:
     """Return number, source and the source's id for each source that a generation reads, alone or with others."""
     query = select(ingest_parts.c.generation, ingest_parts.c.source, ingest_parts.c.source_id)

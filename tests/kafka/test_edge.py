@@ -13,6 +13,7 @@ from typing import Any
 
 import grpc
 import pytest
+from confluent_kafka.admin import AdminClient
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
@@ -165,6 +166,25 @@ def test_records_without_room_are_counted_at_once(broker: Broker, monkeypatch: p
     assert sum(last - first + 1 for first, last in whole.offsets.values()) == 10
     assert producer.close(10.0) == 0
     assert ended.empty()
+
+
+def test_a_topic_made_again_has_another_id_at_once(broker: Broker) -> None:
+    """Answers name the topic that took the records: offsets of a recreated topic begin at 0 again."""
+    ensure_topic(broker.address, "edge-anew", 1)
+    producer = AcknowledgedProducer(broker.address, "edge-anew", {}, 20.0)
+    before = producer.topic_id
+    assert before
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.delete_topics(["edge-anew"])["edge-anew"].result(30)
+    while "edge-anew" in admin.list_topics(timeout=10).topics:
+        admin.poll(0.05)
+    ensure_topic(broker.address, "edge-anew", 1)
+    until = time.monotonic() + 30
+    while producer.topic_id == before:
+        assert time.monotonic() < until
+        admin.poll(0.05)
+    assert producer.topic_id
+    producer.close(1.0)
 
 
 def test_certificates_change_under_load_and_no_event_is_lost(broker: Broker, tmp_path: Path) -> None:

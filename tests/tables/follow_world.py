@@ -10,6 +10,7 @@ from pipeline.data.repair.replay import GameReplay, replay_all
 from pipeline.edge.following.follower import Follower, FollowView
 from pipeline.edge.following.landed import LandedTail
 from pipeline.edge.following.positions import FollowPosition, FollowStart, parse_follow
+from pipeline.edge.following.read_topics import read_topics
 from pipeline.edge.following.refusals import Quarantine
 from pipeline.store.edge_producers import EdgeProducer
 from pipeline.store.games import known_names
@@ -38,7 +39,7 @@ class Tail:
         games = {name: key for key, name in known_names(self.world.engine).items()}
         landed = self.landed.look(games.values())
         version = self.quarantine.look()
-        return FollowView(landed, version, self.quarantine.mark, games)
+        return FollowView(landed, version, self.quarantine.mark, games, read_topics(self.world.engine))
 
     def follower(self, token: bytes = b"", since: int | None = None, caller: EdgeProducer = CALLER) -> Follower:
         positions = [] if since is None else [LogPosition(partition=0, offset=since)]

@@ -108,6 +108,7 @@ class World:
     last_seqs: dict[str, int] = field(default_factory=dict)
     streams: dict[str, Stream] = field(default_factory=dict)
     checkpoint_interval: int = 10
+    offset_base: int = 0  # offsets are 1,000 for each seq, less this
 
     @property
     def environment(self) -> str:
@@ -136,7 +137,7 @@ class World:
             self.quarantine(refused)
         table = pa.Table.from_pylist(sorted(rows, key=lambda row: (row["game_key"], row["pos"])), schema=BRONZE)
         bronze = CursorTable.create(self.paths.bronze, BRONZE, bronze_app_id(self.environment))
-        plan = {PLAN: f'v1\n{{}}\n{{"topic":{{"0":{self.seq * 1000 + len(events)}}}}}'}  # as Spark writes it
+        plan = {PLAN: f'v1\n{{}}\n{{"topic":{{"0":{self._offset(len(events))}}}}}'}  # as Spark writes it
         bronze.commit([write_file(table, self.paths.bronze, ["seq", "game_key"])], bronze.cursor, self.seq, plan)
         seen = {str(event.game.key): event.game.name for event in events if event.game.key in known}
         record_seen(self.engine, seen, self.seq, placing())
@@ -154,9 +155,12 @@ class World:
             "topic": "topic\x07",
             "event_id": event.event_id or None,
             "partition": 0,
-            "offset": self.seq * 1000 + pos,
+            "offset": self._offset(pos),
             "raw": event.raw,
         }
+
+    def _offset(self, pos: int) -> int:
+        return self.seq * 1000 + pos - self.offset_base
 
     def quarantine(self, rows: Sequence[dict[str, Any]]) -> None:
         """Append rows to quarantine."""

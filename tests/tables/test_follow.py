@@ -12,7 +12,9 @@ from pipeline.edge.following import landed
 from pipeline.edge.statuses import EdgeStatus
 from pipeline.lake.delta.log import commit_file
 from pipeline.lake.delta.opening import open_table
+from pipeline.store import sources
 from pipeline.store.games import Game
+from pipeline.store.sources import AcceptedGap, Identity
 from tests.tables.follow_world import ALL, FollowPosition, Tail, replayed
 from tests.tables.repair_world import CHESS, GO, SECOND, Event, World, broken, early, good, make_world
 
@@ -176,6 +178,53 @@ def test_a_table_made_again_that_could_not_be_opened_once_is_opened_again(
 
 def failing(*_: object) -> None:
     raise OSError("timeout")
+
+
+def read_topic(world: World, topic_id: str, *gaps: tuple[int, int | None], onward: int = 0) -> None:
+    """Let ingest go on with a topic of this id from an offset, in a new generation, without some offsets."""
+    before = sources.open_generation(world.engine, "topic")
+    made = Identity(0, topic_id, 1, "bronze", world.seq, f'{{"offsets": {{"0": {onward}}}}}')
+    lost = [AcceptedGap(0, "topic", 0, first, last, "lost", "me", 1.0) for first, last in gaps]
+    sources.replace_generation(world.engine, "topic", before, made, lost)
+
+
+def test_offsets_name_the_topic_that_they_are_of(world: World) -> None:
+    """A topic that was made again begins its offsets anew: a follower learns it with them, and which one is gone."""
+    read_topic(world, "first")
+    world.ingest(good(1))
+    world.split()
+    tail = Tail(world)
+    follower = tail.follower()
+    (before,) = tail.said(follower).messages[-1].landed
+    read_topic(world, "second", (1001, None), onward=0)
+    assert not tail.said(follower).messages
+    world.offset_base = 1_990
+    world.ingest(good(2))
+    world.split()
+    (after,) = tail.said(follower).messages[-1].landed
+    assert (before.topic_id, [*before.former_topic_ids], before.through[0].offset) == ("first", [], 1001)
+    assert (after.topic_id, [*after.former_topic_ids], after.through[0].offset) == ("second", ["first"], 11)
+
+
+def test_offsets_that_ingest_skipped_are_told_no_later_than_those_behind_them(world: World) -> None:
+    """Records that retention removed unread are landed nowhere; those that bronze has are told as before."""
+    read_topic(world, "topic")
+    world.ingest(good(1))
+    world.split()
+    tail = Tail(world)
+    follower = tail.follower()
+    assert tail.said(follower).landed == {CHESS.name: 1001}
+    read_topic(world, "topic", (1001, 1999), onward=2000)
+    world.ingest(good(2))
+    world.split()
+    message = tail.said(follower).messages[-1]
+    assert [(each.topic_id, each.partition, each.first, each.last) for each in message.skipped] == [
+        ("topic", 0, 1001, 1999)
+    ]
+    assert message.landed[0].through[0].offset == 2001
+    read_topic(world, "topic", (2000, 2000), onward=2000)
+    assert not tail.said(follower).messages
+    assert len(tail.said(tail.follower()).messages[-1].skipped) == 1
 
 
 def test_rows_of_an_attempt_that_ingest_gave_up_are_not_told(world: World) -> None:

@@ -15,6 +15,7 @@ from pipeline.base.names import game_key
 from pipeline.data.repair.places import PLACES, within, without
 from pipeline.edge.following.landed import LandedView, Offsets
 from pipeline.edge.following.positions import FollowPosition, FollowStart
+from pipeline.edge.following.read_topics import ReadTopics
 from pipeline.edge.following.refusals import OfGame, Quarantine, QuarantineCommit, RowsByGame, TooOld
 from pipeline.edge.statuses import exhausted, out_of_range
 from pipeline.store.edge_producers import EdgeProducer
@@ -38,6 +39,7 @@ class FollowView:
     version: int  # of quarantine, read after: it has every refusal of what is landed; -1: there is none yet
     mark: bytes  # of that table
     games: Mapping[str, str]  # key by exact name
+    topics: ReadTopics  # read after `landed`: what it skips is told no later than offsets behind it
 
 
 @dataclass(slots=True)
@@ -65,7 +67,8 @@ class Follower:
         self._earlier: list[QuarantineCommit] = []  # the newest first
         self._held: list[_Held] = []
         self._gone: dict[str, list[pa.Table]] = {}  # places that left quarantine while rows of the game were held
-        self._sent: dict[str, Offsets] = {}
+        self._sent: dict[str, tuple[str, Offsets]] = {}  # by game the topic's id, and offsets of it
+        self._skips = 0  # of the ranges that ingest has skipped, those that were told
         self._begins = True
         self._mark, self._version = view.mark, view.version
         if start.position is not None:
@@ -94,7 +97,7 @@ class Follower:
         except TooOld as error:
             raise out_of_range("maintenance has deleted what comes next") from error
         last = self._through(view)
-        if says or last.landed:
+        if says or last.landed or last.skipped:
             self._begins = False
             versions = [each.version for each in self._held]
             if None not in versions:
@@ -176,20 +179,26 @@ class Follower:
     def _through(self, view: FollowView) -> FollowResponse:
         """Return the offsets through which games are landed, where they have grown."""
         message, by_seq = FollowResponse(), dict[int, list[str]]()
+        for skipped in view.topics.skipped[self._skips :]:
+            message.skipped.add(**skipped._asdict())
+        self._skips = len(view.topics.skipped)
         for name, key in view.games.items():
             if (seq := view.landed.landed.get(key)) is not None and self.producer.may_send(name):
                 by_seq.setdefault(seq, []).append(name)
         for seq, names in by_seq.items():
-            offsets = view.landed.offsets(seq)
-            grown = [name for name in names if _exceeds(offsets, self._sent.get(name, {}))]
+            end, offsets = view.landed.end(seq)
+            topic_id, former = view.topics.at(end)
+            grown = [name for name in names if _exceeds(topic_id, offsets, *self._sent.get(name, (topic_id, {})))]
             if grown:
-                self._sent.update(dict.fromkeys(grown, offsets))
+                self._sent.update(dict.fromkeys(grown, (topic_id, offsets)))
                 through = [LogPosition(partition=each, offset=at) for each, at in sorted(offsets.items())]
-                message.landed.add(games=sorted(grown), through=through)
+                message.landed.add(games=sorted(grown), through=through, topic_id=topic_id, former_topic_ids=former)
         return message
 
 
-def _exceeds(offsets: Offsets, sent: Offsets) -> bool:
+def _exceeds(topic_id: str, offsets: Offsets, sent_topic_id: str, sent: Offsets) -> bool:
+    if topic_id != sent_topic_id:
+        return bool(offsets)
     return offsets is not sent and any(at > sent.get(partition, 0) for partition, at in offsets.items())
 
 

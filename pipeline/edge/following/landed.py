@@ -47,10 +47,13 @@ class LandedView:
     landed: Mapping[str, int] = field(default_factory=dict)  # by key the seq through which a table has all rows
     ends: tuple[tuple[int, Offsets], ...] = ()  # by seq, growing: bronze up to it has all offsets below these
 
-    def offsets(self, seq: int) -> Offsets:
-        """Return the offsets below which all records lie in bronze up to a seq; none where that is not known."""
+    def end(self, seq: int) -> tuple[int, Offsets]:
+        """Return the offsets below which all records lie in bronze up to a seq, and the seq of the batch they end.
+
+        No offsets where that is not known.
+        """
         at = bisect_right(self.ends, seq, key=_seq_of)
-        return self.ends[at - 1][1] if at else {}
+        return self.ends[at - 1] if at else (0, {})
 
 
 class LandedTail:

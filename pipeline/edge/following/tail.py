@@ -20,6 +20,7 @@ from pipeline.base.errors import Refused, Transient, first_line
 from pipeline.edge.following.follower import Follower, FollowView
 from pipeline.edge.following.landed import LandedTail
 from pipeline.edge.following.positions import FollowStart, parse_follow
+from pipeline.edge.following.read_topics import read_topics
 from pipeline.edge.following.refusals import Quarantine
 from pipeline.edge.statuses import exhausted, unavailable
 from pipeline.lake.delta.errors import DeltaError
@@ -176,7 +177,8 @@ class FollowTail:
         watched = {key for name, key in games.items() if any(each.may_send(name) for each in producers)}
         landed = self._landed.look(watched)
         version = self._quarantine.look()  # after: a refused row is in quarantine before its game's cursor passes it
-        return FollowView(landed, version, self._quarantine.mark, games)
+        topics = read_topics(self._engine)  # after bronze: what ingest reads is recorded before a row of it lands
+        return FollowView(landed, version, self._quarantine.mark, games, topics)
 
     def _tell(self, view: FollowView | None) -> None:
         if view is not None and not self._followers:

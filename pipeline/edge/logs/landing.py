@@ -50,6 +50,7 @@ class LandingLog:
 
     record_bytes = 4 * 1024 * 1024  # a row may be as large as a request
     fatal: str | None = None  # never: what fails is tried again
+    topic_id = ""  # `Follow` says nothing of its rows' numbers
 
     def __init__(self, landing: Location, *, own: bool) -> None:
         """Open the table; the environment's `own` one is created where there is none.

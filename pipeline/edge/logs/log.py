@@ -38,6 +38,11 @@ class EdgeLog(Protocol):
         """Why it takes no more, None while it does."""
         ...
 
+    @property
+    def topic_id(self) -> str:
+        """What tells its topic from another one of that name; empty where nothing does."""
+        ...
+
     def send(self, keys: Sequence[bytes], values: Sequence[bytes], done: Callable[[Logged], None]) -> None:
         """Hand over a batch; `done` is called once, in any thread."""
         ...

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from pipeline.base.errors import Refused, first_line
+from pipeline.lake.kafka.admin import partitions_of
 from pipeline.lake.kafka.producer import EXACTLY_ONCE, RECORD_BYTES, LastError, connection_options, known_topics
 
 _log: Final = logging.getLogger("turnout")
@@ -22,6 +23,7 @@ _BATCH_BYTES: Final = 1_024  # around a record that is alone in its batch, gener
 _LINGER_MS: Final = 5
 _POLL_SECONDS: Final = 0.1
 _ASK_SECONDS: Final = 8.0
+_TOPIC_ID_SECONDS: Final = 1.0  # between two looks at the topic's id
 _FULL: Final = KafkaError._QUEUE_FULL  # noqa: SLF001 -- the client's own constants have such names
 
 
@@ -101,8 +103,13 @@ class AcknowledgedProducer:
             raise Refused(f"The topic {topic!r} does not exist at {bootstrap}. Create it, or correct source.topic.")
         self.record_bytes = min(RECORD_BYTES, _limit_of(bootstrap, options, topic))
         """Largest record that the topic takes whatever it holds; a batch may be larger before it is compressed."""
+        self.topic_id = ""
+        """The topic's id by the newest look; empty where the broker gives none."""
+        self._admin = AdminClient(connection_options(bootstrap, options, LastError()))
+        self._look_at_topic()
         self._thread = threading.Thread(target=self._poll, name="kafka reports", daemon=True)
         self._thread.start()
+        threading.Thread(target=self._watch_topic, name="kafka topic id", daemon=True).start()
 
     @property
     def fatal(self) -> str | None:
@@ -136,6 +143,19 @@ class AcknowledgedProducer:
     def _poll(self) -> None:
         while not self._stop.is_set():
             self._producer.poll(_POLL_SECONDS)
+
+    def _watch_topic(self) -> None:
+        while not self._stop.wait(_TOPIC_ID_SECONDS):
+            self._look_at_topic()
+
+    def _look_at_topic(self) -> None:
+        """Take the topic's id; while the broker does not answer, or has no such topic, the last one counts."""
+        try:
+            found, _ = partitions_of(self._admin, [self._topic], _ASK_SECONDS)[self._topic]
+        except KafkaException as error:
+            _log.debug("the id of the topic %s is not known: %s", self._topic, first_line(error))
+        else:
+            self.topic_id = found or ""
 
 
 def _limit_of(bootstrap: str, options: Mapping[str, str], topic: str) -> int:

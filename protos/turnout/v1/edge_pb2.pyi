@@ -16,14 +16,16 @@ class PublishRequest(_message.Message):
     def __init__(self, first_seq: _Optional[int] = ..., wrappers: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class PublishResponse(_message.Message):
-    __slots__ = ("acked", "refused", "log")
+    __slots__ = ("acked", "refused", "log", "topic_id")
     ACKED_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     acked: _containers.RepeatedCompositeFieldContainer[AckedRange]
     refused: _containers.RepeatedCompositeFieldContainer[Refusal]
     log: _containers.RepeatedCompositeFieldContainer[LogRange]
-    def __init__(self, acked: _Optional[_Iterable[_Union[AckedRange, _Mapping]]] = ..., refused: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., log: _Optional[_Iterable[_Union[LogRange, _Mapping]]] = ...) -> None: ...
+    topic_id: str
+    def __init__(self, acked: _Optional[_Iterable[_Union[AckedRange, _Mapping]]] = ..., refused: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., log: _Optional[_Iterable[_Union[LogRange, _Mapping]]] = ..., topic_id: _Optional[str] = ...) -> None: ...
 
 class AckedRange(_message.Message):
     __slots__ = ("first_seq", "last_seq")
@@ -70,16 +72,18 @@ class FollowRequest(_message.Message):
     def __init__(self, token: _Optional[bytes] = ..., since: _Optional[_Iterable[_Union[LogPosition, _Mapping]]] = ...) -> None: ...
 
 class FollowResponse(_message.Message):
-    __slots__ = ("landed", "refused", "replayed", "token")
+    __slots__ = ("landed", "refused", "replayed", "token", "skipped")
     LANDED_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     REPLAYED_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
     landed: _containers.RepeatedCompositeFieldContainer[GameThrough]
     refused: _containers.RepeatedCompositeFieldContainer[RefusedRow]
     replayed: _containers.RepeatedCompositeFieldContainer[ReplayedRow]
     token: bytes
-    def __init__(self, landed: _Optional[_Iterable[_Union[GameThrough, _Mapping]]] = ..., refused: _Optional[_Iterable[_Union[RefusedRow, _Mapping]]] = ..., replayed: _Optional[_Iterable[_Union[ReplayedRow, _Mapping]]] = ..., token: _Optional[bytes] = ...) -> None: ...
+    skipped: _containers.RepeatedCompositeFieldContainer[SkippedRange]
+    def __init__(self, landed: _Optional[_Iterable[_Union[GameThrough, _Mapping]]] = ..., refused: _Optional[_Iterable[_Union[RefusedRow, _Mapping]]] = ..., replayed: _Optional[_Iterable[_Union[ReplayedRow, _Mapping]]] = ..., token: _Optional[bytes] = ..., skipped: _Optional[_Iterable[_Union[SkippedRange, _Mapping]]] = ...) -> None: ...
 
 class LogPosition(_message.Message):
     __slots__ = ("partition", "offset")
@@ -90,12 +94,28 @@ class LogPosition(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class GameThrough(_message.Message):
-    __slots__ = ("games", "through")
+    __slots__ = ("games", "through", "topic_id", "former_topic_ids")
     GAMES_FIELD_NUMBER: _ClassVar[int]
     THROUGH_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    FORMER_TOPIC_IDS_FIELD_NUMBER: _ClassVar[int]
     games: _containers.RepeatedScalarFieldContainer[str]
     through: _containers.RepeatedCompositeFieldContainer[LogPosition]
-    def __init__(self, games: _Optional[_Iterable[str]] = ..., through: _Optional[_Iterable[_Union[LogPosition, _Mapping]]] = ...) -> None: ...
+    topic_id: str
+    former_topic_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, games: _Optional[_Iterable[str]] = ..., through: _Optional[_Iterable[_Union[LogPosition, _Mapping]]] = ..., topic_id: _Optional[str] = ..., former_topic_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SkippedRange(_message.Message):
+    __slots__ = ("topic_id", "partition", "first", "last")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    topic_id: str
+    partition: int
+    first: int
+    last: int
+    def __init__(self, topic_id: _Optional[str] = ..., partition: _Optional[int] = ..., first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
 
 class RefusedRow(_message.Message):
     __slots__ = ("game", "event_id", "partition", "offset", "reason", "detail", "field")

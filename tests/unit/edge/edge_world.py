@@ -81,6 +81,7 @@ class HeldLog:
     """A log that takes batches and acknowledges them when a test says."""
 
     record_bytes = 2 * 1024 * 1024
+    topic_id = ""
 
     def __init__(self, *, at_once: bool = False) -> None:
         self.fatal: str | None = None

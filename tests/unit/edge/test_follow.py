@@ -13,12 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.edge.client import EdgeClient, EdgeEvent
-from pipeline.edge.followed import EventLanded, EventRefused
+from pipeline.edge.followed import EventLanded, EventRefused, EventUnknown
 from pipeline.edge.following.positions import FollowPosition, FollowStart, parse_follow, table_mark
 from pipeline.edge.statuses import EdgeStatus, out_of_range
 from pipeline.store.edge_producers import EdgeProducer
-from protos.turnout.v1.edge_pb2 import FollowRequest, FollowResponse, GameThrough, LogPosition, RefusedRow, ReplayedRow
-from tests.unit.edge.edge_world import GAME, TOKEN, edge_in_thread, payload
+from protos.turnout.v1.edge_pb2 import (
+    FollowRequest,
+    FollowResponse,
+    GameThrough,
+    LogPosition,
+    RefusedRow,
+    ReplayedRow,
+    SkippedRange,
+)
+from tests.unit.edge.edge_world import GAME, TOKEN, HeldLog, edge_in_thread, payload
 
 
 def parsed(raw: bytes) -> FollowStart | EdgeStatus:
@@ -95,9 +103,10 @@ class Script:
     def close(self) -> None: ...
 
 
-def through(offset: int, *games: str, token: bytes = b"token", partition: int = 0) -> FollowResponse:
-    position = LogPosition(partition=partition, offset=offset)
-    return FollowResponse(landed=[GameThrough(games=games or (GAME,), through=[position])], token=token)
+def through(offset: int, topic_id: str = "", *former: str) -> FollowResponse:
+    position = LogPosition(partition=0, offset=offset)
+    landed = GameThrough(games=[GAME], through=[position], topic_id=topic_id, former_topic_ids=former)
+    return FollowResponse(landed=[landed], token=b"token")
 
 
 def refusal(event_id: str, offset: int) -> FollowResponse:
@@ -106,10 +115,13 @@ def refusal(event_id: str, offset: int) -> FollowResponse:
 
 
 @contextmanager
-def following() -> Iterator[tuple[Script, EdgeClient]]:
+def following(log: HeldLog | None = None) -> Iterator[tuple[Script, EdgeClient]]:
     """A client that follows a script; the beginning of its stream is over."""
     script: Any = Script()
-    with edge_in_thread(tail=script) as edge, EdgeClient(edge.address, TOKEN, linger_seconds=0.0) as client:
+    with (
+        edge_in_thread(log=log, tail=script) as edge,
+        EdgeClient(edge.address, TOKEN, linger_seconds=0.0) as client,
+    ):
         outcomes = client.follow()
         script.requests.get(timeout=30)
         script.messages.put(FollowResponse(token=b"begun"))
@@ -144,6 +156,58 @@ def test_a_refused_copy_at_another_offset_is_not_the_event() -> None:
         script.messages.put(refusal("a", 7))
         script.messages.put(through(1))
         assert client.follow().wait(30) == EventLanded("a", GAME)
+
+
+def test_offsets_of_another_topic_land_no_event() -> None:
+    """Events of a topic that was made again wait until ingest reads it, which may refuse them."""
+    log = HeldLog(at_once=True)
+    log.topic_id = "first"
+    with following(log) as (script, client):
+        outcomes = client.follow()
+        sent(client, "landed")
+        script.messages.put(through(1, "first"))
+        assert outcomes.wait(30) == EventLanded("landed", GAME)
+        log.topic_id = "second"
+        sent(client, "new")
+        script.messages.put(through(2, "first"))
+        script.messages.put(refusal("new", 0))
+        assert isinstance(outcomes.wait(30), EventRefused)
+
+
+def test_events_of_a_topic_that_is_gone_are_unknown() -> None:
+    """Nobody can say whether ingest had read them, so they get neither of the other outcomes."""
+    log = HeldLog(at_once=True)
+    log.topic_id = "first"
+    with following(log) as (script, client):
+        sent(client, "old")
+        log.topic_id = "second"
+        sent(client, "new")
+        script.messages.put(through(1, "second", "first"))
+        found = [client.follow().wait(30), client.follow().wait(30)]
+        assert found == [EventUnknown("old", GAME, "topic_replaced"), EventLanded("new", GAME)]
+
+
+def test_an_offset_below_what_had_landed_before_is_of_another_topic() -> None:
+    """Also where the broker gives no topic ids, a topic that began anew lands no event by the offsets of before."""
+    with following(HeldLog(at_once=True)) as (script, client):
+        outcomes = client.follow()
+        sent(client, "a")
+        script.messages.put(through(1))
+        assert outcomes.wait(30) == EventLanded("a", GAME)
+        sent(client, "b")  # at offset 0, as each request of this log
+        assert outcomes.wait(30) == EventUnknown("b", GAME, "topic_replaced")
+
+
+def test_events_at_skipped_offsets_are_unknown() -> None:
+    """An event that retention removed before ingest read it is in no table, whatever offset its game has landed."""
+    with following(HeldLog(at_once=True)) as (script, client):
+        outcomes = client.follow()
+        sent(client, "a")
+        message = through(1_000)
+        message.skipped.append(SkippedRange(first=0, last=999))
+        script.messages.put(message)
+        assert outcomes.wait(30) == EventUnknown("a", GAME, "skipped")
+        assert outcomes.waiting == 0
 
 
 def test_a_broken_stream_goes_on_with_its_token_and_a_lost_one_at_offsets() -> None:
