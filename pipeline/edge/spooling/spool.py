@@ -5,6 +5,7 @@ A record is with the operating system when `append` returns, so a killed process
 settled records may come again.
 """
 
+import errno
 import fcntl
 import logging
 import os
@@ -22,6 +23,7 @@ FILE_BYTES: Final = 1024 * 1024
 
 _MAGIC: Final = b"turnout\x01"
 _HEAD: Final = struct.Struct("<II")  # length and CRC-32 of a record
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _MODE: Final = 0o600  # records are events of people
 _log: Final = logging.getLogger("turnout")
 
@@ -62,6 +64,7 @@ class Spool:
         """
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._most, self._sync_seconds = folder, most_bytes, sync_seconds
+        self._process = os.getpid()
         self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, _MODE)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -92,15 +95,26 @@ class Spool:
             SpoolFull: there is no room for it.
             OSError: the disk fails.
             ValueError: the spool is closed, or the record is empty.
+            RuntimeError: the process is a fork of the one that opened it, which deletes files without asking.
         """
+        if os.getpid() != self._process:  # before the lock, which a fork may have left taken
+            raise RuntimeError(
+                f"process {self._process} opened the spool {self._folder}, and this is a fork of it: open another "
+                f"client here, with a folder of its own"
+            )
         if not record or self._ends.is_set():
             raise ValueError("the record is empty" if not record else "the spool is closed")
         framed = _HEAD.pack(len(record), zlib.crc32(record)) + record
         with self._changed:
             if self._bytes + len(framed) + len(_MAGIC) > self._most:
                 raise SpoolFull(f"the spool {self._folder} has no room for the event in its {self._most:,} bytes")
-            handle, file = self._file_for_more()
-            self._write(handle, file, framed if file.size else _MAGIC + framed)
+            try:
+                handle, file = self._file_for_more()
+                self._write(handle, file, framed if file.size else _MAGIC + framed)
+            except OSError as error:
+                if error.errno in _FULL:
+                    raise SpoolFull(f"the disk of the spool {self._folder} is full") from error
+                raise
             if file.size >= FILE_BYTES:
                 self._end_file()
             self._changed.notify_all()

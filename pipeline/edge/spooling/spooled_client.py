@@ -72,6 +72,7 @@ class SpooledEdgeClient:
             SpoolFull: there is no room: the edge has been away for too long.
             OSError: the disk fails.
             ValueError: the event is larger than an edge takes, or the client is closed.
+            RuntimeError: the process was forked behind the client's beginning.
         """
         wrapper, event_id = self._client.wrapped(event)
         if len(wrapper) > MAX_EVENT_BYTES:

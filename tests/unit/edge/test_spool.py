@@ -1,5 +1,6 @@
 """A spool keeps each event until it has an outcome, through kills at any moment, within its bytes."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -80,6 +81,35 @@ def test_a_full_disk_takes_nothing_of_an_event(tmp_path: Path, monkeypatch: pyte
     monkeypatch.undo()
     spool.append(b"next")
     assert left(tmp_path) == [b"next"]
+    spool.close()
+
+
+def test_a_disk_that_others_fill_takes_no_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without room for one byte, or for a file, `append` says that there is no room, as for a part of an event."""
+    spool = Spool(tmp_path, MOST, 0.0)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for name in ("open", "write"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, full)
+            with pytest.raises(SpoolFull, match="disk"):
+                spool.append(b"event")
+    spool.append(b"next")
+    assert left(tmp_path) == [b"next"]
+    spool.close()
+
+
+def test_a_fork_takes_no_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fork shares file and lock with its parent, which deletes the file once its own records are settled."""
+    spool = Spool(tmp_path, MOST, 0.0)
+    spool.append(b"of the parent")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: 1)
+        with pytest.raises(RuntimeError, match="a folder of its own"):
+            spool.append(b"of the fork")
+    assert left(tmp_path) == [b"of the parent"]
     spool.close()
 
 
