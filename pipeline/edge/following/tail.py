@@ -108,6 +108,9 @@ class FollowTail:
 
     async def _serve(self, start: FollowStart, mark: object, caller: Caller, say: Say) -> None:
         view = await self._next(None)
+        for _ in range(2):  # another edge may have looked later: the second look from now has begun after its token
+            if view is not None and start.position is not None and start.position.version > view.version:
+                view = await self._next(view)
         if view is None:
             return
         follower = await self._read(partial(Follower, self._quarantine, start, view, caller()))

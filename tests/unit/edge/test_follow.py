@@ -5,17 +5,26 @@ import queue
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain, repeat
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import create_engine
 
 from pipeline.edge.client import EdgeClient, EdgeEvent
 from pipeline.edge.followed import EventLanded, EventRefused, EventUnknown
+from pipeline.edge.following import tail as tail_module
+from pipeline.edge.following.follower import FollowView
+from pipeline.edge.following.landed import LandedView
 from pipeline.edge.following.positions import FollowPosition, FollowStart, parse_follow, table_mark
+from pipeline.edge.following.read_topics import ReadTopics
+from pipeline.edge.following.tail import FollowTail
 from pipeline.edge.statuses import EdgeStatus, out_of_range
+from pipeline.settings.tree import Paths
 from pipeline.store.edge_producers import EdgeProducer
 from protos.turnout.v1.edge_pb2 import (
     FollowRequest,
@@ -74,6 +83,37 @@ def test_large_requests_are_refused() -> None:
     reasons = [each.reason for each in found if isinstance(each, EdgeStatus)]
     assert reasons == ["REQUEST_TOO_LARGE", "MALFORMED_REQUEST", "MALFORMED_REQUEST"]
     assert table_mark("a") != table_mark("b")
+
+
+async def first_said(start: FollowRequest) -> FollowResponse:
+    """Follow by a tail that looks into nothing; return its first message."""
+    tail, said = FollowTail(create_engine("sqlite://"), Paths(Path("nowhere")), "test", 0.3), list[FollowResponse]()
+
+    async def say(raw: bytes) -> None:
+        said.append(FollowResponse.FromString(raw))
+        tail.drain()
+
+    try:
+        await asyncio.wait_for(tail.serve(start.SerializeToString(), lambda: EdgeProducer("one", "0" * 64), say), 30)
+    finally:
+        tail.close()
+    return said[0]
+
+
+def test_a_token_of_an_edge_that_has_looked_later_waits_for_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each edge looks once a second, and the newest token is good at any of them."""
+    versions = chain([4], repeat(5))
+
+    def look(*_: object) -> FollowView:
+        return FollowView(LandedView(), next(versions), b"quarante", {}, ReadTopics())
+
+    monkeypatch.setattr(FollowTail, "_look", look)
+    monkeypatch.setattr(tail_module, "known_names", lambda _: {})
+    token = FollowPosition(b"quarante", 5).token
+    assert asyncio.run(first_said(FollowRequest(token=token))).token == token
+    later = FollowPosition(b"quarante", 6).token
+    with pytest.raises(EdgeStatus, match="of a later state"):
+        asyncio.run(first_said(FollowRequest(token=later)))
 
 
 @dataclass
