@@ -26,6 +26,7 @@ from pipeline.data.books.closing import Books
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.derived.definitions import SilverDefinition, dumps
+from pipeline.data.derived.held_ids import IdRoom
 from pipeline.data.derived.kinds import Surroundings, carrier
 from pipeline.data.streams.writing.columns import landing_schema
 from pipeline.data.streams.writing.job import READ, SplitJob
@@ -67,7 +68,7 @@ class GrowingGame:
         self.schema_id, self.seq, self.rows = schema_id, 0, 0
         silver = SilverDefinition("bench", self.game.name, within=3600)
         derived.apply(self.engine, dumps([silver]), 0, "bench", "a measurement")
-        within = Surroundings(self.settings, self.paths, self.registry.snapshot, time.time)
+        within = Surroundings(self.settings, self.paths, self.registry.snapshot, time.time, IdRoom())
         self._silver = carrier(silver, within, lambda: True)
 
     def add_day(self, day: int, rows: int) -> None:

@@ -26,6 +26,7 @@ from pipeline.base.names import GameKey, bronze_app_id, game_key, stream_app_id
 from pipeline.data.contracts.formats.protobuf.messages import canonical
 from pipeline.data.contracts.schemas import Schema, SchemaSet
 from pipeline.data.derived.definitions import LATENESS, Aggregate, GoldDefinition, SilverDefinition
+from pipeline.data.derived.held_ids import IdRoom
 from pipeline.data.derived.kinds import Surroundings, carrier
 from pipeline.data.streams.writing.columns import landing_schema
 from pipeline.data.streams.writing.job import READ, SplitJob
@@ -83,7 +84,7 @@ class World:
         keys = [game_key(name) for name in self.names]
         self.schemas = SchemaSet(1, dict.fromkeys(keys, (1,)), {1: schema})
         self._seqs, self._at = dict.fromkeys(keys, 0), _BEGIN
-        self._within = Surroundings(self.settings, self.paths, lambda: self.schemas, lambda: self._at / 1e6)
+        self._within = Surroundings(self.settings, self.paths, lambda: self.schemas, lambda: self._at / 1e6, IdRoom())
         self.silvers = [
             SilverDefinition(f"s{place}", name, within=case.within) for place, name in enumerate(self.names)
         ]

@@ -4,8 +4,7 @@ The tables themselves know where they are; a row here saves readers the look.
 """
 
 import json
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeAlias
 
@@ -16,7 +15,7 @@ from pipeline.base.names import game_key, parted_table_key
 from pipeline.store import audit
 from pipeline.store.database.engine import reading, writing
 from pipeline.store.database.report_tables import derived_control, derived_states
-from pipeline.store.database.tables import derived_streams, entitlements, games, managed_grants, rule_tables
+from pipeline.store.database.tables import derived_streams, entitlements, games, rule_tables
 from pipeline.store.processes.leases import store_now
 from pipeline.store.rows import DerivedControl, DerivedState, DerivedStream, RuleTable
 
@@ -38,16 +37,9 @@ Planner: TypeAlias = Callable[[AppliedStreams, list[RuleTable]], list[RuleTable]
 """Returns which tables rules make, from the file and those that they made before."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableGrants:
-    """How many principals turnout granted silver and gold tables, by key."""
-
-    own: Mapping[str, int]  # the table by itself
-    given: Mapping[str, int]  # SELECT in the catalog, for the table or for its game
-
-
-Check: TypeAlias = Callable[[str, str, TableGrants], None]
-"""Refuses definitions in force, by those before, these, and who was granted tables."""
+Check: TypeAlias = Callable[[str, str, Mapping[str, int], Sequence[str]], None]
+"""Refuses definitions in force, by those before, these, how many grants of their own tables have, by key, and all that
+were ever applied, the newest first."""
 
 
 def read_definitions(engine: Engine) -> AppliedStreams:
@@ -113,10 +105,10 @@ def apply(
         audit.lock_log(connection)
         if definitions_in(connection).number != seen:
             raise Refused("Other derived streams were applied after you looked. Plan again.")
-        before = in_force_in(connection)
+        before, past = in_force_in(connection), _past(connection)
         apply_within(connection, definitions, actor, reason)
         keep_rule_tables_in(connection, plan)
-        check(before, in_force_in(connection), _granted(connection))
+        check(before, in_force_in(connection), _granted(connection), past)
         return definitions_in(connection)
 
 
@@ -226,21 +218,27 @@ def in_force_in(connection: Connection) -> str:
     return json.dumps([*applied, *made], sort_keys=True)
 
 
-def read_granted(engine: Engine) -> TableGrants:
-    """Return how many principals were granted silver and gold tables."""
+def read_granted(engine: Engine) -> dict[str, int]:
+    """Return how many grants of their own silver and gold tables have, by key."""
     with reading(), engine.connect() as connection:
         return _granted(connection)
 
 
-def _granted(connection: Connection) -> TableGrants:
-    own = select(entitlements.c.game_key).where(entitlements.c.ended_at.is_(None))
-    given = select(managed_grants.c.securable).where(managed_grants.c.privilege == "SELECT")
-    keys = (row.securable.rpartition(".")[2] for row in connection.execute(given))
-    return TableGrants(_counted(row.game_key for row in connection.execute(own)), _counted(keys))
+def read_past(engine: Engine) -> list[str]:
+    """Return the definitions that were ever applied, the newest first."""
+    with reading(), engine.connect() as connection:
+        return _past(connection)
 
 
-def _counted(keys: Iterable[str]) -> Mapping[str, int]:
-    return Counter(each for each in keys if parted_table_key(each) is not None)
+def _past(connection: Connection) -> list[str]:
+    query = select(derived_streams.c.definitions).order_by(derived_streams.c.number.desc())
+    return list(dict.fromkeys(connection.execute(query).scalars()))
+
+
+def _granted(connection: Connection) -> dict[str, int]:
+    c = entitlements.c
+    query = select(c.game_key, func.count()).where(c.ended_at.is_(None)).group_by(c.game_key)
+    return {row.game_key: row[1] for row in connection.execute(query) if parted_table_key(row.game_key) is not None}
 
 
 def _rule_tables(connection: Connection) -> list[RuleTable]:

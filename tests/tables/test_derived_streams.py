@@ -12,6 +12,7 @@ from pipeline.cli.main import cli
 from pipeline.control.derived.proposals import plan
 from pipeline.data.derived.carrying import DerivedStreams
 from pipeline.data.derived.definitions import dumps
+from pipeline.data.derived.held_ids import HeldIds, IdRoom
 from pipeline.data.derived.uniqueness import read_unique_by
 from pipeline.data.output_contracts.rules import OutputContract
 from pipeline.data.output_contracts.rules import dumps as dumps_contracts
@@ -58,6 +59,24 @@ def test_applied_streams_are_carried_by_the_driver_of_the_game(world: World) -> 
     carrying.look()
     assert [row["price"] for row in contents(world, "sold")] == [3, 4]
     assert listed(world)["sold"]["generation"] == 2
+
+
+def test_the_silver_tables_of_a_driver_share_one_room_for_ids(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ids in memory are bounded for the process, whatever the number of its tables."""
+    turns, turn = list[tuple[int, int]](), IdRoom.turn
+
+    def noted(room: IdRoom, ids: HeldIds) -> int:
+        turns.append((id(room), id(ids)))
+        return turn(room, ids)
+
+    monkeypatch.setattr(IdRoom, "turn", noted)
+    silver = "\n- {{name: {}, kind: silver, game: Chess, type: Sold, dedupe: {{within: 1h}}}}"
+    apply(world, "derived:" + silver.format("a") + silver.format("b"))
+    world.ingest(event_of(2, item="a", price=3))
+    world.split()
+    driver(world, CHESS.key).finish()
+    assert len({ids for _, ids in turns}) == 2
+    assert len({room for room, _ in turns}) == 1
 
 
 def test_a_stream_that_fails_stands_still_alone(world: World) -> None:

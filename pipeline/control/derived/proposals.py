@@ -30,6 +30,7 @@ from pipeline.store.derived import (
     read_controls,
     read_definitions,
     read_granted,
+    read_past,
     read_rule_tables,
 )
 from pipeline.store.operations import hash_of
@@ -62,8 +63,8 @@ def plan(settings: Settings, engine: Engine, schemas: SchemaSet, games: Collecti
     """Plan to replace the derived streams by those of a file's text; `games` has the names of all games.
 
     Raises:
-        Refused: naming everything that is wrong with the file, or with what it names, or each table that is granted
-            by itself and would show more.
+        Refused: naming everything that is wrong with the file, or with what it names, or each table that would show
+            its readers more.
     """
     seen, entries = read_definitions(engine), definition_file.parse(text)
     definitions = loads(dumps(entries))
@@ -88,6 +89,7 @@ def plan(settings: Settings, engine: Engine, schemas: SchemaSet, games: Collecti
     own_grants.require_no_more_shown(
         [*before, *loads(_listed(made))], [*definitions, *loads(_listed(making))], read_granted(engine)
     )
+    own_grants.require_own_games(map(loads, read_past(engine)), definitions)
     lines = [
         *_differences(loads_all(seen.definitions), entries), *_columns(before, definitions, found),
         *_limited(_tables(known, then)), *_refused(known, then, schemas), *_left_out(then),
@@ -104,13 +106,16 @@ def apply(settings: Settings, engine: Engine, proposal: DerivedProposal, actor: 
 
     Raises:
         Refused: the actor has not the role for it, or gives no reason; or another person has applied some meanwhile.
-            Or a table that is granted by itself would show more. Then nothing is written.
+            Or a table would show its readers more. Then nothing is written.
     """
     gate.permit(settings, engine, actor, DirectAct.CHANGE_DERIVED, reason)
-    return derived.apply(
-        engine, dumps(proposal.entries), proposal.seen.number, actor, reason, proposal.plan_tables,
-        lambda before, then, granted: own_grants.require_no_more_shown(loads(before), loads(then), granted),
-    )  # fmt: skip
+    entries, seen = dumps(proposal.entries), proposal.seen.number
+    return derived.apply(engine, entries, seen, actor, reason, proposal.plan_tables, _require_no_more_shown)
+
+
+def _require_no_more_shown(before: str, then: str, granted: Mapping[str, int], past: Sequence[str]) -> None:
+    own_grants.require_own_games(map(loads, past), loads(then))
+    own_grants.require_no_more_shown(loads(before), loads(then), granted)
 
 
 def _listed(trees: Iterable[str]) -> str:

@@ -19,6 +19,7 @@ from pipeline.base.names import generation_id
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.derived.definitions import Definition, loads
+from pipeline.data.derived.held_ids import IdRoom
 from pipeline.data.derived.kinds import Carrier, DerivedPosition, Surroundings, carrier
 from pipeline.data.derived.rule_tables import RuleTables
 from pipeline.data.streams.outage import tolerate_store_outage
@@ -83,6 +84,7 @@ class DerivedStreams:
         self._definitions: tuple[Definition, ...] = ()
         self._controls: Mapping[str, DerivedControl] = {}
         self._carried: dict[Definition, _Carried] = {}
+        self._ids = IdRoom()
         self._before: Mapping[str, DerivedState] = {}
         seconds = settings.derived.commit_seconds
         self._ticking = Ticking("derived", seconds, self.look, "derived streams were not carried")
@@ -154,7 +156,7 @@ class DerivedStreams:
         def holds() -> bool:
             return definition in loads(read_in_force(self._engine))
 
-        within = Surroundings(self._settings, self._paths, partial(self._schemas_for, definition), self._now)
+        within = Surroundings(self._settings, self._paths, partial(self._schemas_for, definition), self._now, self._ids)
         return _Carried(definition, carrier(definition, within, holds), before=self._before.get(definition.name))
 
     def _schemas_for(self, definition: Definition) -> SchemaSet:

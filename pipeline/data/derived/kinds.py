@@ -4,7 +4,7 @@ A new kind is a definition, a carrier, and one more case in each function here.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -80,7 +80,7 @@ class Surroundings:
     paths: Paths
     schemas: Callable[[], SchemaSet]  # returns the newest schema set
     clock: Callable[[], float]  # returns the time by the control store's clock
-    ids: IdRoom = field(default_factory=IdRoom)  # of all silver tables
+    ids: IdRoom  # of all silver tables
 
 
 def carrier(definition: Definition, within: Surroundings, holds: Callable[[], bool]) -> Carrier:
