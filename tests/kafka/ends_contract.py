@@ -1,6 +1,7 @@
 """The contract of a topic's ends, for a real broker and for `FakeTopic`: the times of `turnout wait` rest on it."""
 
 import time
+from contextlib import suppress
 from typing import Protocol
 
 import pytest
@@ -29,11 +30,13 @@ class ContractTopic(Protocol):
 
 
 def eventually(backlog: TopicBacklog, ends: dict[int, int]) -> None:
-    """Wait until a topic ends there: a broker's metadata follow a change."""
-    deadline = time.monotonic() + 30
-    while list((backlog.ends() or {}).values()) != [ends]:
-        assert time.monotonic() < deadline, backlog.ends()
+    """Wait until a topic ends there: a broker's metadata follow a change, and so does who leads a new partition."""
+    deadline, seen = time.monotonic() + 30, None
+    while seen != [ends]:
+        assert time.monotonic() < deadline, seen
         time.sleep(0.05)
+        with suppress(Transient):
+            seen = list((backlog.ends() or {}).values())
 
 
 def require_ends(topic: ContractTopic, backlog: TopicBacklog) -> None:
