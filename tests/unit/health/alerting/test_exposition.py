@@ -5,6 +5,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from listeners.join import Pass
 from listeners.prometheus import Exposition
 from listeners.sample import LATENCY_EDGES_SECONDS, GameResult, Lane, PassResult
+from pipeline.edge.metrics import EdgeMetrics
 from pipeline.health.alerting.alerts import alerts
 from pipeline.health.alerting.burn import record_groups
 from pipeline.health.alerting.objectives import default
@@ -28,7 +29,10 @@ def reported() -> dict[str, set[str]]:
     exposition.set_fleet({"group": 0}, NOW, ("b",), {"a": True}, [("g", "a")])
     exposition.set_controller_metrics(CONTROLLER_METRICS)
     exposition.set_self(events_dropped=0, listener_errors=0, outbox_items=0, flush_failures=0)
-    samples = re.findall(r"^(\w+)(?:\{(.*)\})? ", generate_latest(registry).decode(), re.MULTILINE)
+    edge = EdgeMetrics()
+    edge.served(NOW, 86_400.0)
+    shown = generate_latest(registry) + generate_latest(edge.registry)
+    samples = re.findall(r"^(\w+)(?:\{(.*)\})? ", shown.decode(), re.MULTILINE)
     return {name: set(re.findall(r'(\w+)="', labels)) for name, labels in samples}
 
 
