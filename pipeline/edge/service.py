@@ -247,6 +247,8 @@ class EdgeService:
             await stream.put(None)
         except EdgeStatus as status:
             await stream.put(status)
+        except grpc.aio.AbortError:
+            return  # the stream has ended with a status while its next request was awaited
         except Exception:  # noqa: BLE001 -- else the stream would wait for ever
             _log.exception("a stream of the edge ends by a fault")
             await stream.put(unavailable("FAULT", "the edge has failed; its log says why"))

@@ -214,8 +214,8 @@ def test_a_stream_waits_for_room_instead_of_ending() -> None:
     with_edge(body, log=HeldLog(), events_in_flight=1_000)
 
 
-def test_a_revoked_producers_open_stream_ends() -> None:
-    """The next look at the store ends it, also while it is idle, and its requests are answered."""
+def test_a_revoked_producers_open_stream_ends(caplog: pytest.LogCaptureFixture) -> None:
+    """The next look at the store ends it, also while it is idle, and its requests are answered: that is no fault."""
 
     async def body(edge: Running) -> None:
         stream = edge.stream()
@@ -226,6 +226,7 @@ def test_a_revoked_producers_open_stream_ends() -> None:
         await until(lambda: edge.counted("open_streams") == 0)
 
     with_edge(body)
+    assert "fault" not in caplog.text
 
 
 def test_a_drain_ends_idle_streams_and_answers_what_was_sent() -> None:
