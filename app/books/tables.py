@@ -96,7 +96,7 @@ def _rows(game: GameOverview, now: float) -> Iterator[dict[str, object]]:
         if day.day in game.reopened:
             continue  # its last revision is shown until the next one is there
         why = [*day.needs, *day.reasons, *day.notes]
-        yield {**_row(game, day.day, NEEDS if day.needs else OPEN, day.sums, why), **_signed("", None, "")}
+        yield {**_row(game, day.day, NEEDS if day.needs else OPEN, day.sums, why), **_signed("", None, ""), "Sums": ""}
     waits = {day.day: day.reasons for day in game.open}
     for each, sums, state in _closed(game):
         why = [*([each.reason] if each.reason else []), *each.notes]
@@ -111,7 +111,7 @@ def _rows(game: GameOverview, now: float) -> Iterator[dict[str, object]]:
         row_sums = formatting.shown(sums_text(each), _LONGEST) if each.column_sums else ""
         revision = f" · revision {each.revision}" if each.revision > 1 else ""
         row = _row(game, each.day, state, sums, why)
-        yield {**row, "Day": f"{row['Day']}{revision}", "Sums": row_sums, **signature}
+        yield {**row, "Day": f"{row['Day']}{revision}", **signature, "Sums": row_sums}
 
 
 def _row(game: GameOverview, day: int, state: str, sums: Sums, why: Sequence[str]) -> dict[str, object]:
@@ -124,7 +124,6 @@ def _row(game: GameOverview, day: int, state: str, sums: Sums, why: Sequence[str
         "Duplicate": formatting.count(sums.duplicate),
         "Refused": formatting.count(sums.refused),
         "Reasons": formatting.shown(" ".join(why), _LONGEST) if why else "",
-        "Sums": "",
     }
 
 
