@@ -24,5 +24,5 @@ def fleet(_folder: Path) -> Iterator[Fleet]:
 @pytest.fixture(scope="module")
 def servers(_folder: Path, fleet: Fleet) -> Iterator[Servers]:
     with running(_folder) as started:
-        started.wait_for(lambda: started.scraped() == 3, "Prometheus does not reach every process")
+        started.wait_for(lambda: started.scraped() == fleet.processes, "Prometheus does not reach every process")
         yield started

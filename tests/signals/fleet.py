@@ -102,6 +102,11 @@ class Fleet:
             self._list(targets, "edge-two", self._second.registry),
         ]
 
+    @property
+    def processes(self) -> int:
+        """Return how many processes are there on a calm day."""
+        return len(self._stops)
+
     def take_new_game(self) -> None:
         """Show another game from now on, which has missed nothing yet: windows are long even when an hour is short."""
         self._taken += 1

@@ -2,12 +2,12 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import grpc
 import pytest
@@ -36,6 +36,7 @@ GAME = "Chess"
 TOKEN = "the token of chess"
 FAMILY = "puzzle"
 PRODUCER = EdgeProducer("chess", sha256_of(TOKEN), games=(GAME,))
+T = TypeVar("T")
 Body: TypeAlias = "Callable[[Running], Awaitable[None]]"
 METADATA = (("authorization", f"Bearer {TOKEN}"),)
 
@@ -198,6 +199,12 @@ async def serving(
         service.close()
 
 
+def in_own_loop(body: Coroutine[Any, Any, T]) -> T:
+    """Run a body in a thread of its own, as the browser's tests leave a running loop in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, body).result()
+
+
 def with_edge(body: Body, **options: Any) -> None:
     """Run a body with a served edge."""
 
@@ -205,9 +212,7 @@ def with_edge(body: Body, **options: Any) -> None:
         async with serving(**options) as edge:
             await body(edge)
 
-    # In a thread of its own: the browser's tests leave a running loop in this one.
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(lambda: asyncio.run(run())).result()
+    in_own_loop(run())
 
 
 async def ended(call: Awaitable[Any]) -> tuple[str, str, float]:
@@ -237,7 +242,7 @@ def edge_in_thread(**options: Any) -> Iterator[Running]:
             started.set()
             await asyncio.to_thread(ending.wait)
 
-    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread = threading.Thread(target=asyncio.run, args=(run(),))
     thread.start()
     assert started.wait(30)
     try:

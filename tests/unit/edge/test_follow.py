@@ -35,7 +35,7 @@ from protos.turnout.v1.edge_pb2 import (
     ReplayedRow,
     SkippedRange,
 )
-from tests.unit.edge.edge_world import GAME, TOKEN, HeldLog, edge_in_thread, payload
+from tests.unit.edge.edge_world import GAME, TOKEN, HeldLog, edge_in_thread, in_own_loop, payload
 
 
 def parsed(raw: bytes) -> FollowStart | EdgeStatus:
@@ -110,10 +110,10 @@ def test_a_token_of_an_edge_that_has_looked_later_waits_for_the_next_look(monkey
     monkeypatch.setattr(FollowTail, "_look", look)
     monkeypatch.setattr(tail_module, "known_names", lambda _: {})
     token = FollowPosition(b"quarante", 5).token
-    assert asyncio.run(first_said(FollowRequest(token=token))).token == token
+    assert in_own_loop(first_said(FollowRequest(token=token))).token == token
     later = FollowPosition(b"quarante", 6).token
     with pytest.raises(EdgeStatus, match="of a later state"):
-        asyncio.run(first_said(FollowRequest(token=later)))
+        in_own_loop(first_said(FollowRequest(token=later)))
 
 
 @dataclass

@@ -3,20 +3,11 @@
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from pipeline.edge.turns import Turns
-
-
-def in_loop(body: Callable[[], Awaitable[None]]) -> None:
-    async def run() -> None:
-        await body()
-
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(lambda: asyncio.run(run())).result()
+from tests.unit.edge.edge_world import in_own_loop
 
 
 def busy(seconds: float = 0.002) -> None:
@@ -48,7 +39,7 @@ def test_a_producer_with_little_to_judge_is_next() -> None:
         await asyncio.gather(first, *others)
         turns.close()
 
-    in_loop(body)
+    in_own_loop(body())
     assert order == ["greedy", "modest", "greedy", "greedy", "greedy"]
 
 
@@ -77,7 +68,7 @@ def test_an_idle_producer_saves_nothing_up() -> None:
         await asyncio.gather(*tasks)
         turns.close()
 
-    in_loop(body)
+    in_own_loop(body())
     assert order[:2] == ["early", "early"]
     assert order[2:5] == ["late", "late", "early"]
 
@@ -108,5 +99,5 @@ def test_the_work_of_ended_calls_is_not_done() -> None:
             await failing
         turns.close()
 
-    in_loop(body)
+    in_own_loop(body())
     assert done == [2]

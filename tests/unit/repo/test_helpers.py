@@ -8,6 +8,7 @@ from contextlib import suppress
 from tests.checkout import ROOT
 
 MAYBE = re.compile(r"^ *(from tests(.*|.*\([^)]*)|import .*)\btest_", re.MULTILINE)  # few: to parse all takes seconds
+RUN = "asyncio." + "run("  # where edge_world gives it to a thread, no bracket follows
 OWN_ROOMS = {"bench", "control/model", "repo"}  # of no package: scripts, the model of steering, the checkout as a whole
 
 
@@ -34,6 +35,12 @@ def test_no_module_imports_from_tests() -> None:
         if name.startswith("tests.") and any(part.startswith("test_") for part in name.split("."))
     }
     assert set() == wrong
+
+
+def test_no_test_runs_a_loop_in_its_own_thread() -> None:
+    """A test passes in whatever order: those of the browser leave a running loop in the thread of all tests."""
+    calls = {str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("*.py") if RUN in path.read_text("utf-8")}
+    assert calls == set()
 
 
 def test_unit_tests_mirror_the_packages() -> None:
