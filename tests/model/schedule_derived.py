@@ -1,4 +1,4 @@
-"""A silver table in a schedule: every driver carries it, whoever holds its game, and people change its definition.
+"""A silver table in a schedule: every driver carries it, whoever holds its game, and people change and repair it.
 
 At each of its versions it is what a recomputation over its game's table gives, at the position that the version says.
 """
@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -15,7 +16,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
 from pipeline.base.errors import Refused, Transient
-from pipeline.base.names import silver_key, stream_app_id
+from pipeline.base.names import generation_id, silver_key, stream_app_id
 from pipeline.data.contracts.registry import LocalRegistry
 from pipeline.data.derived.definitions import SilverDefinition
 from pipeline.data.derived.flat import hash_of
@@ -65,6 +66,9 @@ class Derived:
         self._known = {self.definition, *self._others}
         self.changes = self._draw.choice((0, 1, 1, 2)) if world.repeated else 0
         """How often people change its definition."""
+        self.repairs = self._draw.choice((0, 1, 1, 2)) if world.repeated else 0
+        """How often people repair it."""
+        self._replaces: list[str] = []  # the generations that repairs named, the newest last
 
     def carry(self, process: Process, shall_end: Callable[[], bool]) -> None:
         """Carry it on until the driver ends, as its thread does."""
@@ -78,7 +82,7 @@ class Derived:
                 holds=partial(self._holds, definition),
             )  # fmt: skip
             try:
-                at = silver.step()
+                at = silver.step(self._replaces[-1] if self._replaces else None)
             except (TableConflict, Transient, Refused):
                 at = None
             except OperationalError:
@@ -95,6 +99,11 @@ class Derived:
         """A person changes the definition, while drivers go on with the one that they know."""
         self.definition = self._draw.choice(self._others)
 
+    def repair(self) -> None:
+        """A person names the generation that is to be replaced, as the table says now."""
+        if (states := self._states()) and (at := self._position(states[-1])) is not None:
+            self._replaces.append(self._generation(states[-1], at))
+
     def waiting(self) -> list[str]:
         """Return what the table has not come to."""
         if self.game is None or not (states := self._states_of_game()):
@@ -103,6 +112,8 @@ class Derived:
         at = self._position(found[-1]) if found else None
         if at is None or at.cursor < states[-1].version or at.source != self._number(self.definition, states[-1]):
             return [f"silver stands at {at} of {states[-1].version}"]
+        if self._generation(found[-1], at) in self._replaces[-1:]:
+            return [f"silver still has generation {at.generation}, which a repair replaces"]
         return []
 
     def look(self) -> Iterator[str]:
@@ -120,7 +131,16 @@ class Derived:
                 yield f"silver version {after.version}: two commits of the position {at}"
             if at != before:
                 yield from self._compared(state, at, source)
+            if 0 < before.generation < at.generation and not self._is_due(before, at, state, source):
+                yield f"silver version {state.version}: generation {at.generation} began for no reason"
             before = at
+
+    def _is_due(self, before: _Position, at: _Position, state: State, source: Sequence[State]) -> bool:
+        """Return whether a generation had a reason to end: another definition, rows that left, or a repair of it."""
+        read = source[before.cursor : at.cursor + 1]
+        is_kept = all(one.files.keys() <= other.files.keys() for one, other in pairwise(read))
+        is_repaired = self._generation(state, before) in self._replaces
+        return before.source != at.source or not is_kept or is_repaired
 
     def _compared(self, state: State, at: _Position, source: Sequence[State]) -> Iterator[str]:
         """Yield how its rows differ from a recomputation over the game's table at its position."""
@@ -170,6 +190,9 @@ class Derived:
         cursor = state.transactions.get(self._app(number))
         source = state.transactions.get(f"{self._app(number)}/source", 0)
         return None if cursor is None else _Position(number, cursor, source)
+
+    def _generation(self, state: State, at: _Position) -> str:
+        return generation_id(str(state.metadata["id"]), at.generation)
 
     def _app(self, number: int) -> str:
         return stream_app_id(self._environment, silver_key(_NAME), number)

@@ -247,6 +247,8 @@ class Life:
             act()
         for _ in range(self._derived.changes):
             self._finite("define", self._derived.define)
+        for _ in range(self._derived.repairs):
+            self._finite("repair", self._derived.repair)
         for game in self._types.games:
             if self._held_row is None or self._held_row.game != game:
                 self._finite("types", partial(self._live_types, game))

@@ -88,6 +88,22 @@ def _generation_of_now() -> list[Change]:
     return [(silver, "overwrite", of_now)]
 
 
+class _AnyTable(str):
+    """The id of a generation that is also each other one's of its table."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and self.partition("@")[0] == other.partition("@")[0]
+
+    __hash__ = str.__hash__
+
+
+def _repair_names_no_generation() -> list[Change]:
+    """A repair names a table only, so whoever comes later repairs it again."""
+    return [(silver, "generation_id", lambda table_id, number: _AnyTable(f"{table_id}@{number}"))]
+
+
 class _NoClaims(dict[str, str]):
     """Claims that nobody ever has."""
 
@@ -475,6 +491,9 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
     "silver reads on past a rebuild": Mutant(_silver_sees_no_removal, _OTHERWISE, ("derived", "rebuild")),
     "a silver generation begins whoever was first": Mutant(
         _generation_of_now, _OTHERWISE, ("derived", "two groups", "rebuild"), is_rare=True
+    ),
+    "a repair of silver names no generation": Mutant(
+        _repair_names_no_generation, ("for no reason", "stuck"), ("derived", "two groups")
     ),
     "a replay of found rows does not look": Mutant(_replay_does_not_look, _TWICE, ("foreign", "upload")),
 }
