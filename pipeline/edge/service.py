@@ -25,6 +25,7 @@ from pipeline.edge.known import Known
 from pipeline.edge.logs.log import EdgeLog, Logged, Offsets
 from pipeline.edge.messages import EdgeBatch, answer, parse
 from pipeline.edge.metrics import EdgeMetrics
+from pipeline.edge.reports import Reports
 from pipeline.edge.statuses import EdgeStatus, invalid, too_late, unavailable
 from pipeline.edge.turns import Turns
 from pipeline.settings.edge import EdgeSettings
@@ -108,7 +109,8 @@ class EdgeService:
         self._settings, self._log, self._metrics, self._tail = settings, log, metrics, tail
         self._known, self._judge = known, Judge(known, log.record_bytes)
         self._admission = Admission(settings.events_in_flight, settings.producer_events_in_flight)
-        self._turns = Turns()
+        self._turns, self._reports = Turns(), Reports()
+        metrics.in_flight.set_function(lambda: self._admission.events)
         self._streams: set[_Stream] = set()
         self._room = asyncio.Event()  # set whenever events have left
         self._drains = False
@@ -330,7 +332,6 @@ class EdgeService:
 
         def reported(delivered: Logged) -> None:
             self._admission.release(producer, len(values), size)
-            self._metrics.in_flight.set(self._admission.events)
             self._room.set()
             timer.cancel()
             if not future.done():
@@ -340,11 +341,9 @@ class EdgeService:
                     future.set_exception(status)
 
         def done(delivered: Logged) -> None:
-            with suppress(RuntimeError):  # the loop has ended: nobody waits
-                loop.call_soon_threadsafe(reported, delivered)
+            self._reports.hand(loop, partial(reported, delivered))
 
         self._log.send(keys, values, done)
-        self._metrics.in_flight.set(self._admission.events)
         return future
 
     def _outcome(self, batch: EdgeBatch, judged: Judged, started: float, delivered: Logged) -> bytes:

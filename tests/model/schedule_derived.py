@@ -100,7 +100,7 @@ class Derived:
         self.definition = self._draw.choice(self._others)
 
     def repair(self) -> None:
-        """A person names the generation that is to be replaced, as the table says now."""
+        """A person replaces the newest generation, by its id."""
         if (states := self._states()) and (at := self._position(states[-1])) is not None:
             self._replaces.append(self._generation(states[-1], at))
 
