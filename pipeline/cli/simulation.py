@@ -110,6 +110,11 @@ _via = click.option(
     help="Certificates that the edge's leads to, for an edge with TLS.",
 )
 @click.option(
+    "--follow",
+    is_flag=True,
+    help="With --via: go on until each acknowledged event has an outcome behind the edge, kept in followed.json.",
+)
+@click.option(
     "--skip-games",
     type=click.IntRange(0, 2000),
     default=0,
@@ -127,7 +132,7 @@ def simulate(
     formats: tuple[str, ...], framings: tuple[str, ...], event_types: int, version_every: int | None,
     appear_after: int | None, registry_url: str | None, glue_endpoint: str | None, source: str | None,
     events: int | None, rate: float | None, into: str, via: str | None, edge: str,
-    edge_ca: Path | None, skip_games: int, start_time: float | None,
+    edge_ca: Path | None, follow: bool, skip_games: int, start_time: float | None,
 ) -> None:  # fmt: skip
     """Write simulated events to the landing table or the Kafka topic, or send them to an edge.
 
@@ -141,6 +146,8 @@ def simulate(
     from pipeline.demo.simulator import SimulationPlan
     from pipeline.platforms.local.signals import stop_on_signals
 
+    if follow and not via:
+        raise Refused("Only events that go through an edge can be followed. Add --via edge.")
     context = CommandContext(env_dir, source)
     plan = SimulationPlan(
         games, versions, events, seed, bad_share,
@@ -152,8 +159,11 @@ def simulate(
     registry = RegistryAddress(registry_url, glue_endpoint)
     with noted(context.paths, "simulate"):
         where = context.settings, context.paths, context.engine
-        sent = run(*where, plan, rate, stop_on_signals(), registry, Carried(into, edge if via else None, edge_ca))
-    say_json({"events": sent.events, **sent.by_kind, **({"refused_by_edge": dict(sent.refused)} if via else {})})
+        carried = Carried(into, edge if via else None, edge_ca, follow)
+        sent = run(*where, plan, rate, stop_on_signals(), registry, carried)
+    behind = {} if sent.heard is None else {"followed": asdict(sent.heard)}
+    at_edge = {"refused_by_edge": dict(sent.refused)} if via else {}
+    say_json({"events": sent.events, **sent.by_kind, **at_edge, **behind})
 
 
 @click.command("dashboard")

@@ -21,13 +21,13 @@ from pipeline.data.verify.balance import Balance
 from pipeline.data.verify.balance import verify as prove
 from pipeline.data.verify.report import as_dict
 from pipeline.data.verify.values import Wanted as Values
-from pipeline.demo import books, claim, dashboard, monitoring, newcomer
+from pipeline.demo import behind_edge, books, claim, dashboard, monitoring, newcomer
 from pipeline.demo.broker import Broker
 from pipeline.demo.framings import by_type
 from pipeline.demo.framings.supported import FOREIGN, WRAPPER, RegistryAddress, check_framings
+from pipeline.demo.heard import Hearing
 from pipeline.demo.object_storage import VARIABLES, export
 from pipeline.demo.registry import Registry
-from pipeline.demo.server_process import free_ports
 from pipeline.demo.simulate import PARTITIONS, send
 from pipeline.demo.simulator import Event, game_names
 from pipeline.health.facts.placing import placing_by
@@ -52,7 +52,6 @@ _SERVERS = "TURNOUT_SOURCE__BOOTSTRAP_SERVERS"
 _PEOPLE = {"analysts": ("ann@example.com", "bob@example.com"), "guests": ("eve@example.com",)}
 _RESTART_SECONDS = 5.0
 _SIMULATOR_SECONDS = 20.0
-_EDGE_SECONDS = 20.0
 _GROUPS_STOP_SECONDS = STOP_SECONDS + 10.0
 
 
@@ -114,10 +113,12 @@ def once(settings: Settings, paths: Paths, wanted: DemoOptions, events: int, *, 
         begin = ("--start-time", str(books.start_time())) if wanted.books else ()
         simulate = turnout("simulate", *env, *addressed.arguments(), "--events", str(events), *begin)
         simulate += _start_edge(children, settings, paths, environ, wanted)
-        if not _run(children, stop, {"simulate": simulate}):
-            return 1
         if wanted.via_edge:
-            children.end("edge", _EDGE_SECONDS)
+            is_sent = behind_edge.send(children, stop, paths, simulate)
+        else:
+            is_sent = _run(children, stop, {"simulate": simulate})
+        if not is_sent:
+            return 1
         say("landing them in bronze")
         if not _run(children, stop, {"ingest": turnout("ingest", "run", *env, "--once")}):
             return 1
@@ -131,17 +132,19 @@ def once(settings: Settings, paths: Paths, wanted: DemoOptions, events: int, *, 
             children, stop, {f"group-{name}": turnout("groups", "run", name, *env, "--once") for name in GROUPS}
         ):
             return 1
+        heard = behind_edge.hear(children, stop, paths) if wanted.via_edge else None
     say("verifying")
     engine = open_store(settings, paths)
     values = Values(LocalRegistry(engine, paths.bronze).snapshot) if wanted.is_mixed else None
     balance = prove(paths, settings.environment, generations(engine), retired_games(engine), values)
-    made = {}
+    made: dict[str, float | None] = {} if heard is None else behind_edge.result(heard, paths)
     if wanted.books:
         say("closing days")
         closed = books.days_closed(settings, paths, engine, game)
         refused = balance.by_reason.get(REASON, 0)
-        made = {"contract_refused": refused, **books.rows(paths), "days_closed": closed}
-    return _print(balance, made, paths, events, wanted, time.monotonic() - started, as_json=as_json)
+        made |= {"contract_refused": refused, **books.rows(paths), "days_closed": closed}
+    code = _print(balance, made, paths, events, wanted, time.monotonic() - started, as_json=as_json)
+    return code if heard is None or heard.is_whole else 1
 
 
 def live(settings: Settings, paths: Paths, wanted: DemoOptions, rate: float) -> int:
@@ -185,8 +188,9 @@ def live(settings: Settings, paths: Paths, wanted: DemoOptions, rate: float) -> 
         _tell_addresses(paths, url, watching, addressed.registry_url)
         _tell_uses(paths, game, why_whole)
         with nullcontext() if why_whole else _faults(paths, environ | more, simulator, wanted.versions):
-            declaring = books.Declaring(settings, paths, open_store(settings, paths), game)
-            _watch(children, stop, declaring.look)
+            looks = [books.Declaring(settings, paths, open_store(settings, paths), game).look]
+            looks += [Hearing(paths.root).look] if wanted.via_edge else []
+            _watch(children, stop, looks)
             say("stopping")
         children.end("controller", _GROUPS_STOP_SECONDS)
     return 0
@@ -204,12 +208,9 @@ def _start_edge(
         return []
     if settings.source.kind == "kafka":
         ensure_topic(_servers(settings, environ), settings.source.topic, PARTITIONS)
-    (port,) = free_ports(None, 0)
-    address = f"{dashboard.HOST}:{port}"
-    run = turnout("edge", "run", "--env-dir", str(paths.root), "--listen-token", address, "--name", "demo")
-    children.start("edge", run)
+    address = behind_edge.start(children, paths)
     say(f"  edge        {address}: see docs/edge.md")
-    return ["--via", "edge", "--edge", address]
+    return ["--via", "edge", "--edge", address, "--follow"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,10 +392,10 @@ def _run(children: Children, stop: threading.Event, commands: dict[str, list[str
     return True
 
 
-def _watch(children: Children, stop: threading.Event, look: Callable[[], str | None]) -> None:
-    """Start again what dies, until a signal to stop; `look` does what is due, and returns what to say of it."""
+def _watch(children: Children, stop: threading.Event, looks: Sequence[Callable[[], str | None]]) -> None:
+    """Start again what dies, until a signal to stop; `looks` do what is due, and return what to say of it."""
     while not stop.wait(1.0):
-        if (said := look()) is not None:
+        for said in filter(None, [look() for look in looks]):
             say(said)
         for child in children.dead():
             say(f"{child.name} ended; starting it again in {_RESTART_SECONDS:g} s. Its log: {child.log}")
@@ -414,15 +415,15 @@ def _add_people(children: Children, stop: threading.Event, env: Sequence[str]) -
 
 
 def _print(
-    balance: Balance, made: Mapping[str, int], paths: Paths, events: int, wanted: DemoOptions, seconds: float, *,
-    as_json: bool,
+    balance: Balance, made: Mapping[str, float | None], paths: Paths, events: int, wanted: DemoOptions,
+    seconds: float, *, as_json: bool,
 ) -> int:  # fmt: skip
     result: dict[str, Any] = {"events": events, "versions": wanted.versions}
     result |= {"formats": list(wanted.formats), "framings": list(wanted.framings), **as_dict(balance)}
     result |= {**made, "seconds": round(seconds, 1)}
     for name, value in result.items():
         if not isinstance(value, (list, dict)):
-            say(f"  {name:<18} {value}")
+            say(f"  {name:<20} {value}")
     proven = "Every event is" if balance.complete else "NOT every event is"
     say(f"\n{proven} in exactly one place. Tables: {paths.tables}")
     if as_json:

@@ -21,6 +21,7 @@ from tqdm import tqdm  # type: ignore[import-untyped]  # its types are another p
 from pipeline.base.errors import Refused
 from pipeline.data.ingest.sources.landing_appends import landing_for_appends
 from pipeline.data.ingest.sources.landing_log import LANDING
+from pipeline.demo.heard import EdgeFollower, Heard
 from pipeline.demo.simulator import Event
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.errors import DeltaError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pipeline.edge.client import EdgeOutcome
 
 _FAILED: Final = "failed"
+_MOST_FOLLOWED: Final = 100_000  # events without an outcome, of a run without an end
 _EDGE_SECONDS: Final = 15.0  # for an edge to start, and to learn of a new producer
 
 
@@ -109,6 +111,7 @@ class SentToEdge:
     acknowledged: int
     refused: Mapping[str, int]  # by reason code
     failed: int  # not acknowledged in time: a few of them may be in the log
+    heard: Heard | None = None  # of those that were acknowledged; None: nobody followed them
 
 
 def write_edge(
@@ -119,8 +122,11 @@ def write_edge(
     total: int | None = None,
     stop: StopEvent | None = None,
     bar: bool = True,
+    follow: Path | None = None,
 ) -> SentToEdge:
     """Send each event to an edge until it is acknowledged or refused. The options are those of `write_landing`.
+
+    With a folder to `follow` into it goes on until each acknowledged event has an outcome behind the log.
 
     Raises:
         Refused: the edge does not answer, or does not take the token, within 15 seconds; it is another machine's, and
@@ -130,7 +136,7 @@ def write_edge(
     from pipeline.edge.client_channel import EdgeTls
 
     counts: Counter[str] = Counter()
-    lock = Lock()
+    lock, stop, heard = Lock(), stop or StopEvent(), None
 
     def count(future: "Future[EdgeOutcome]") -> None:
         error = future.exception()
@@ -150,12 +156,16 @@ def write_edge(
             raise Refused(
                 f"The edge {edge.address} takes no events: {_line(error)}. Start it, or see its log."
             ) from None
-        for batch in _due(batches, rate_per_second, total, stop or StopEvent(), bar):
+        follower = None
+        if follow is not None:
+            follower = EdgeFollower(client.follow(max(_MOST_FOLLOWED, total or 0)), follow)
+        for batch in _due(batches, rate_per_second, total, stop, bar):
             for event in batch:
                 client.send_wrapper(event.value).add_done_callback(count)
         client.flush()
+        heard = None if follower is None else follower.close(stop)
     refused = {name: events for name, events in counts.items() if name not in {"", _FAILED}}
-    return SentToEdge(counts[""], refused, counts[_FAILED])
+    return SentToEdge(counts[""], refused, counts[_FAILED], heard)
 
 
 def _due(

@@ -18,6 +18,7 @@ from pipeline.base.errors import Refused, Transient
 from pipeline.base.private_files import PUBLIC, write_file
 from pipeline.data.contracts.registry import LocalRegistry, Registration
 from pipeline.demo.framings.supported import NO_REGISTRY, WRAPPER, RegistryAddress, foreign_framing
+from pipeline.demo.heard import Heard
 from pipeline.demo.producer import EdgeDoor, write_edge, write_kafka, write_landing
 from pipeline.demo.samples.supported import payload_schema
 from pipeline.demo.simulator import Event, SimulationPlan, Simulator, family, game_writings
@@ -44,6 +45,7 @@ class Carried:
     into: str = ""  # of several sources, the name of one
     edge: str | None = None  # the address of the edge that they go through; None: through none
     edge_roots: Path | None = None  # certificates that the edge's leads to; None: no TLS
+    follows: bool = False  # the edge's producer waits until each of its events has an outcome behind the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Simulated:
     failed: int  # events whose delivery Kafka did not confirm
     by_kind: dict[str, int]
     refused: Mapping[str, int] = field(default_factory=dict)  # by the edge, by reason code
+    heard: Heard | None = None  # of those that the edge acknowledged, where its producer followed them
 
 
 def simulate(
@@ -93,16 +96,18 @@ def simulate(
     size = _BATCH_EVENTS if rate is None else max(1, round(rate / _BATCHES_PER_SECOND))
     batches = simulator.batches(size)
     refused: Mapping[str, int] = {}
+    heard = None
     if edge is None:
         failed = send(source, paths, batches, rate, plan.events, stop)
     else:
         door = EdgeDoor(edge, _new_token(engine), carried.edge_roots)
-        sent = write_edge(door, batches, rate_per_second=rate, total=plan.events, stop=stop)
-        failed, refused = sent.failed, sent.refused
+        follow = paths.root if carried.follows else None
+        sent = write_edge(door, batches, rate_per_second=rate, total=plan.events, stop=stop, follow=follow)
+        failed, refused, heard = sent.failed, sent.refused, sent.heard
     _keep(state, simulator.next_sequence)
     if failed:
         raise Transient(f"Kafka did not confirm {failed} events. Check the broker's log, then retry.")
-    return Simulated(simulator.counts.total(), failed, simulator.counts_by_kind(), refused)
+    return Simulated(simulator.counts.total(), failed, simulator.counts_by_kind(), refused, heard)
 
 
 def send(

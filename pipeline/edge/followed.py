@@ -6,6 +6,7 @@
 import queue
 import random
 import threading
+import time
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ class EventLanded:
     event_id: str
     game: str
     was_refused: bool = False  # it was refused first, and a replay has landed it
+    seconds: float | None = field(default=None, compare=False)  # since it was acknowledged; None after a replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class EventRefused:
     field: str
     partition: int
     offset: int
+    seconds: float | None = field(default=None, compare=False)  # since it was acknowledged
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,12 @@ class _Open:
     event_id: str
     ranges: Ranges
     topic_id: str  # empty where the broker gives none
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been acknowledged."""
+        return time.monotonic() - self.began
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +170,7 @@ class _Events:
                     return
                 del self._by_id[game, first.event_id]
                 gone = EventUnknown(first.event_id, game, TOPIC_REPLACED)
-                self.found.put(gone if is_gone else EventLanded(first.event_id, game))
+                self.found.put(gone if is_gone else EventLanded(first.event_id, game, seconds=first.seconds))
             waiting.popleft()
 
     def skip(self, topic_id: str, partition: int, low: int, high: int) -> None:
@@ -189,8 +198,8 @@ class _Events:
             self._refused[name] = None
             while len(self._refused) > self.most:
                 self._refused.popitem(last=False)
-            outcome = EventRefused(row.event_id, row.game, row.reason, row.detail, row.field, row.partition, row.offset)
-            self.found.put(outcome)
+            why = row.reason, row.detail, row.field
+            self.found.put(EventRefused(row.event_id, row.game, *why, row.partition, row.offset, seconds=event.seconds))
 
     def replay(self, game: str, event_id: str) -> None:
         """Take a row that a replay has landed."""

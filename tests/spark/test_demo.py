@@ -1,5 +1,8 @@
 import json
+import re
+import subprocess
 import sys
+import threading
 from datetime import timedelta
 from operator import attrgetter
 from pathlib import Path
@@ -13,6 +16,8 @@ from deltalake import DeltaTable
 
 from pipeline.base.names import game_key
 from pipeline.cli.main import cli, main
+from pipeline.demo.heard import SOON_SECONDS
+from pipeline.demo.server_process import free_ports
 from pipeline.demo.simulator import game_names
 from pipeline.lake.delta.opening import open_table
 from pipeline.settings.tree import Paths
@@ -124,6 +129,42 @@ def test_a_second_bounded_run_adds_only_the_new_events(first: tuple[Run, Path, d
     after = last_line(done)
     assert before["bronze_rows"] + 5_000 == after["bronze_rows"]
     assert tuple(after[name] for name in ("lost", "duplicated", "misrouted", "pending")) == (0, 0, 0, 0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("source", ["kafka"])
+def test_a_bounded_run_via_an_edge_tells_its_producer_of_each_event(tmp_path: Path, source: str) -> None:
+    """Each acknowledged event comes back to its producer once, landed or refused, as the tables have it."""
+    options = ("--events", "3000", "--games", "10", "--bad-share", str(BAD), "--hostile", "--env-dir", str(tmp_path))
+    done = turnout("demo", "--once", "--json", "--via", "edge", "--source", source, *options)
+    assert done.returncode == 0, done.stderr
+    result = last_line(done)
+    assert (result["edge_landed_seen"], result["edge_refused_seen"]) == (result["landed"], result["quarantined"])
+    assert set(result["by_reason"]) == {"unknown_game", "unknown_schema"}  # the edge refuses the others at once
+    assert result["edge_without_outcome"] == 0
+    assert result["edge_refused_seconds"] < SOON_SECONDS
+
+
+@pytest.mark.long
+def test_a_live_demo_via_an_edge_says_that_a_refused_event_came_back_soon(tmp_path: Path) -> None:
+    """While drivers keep up, the demo's producer knows of its refused event within 10 s, and the demo says so."""
+    ports = free_ports(None, 1)
+    (tmp_path / "turnout.toml").write_text("[dashboard]\nport = {}\n[access]\nport = {}\n".format(*ports))
+    command = (sys.executable, "-m", "pipeline", "demo", "--via", "edge", "--games", "3", "--rate", "100")
+    process = subprocess.Popen([*command, "--env-dir", str(tmp_path)], stderr=subprocess.PIPE, text=True)
+    watchdog = threading.Timer(300, process.kill)
+    watchdog.start()
+    try:
+        found = [0.0]
+        for line in process.stderr or ():
+            found += map(float, re.findall(r"refused event came back to its producer (\S+) s after", line))
+            if 0 < found[-1] <= SOON_SECONDS:
+                break
+        assert 0 < found[-1] <= SOON_SECONDS, found
+    finally:
+        watchdog.cancel()
+        process.terminate()
+        process.communicate(timeout=90)
 
 
 def test_paths_and_verify_speak_json_on_their_last_line(first: tuple[Run, Path, dict[str, Any]]) -> None:

@@ -1,10 +1,6 @@
 """Following: what a client says of its events, and what hostile requests get."""
 
 import asyncio
-import queue
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -15,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import create_engine
 
-from pipeline.edge.client import EdgeClient, EdgeEvent
+from pipeline.edge.client import EdgeClient
 from pipeline.edge.followed import EventLanded, EventRefused, EventUnknown
 from pipeline.edge.following import tail as tail_module
 from pipeline.edge.following.follower import FollowView
@@ -29,13 +25,12 @@ from pipeline.store.edge_producers import EdgeProducer
 from protos.turnout.v1.edge_pb2 import (
     FollowRequest,
     FollowResponse,
-    GameThrough,
     LogPosition,
-    RefusedRow,
     ReplayedRow,
     SkippedRange,
 )
-from tests.unit.edge.edge_world import GAME, TOKEN, HeldLog, edge_in_thread, in_own_loop, payload
+from tests.unit.edge.edge_world import GAME, TOKEN, HeldLog, edge_in_thread, in_own_loop
+from tests.unit.edge.follow_world import Script, following, refusal, sent, through
 
 
 def parsed(raw: bytes) -> FollowStart | EdgeStatus:
@@ -114,65 +109,6 @@ def test_a_token_of_an_edge_that_has_looked_later_waits_for_the_next_look(monkey
     later = FollowPosition(b"quarante", 6).token
     with pytest.raises(EdgeStatus, match="of a later state"):
         in_own_loop(first_said(FollowRequest(token=later)))
-
-
-@dataclass
-class Script:
-    """A tail whose messages a test gives; None ends a stream, a status ends it with that."""
-
-    requests: "queue.Queue[FollowRequest]" = field(default_factory=queue.Queue)
-    messages: "queue.Queue[FollowResponse | EdgeStatus | None]" = field(default_factory=queue.Queue)
-
-    async def serve(self, raw: bytes, caller: Callable[[], EdgeProducer], say: Callable[[bytes], Any]) -> None:
-        self.requests.put(FollowRequest.FromString(raw))
-        while True:
-            caller()
-            try:
-                message = self.messages.get_nowait()
-            except queue.Empty:
-                await asyncio.sleep(0.005)
-                continue
-            if message is None:
-                return
-            if isinstance(message, EdgeStatus):
-                raise message
-            await say(message.SerializeToString())
-
-    def drain(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def through(offset: int, topic_id: str = "", *former: str) -> FollowResponse:
-    position = LogPosition(partition=0, offset=offset)
-    landed = GameThrough(games=[GAME], through=[position], topic_id=topic_id, former_topic_ids=former)
-    return FollowResponse(landed=[landed], token=b"token")
-
-
-def refusal(event_id: str, offset: int) -> FollowResponse:
-    row = RefusedRow(game=GAME, event_id=event_id, offset=offset, reason="contract", detail="d", field="payload")
-    return FollowResponse(refused=[row])
-
-
-@contextmanager
-def following(log: HeldLog | None = None) -> Iterator[tuple[Script, EdgeClient]]:
-    """A client that follows a script; the beginning of its stream is over."""
-    script: Any = Script()
-    with (
-        edge_in_thread(log=log, tail=script) as edge,
-        EdgeClient(edge.address, TOKEN, linger_seconds=0.0) as client,
-    ):
-        outcomes = client.follow()
-        script.requests.get(timeout=30)
-        script.messages.put(FollowResponse(token=b"begun"))
-        while not outcomes.epoch:
-            outcomes.wait(0.005)
-        yield script, client
-
-
-def sent(client: EdgeClient, *ids: str) -> None:
-    for each in ids:
-        client.send(EdgeEvent(GAME, 1, payload(), event_id=each)).result(30)
 
 
 def test_each_event_has_one_outcome() -> None:
