@@ -17,7 +17,8 @@ from pipeline.base.names import shown
 from pipeline.base.private_files import PUBLIC, write_file
 
 if TYPE_CHECKING:
-    from pipeline.edge.followed import EdgeFollowing, EventOutcome
+    from pipeline.edge.followed import EdgeFollowing
+    from pipeline.edge.outcomes import EventOutcome
 
 FILE: Final = "followed.json"
 """The file's name, in the environment's folder."""
@@ -119,7 +120,7 @@ class EdgeFollower:
             _log.warning("the edge tells this producer nothing more: %s", " ".join(str(error).split())[:300])
 
     def _take(self, outcome: "EventOutcome") -> None:
-        from pipeline.edge.followed import EventLanded, EventRefused
+        from pipeline.edge.outcomes import EventLanded, EventRefused
 
         heard = self._heard
         if isinstance(outcome, EventLanded):

@@ -22,7 +22,8 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
 from pipeline.edge.client_channel import EdgeChannel, EdgeTls
-from pipeline.edge.followed import AGAIN, EdgeFollowing, SentAt
+from pipeline.edge.followed import AGAIN, EdgeFollowing
+from pipeline.edge.outcomes import LoggedAt, SentAt
 from protos.turnout.v1.edge_pb2 import PublishRequest, PublishResponse
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
@@ -272,11 +273,10 @@ class EdgeClient:
         for each in response.refused:
             event_id, rules = batch[each.seq].event_id, tuple(each.rules)
             outcomes[each.seq] = EdgeRejected(event_id, each.reason, each.detail, each.field, rules)
-        if self._following is not None and not any(each.file for each in response.log):  # nobody reports landed rows
+        if self._following is not None:
             accepted = [place for place, each in outcomes.items() if isinstance(each, EdgeAcknowledged)]
-            ranges = {each.partition: (each.first_offset, each.last_offset) for each in response.log}
             wrappers = [batch[place].wrapper for place in accepted]
-            self._following.acknowledged(wrappers, ranges, response.topic_id, sent_at)
+            self._following.acknowledged(wrappers, LoggedAt.of(response), sent_at)
         lost = EdgeGaveUp("the edge's answer does not name the event")
         for place, waiting in enumerate(batch):
             outcome = outcomes.get(place)

@@ -7,7 +7,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from pipeline.edge.judging import Judged
-from pipeline.edge.logs.log import Offsets
+from pipeline.edge.logs.log import LandedFile, Offsets
 from pipeline.edge.statuses import EdgeStatus, invalid
 from protos.turnout.v1.edge_pb2 import PublishRequest, PublishResponse
 
@@ -66,8 +66,10 @@ def answer(batch: EdgeBatch, judged: Judged, offsets: Offsets, topic_id: str = "
             rules=each.rules,
         )  # fmt: skip
     for where, (low, high) in sorted(offsets.items()):
-        partition, file = (0, where) if isinstance(where, str) else (where, "")
-        response.log.add(partition=partition, first_offset=low, last_offset=high, file=file)
+        if isinstance(where, LandedFile):
+            response.log.add(first_offset=low, last_offset=high, file=where.path, version=where.version)
+        else:
+            response.log.add(first_offset=low, last_offset=high, partition=where)
     written: bytes = response.SerializeToString()
     return written
 

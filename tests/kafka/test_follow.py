@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pipeline.demo.broker import Broker
 from pipeline.demo.samples.supported import sample
 from pipeline.edge.client import EdgeClient, EdgeEvent
-from pipeline.edge.followed import EventLanded, EventRefused
+from pipeline.edge.outcomes import EventLanded, EventRefused
 from tests.kafka.edge_world import GAME, TOKEN, edge_before
 from tests.kafka.topic_world import TopicWorld, topic_world
 

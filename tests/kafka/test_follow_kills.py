@@ -15,7 +15,7 @@ from pipeline.base.names import game_key
 from pipeline.demo.broker import Broker
 from pipeline.demo.samples.supported import sample
 from pipeline.edge.client import EdgeAcknowledged, EdgeClient, EdgeEvent, EdgeOutcome
-from pipeline.edge.followed import EventLanded, EventOutcome
+from pipeline.edge.outcomes import EventLanded, EventOutcome
 from pipeline.health.facts.placing import placing
 from pipeline.lake.delta.opening import open_table
 from pipeline.platforms.local.child_processes import Child, Children, turnout

@@ -132,7 +132,7 @@ def test_a_second_bounded_run_adds_only_the_new_events(first: tuple[Run, Path, d
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("source", ["kafka"])
+@pytest.mark.parametrize("source", ["kafka", "delta"])
 def test_a_bounded_run_via_an_edge_tells_its_producer_of_each_event(tmp_path: Path, source: str) -> None:
     """Each acknowledged event comes back to its producer once, landed or refused, as the tables have it."""
     options = ("--events", "3000", "--games", "10", "--bad-share", str(BAD), "--hostile", "--env-dir", str(tmp_path))

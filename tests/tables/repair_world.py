@@ -109,6 +109,7 @@ class World:
     streams: dict[str, Stream] = field(default_factory=dict)
     checkpoint_interval: int = 10
     offset_base: int = 0  # offsets are 1,000 for each seq, less this
+    reads_landing: bool = False  # a landing table with a file for each seq, in the commit of that number
 
     @property
     def environment(self) -> str:
@@ -137,7 +138,10 @@ class World:
             self.quarantine(refused)
         table = pa.Table.from_pylist(sorted(rows, key=lambda row: (row["game_key"], row["pos"])), schema=BRONZE)
         bronze = CursorTable.create(self.paths.bronze, BRONZE, bronze_app_id(self.environment))
-        plan = {PLAN: f'v1\n{{}}\n{{"topic":{{"0":{self._offset(len(events))}}}}}'}  # as Spark writes it
+        end = f'{{"topic":{{"0":{self._offset(len(events))}}}}}'
+        if self.reads_landing:
+            end = json.dumps({"reservoirVersion": self.seq + 1, "index": -1, "isStartingVersion": False})
+        plan = {PLAN: f"v1\n{{}}\n{end}"}  # as Spark writes it
         bronze.commit([write_file(table, self.paths.bronze, ["seq", "game_key"])], bronze.cursor, self.seq, plan)
         seen = {str(event.game.key): event.game.name for event in events if event.game.key in known}
         record_seen(self.engine, seen, self.seq, placing())
@@ -152,10 +156,10 @@ class World:
             "pos": pos,
             "prev_seq": self.last_seqs.get(key, 0),
             "refused": None if known else "unknown_game",
-            "topic": "topic\x07",
+            "topic": f"{self.seq}.parquet" if self.reads_landing else "topic\x07",
             "event_id": event.event_id or None,
-            "partition": 0,
-            "offset": self._offset(pos),
+            "partition": None if self.reads_landing else 0,
+            "offset": pos if self.reads_landing else self._offset(pos),
             "raw": event.raw,
         }
 

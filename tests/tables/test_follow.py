@@ -227,6 +227,22 @@ def test_offsets_that_ingest_skipped_are_told_no_later_than_those_behind_them(wo
     assert len(tail.said(tail.follower()).messages[-1].skipped) == 1
 
 
+def test_rows_of_a_landing_table_are_named_by_file_and_landed_by_commit(world: World) -> None:
+    """Behind a landing table a refused row has its file, and games are landed through a version of the table."""
+    world.reads_landing = True
+    world.ingest(good(1), Event(CHESS, 1, b"\xff", event_id="bad"))
+    world.split()
+    tail = Tail(world)
+    said = tail.said(tail.follower(since=1))
+    (row,) = (row for message in said.messages for row in message.refused)
+    assert (row.file, row.offset, row.event_id) == ("1.parquet", 1, "bad")
+    assert said.landed == {CHESS.name: 2}  # commits from 2 on are not settled
+    world.ingest(good(2))
+    assert tail.said(tail.follower(said.token)).landed == {CHESS.name: 2}
+    world.split()
+    assert tail.said(tail.follower(said.token)).landed == {CHESS.name: 3}
+
+
 def test_rows_of_an_attempt_that_ingest_gave_up_are_not_told(world: World) -> None:
     """A killed ingest leaves refused rows of a seq that bronze never gets, and takes them away before it goes on."""
     tail = Tail(world)

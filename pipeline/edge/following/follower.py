@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.base.names import game_key
+from pipeline.data.ingest.bronze_progress import FOREIGN
 from pipeline.data.repair.places import PLACES, within, without
 from pipeline.edge.following.landed import LandedView, Offsets
 from pipeline.edge.following.positions import FollowPosition, FollowStart
@@ -154,12 +155,12 @@ class Follower:
         self._gone = {name: places for name, places in self._gone.items() if name in names}
 
     def _wanted(self, rows: pa.Table) -> pa.Table:
-        """Return the rows at or behind the offsets at which the caller begins."""
+        """Return the rows at or behind the offsets at which the caller begins; all of those of a landing table."""
         parts = [
             rows.filter((pc.field("partition") == partition) & (pc.field("offset") >= offset))
             for partition, offset in self._since.items()
         ]
-        return pa.concat_tables(parts)
+        return pa.concat_tables([*parts, rows.filter(pc.field("partition").is_null())])
 
     def _replayed(self, gone: RowsByGame) -> Iterator[FollowResponse]:
         """Yield rows that have left quarantine, where their game's table holds them."""
@@ -218,6 +219,9 @@ def _parts(rows: pa.Table) -> Iterator[list[dict[str, Any]]]:
 
 
 def _named(game: str, row: dict[str, Any]) -> dict[str, Any]:
-    """Return how a row is named: rows of a landing table have no partition."""
-    partition, offset = row["partition"] or 0, row["offset"] or 0
-    return {"game": game, "event_id": row["event_id"] or "", "partition": partition, "offset": offset}
+    """Return how a row is named: rows of a landing table have a file and no partition."""
+    place: dict[str, Any] = {"game": game, "event_id": row["event_id"] or "", "offset": row["offset"] or 0}
+    if row["partition"] is None:
+        topic = row["topic"] or ""
+        return {**place, "file": topic.removeprefix(FOREIGN).partition("/")[2] if topic.startswith(FOREIGN) else topic}
+    return {**place, "partition": row["partition"]}

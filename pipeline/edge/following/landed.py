@@ -29,7 +29,7 @@ from pipeline.lake.storage.location import Location
 from pipeline.settings.tree import Paths
 
 Offsets = Mapping[int, int]
-"""The number after the last offset of each partition."""
+"""The number after the last offset of each partition; after the last commit of a landing table under 0."""
 
 _EARLIER_COMMITS: Final = 100  # of bronze, read at the start for the ends of their batches
 _MOST_ENDS: Final = 4_096
@@ -227,11 +227,17 @@ def _add(spans: list[tuple[int, int]], low: int, high: int) -> None:
 
 
 def _planned(text: str) -> Offsets:
-    """Return the ends in Spark's file of a batch's planned offsets; none where it is of another source than a topic."""
+    """Return the ends in Spark's file of a batch's planned offsets; of a landing table the commits under 0.
+
+    None where several sources are read, or a snapshot of a landing table.
+    """
     try:
-        return _only(json.loads(text.split("\n")[2]))
+        ends = json.loads(text.split("\n")[2])
     except (ValueError, IndexError):
         return {}
+    if isinstance(ends, dict) and isinstance(commit := ends.get("reservoirVersion"), int):
+        return {} if ends.get("isStartingVersion") else {0: commit}
+    return _only(ends)
 
 
 def _only(ends: Any) -> Offsets:

@@ -4,12 +4,13 @@ Offsets of a recreated topic begin at 0 again, and nothing in them says so.
 """
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from sqlalchemy import Engine
 
-from pipeline.data.ingest.identity import Offsets, parse
+from pipeline.data.ingest.identity import Commits, Offsets, Position, parse
 from pipeline.store import sources
 
 
@@ -45,8 +46,17 @@ def read_topics(engine: Engine) -> ReadTopics:
     for gap in sources.accepted_gaps(engine):
         of = known.get(gap.generation)
         onward = None if of is None or of.start is None else parse(of.start)
-        if of is None or gap.partition is None or gap.last is None or not isinstance(onward, Offsets):
+        if of is None or gap.last is None or onward is None:
             continue
-        if gap.last < onward.next.get(gap.partition, 0):  # else bronze has them, and the topic uses the offsets again
-            skipped.append(SkippedRange(of.source_id or "", gap.partition, gap.first, gap.last))
+        ends, partition = _ends(onward), gap.partition or 0
+        if gap.last < ends.get(partition, 0):  # else bronze has them, and the topic uses the offsets again
+            skipped.append(SkippedRange(of.source_id or "", partition, gap.first, gap.last))
     return ReadTopics(tuple((seq, topic_id) for seq, _, topic_id in begins), tuple(skipped))
+
+
+def _ends(position: Position) -> Mapping[int, int]:
+    """Return the number before which all lies behind ingest: offsets by partition, commits under 0."""
+    if isinstance(position, Offsets):
+        return position.next
+    version = position.version if isinstance(position, Commits) else None
+    return {} if version is None else {0: version}

@@ -17,7 +17,9 @@ import pyarrow as pa
 from pipeline.base.errors import first_line
 from pipeline.data.ingest.sources.landing_appends import landing_for_appends
 from pipeline.data.ingest.sources.landing_log import LANDING
+from pipeline.edge.logs.log import LandedFile
 from pipeline.lake.delta.data_files import write_file
+from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.kafka.acknowledged import DeliveredOffsets
 from pipeline.lake.storage.location import Location
@@ -35,7 +37,7 @@ class Landed:
     """What became of a batch."""
 
     why: str | None = None
-    offsets: Mapping[str, DeliveredOffsets] = field(default_factory=dict)  # rows, from 0, by the file's name
+    offsets: Mapping[LandedFile, DeliveredOffsets] = field(default_factory=dict)  # rows, from 0
     is_full: bool = False
 
 
@@ -50,7 +52,6 @@ class LandingLog:
 
     record_bytes = 4 * 1024 * 1024  # a row may be as large as a request
     fatal: str | None = None  # never: what fails is tried again
-    topic_id = ""  # `Follow` says nothing of its rows' numbers
 
     def __init__(self, landing: Location, *, own: bool) -> None:
         """Open the table; the environment's `own` one is created where there is none.
@@ -60,6 +61,7 @@ class LandingLog:
         """
         self._landing, self._open = landing, partial(landing_for_appends, landing, create=own)
         self._table: CursorTable | None = self._open()
+        self.topic_id = self._table_id()
         self._waiting: deque[_Batch] = deque()
         self._bytes = 0  # of what waits
         self._unreported = 0  # events
@@ -91,12 +93,12 @@ class LandingLog:
     def _run(self) -> None:
         while batches := self._following():
             self._due = time.monotonic() + COMMIT_SECONDS
-            name, why = self._commit(batches)
+            file = self._commit(batches)
             start = 0
             for batch in batches:
                 rows = DeliveredOffsets(start, start + len(batch.values) - 1)
                 start = rows.last + 1
-                batch.done(Landed(why, {name: rows} if why is None else {}))
+                batch.done(Landed(_FAILED) if file is None else Landed(offsets={file: rows}))
             with self._changed:
                 self._unreported -= start
 
@@ -114,20 +116,25 @@ class LandingLog:
             self._bytes -= size
             return taken
 
-    def _commit(self, batches: Sequence[_Batch]) -> tuple[str, str | None]:
-        """Return the file's name, and why its rows may not be in the table."""
+    def _commit(self, batches: Sequence[_Batch]) -> LandedFile | None:
+        """Return the file with the rows of batches; None where they may not be in the table."""
         keys = [each for batch in batches for each in batch.keys]
         values = [each for batch in batches for each in batch.values]
         rows = pa.Table.from_arrays([pa.array(keys, pa.binary()), pa.array(values, pa.binary())], schema=LANDING)
         try:
-            table = self._table or self._open()
+            if (table := self._table) is None:
+                table = self._open()
+                self.topic_id = self._table_id()
             file = write_file(rows, self._landing)
-            table.append([file])
+            version = table.append([file])
         except Exception as error:  # noqa: BLE001 -- the thread goes on: producers send their events again
             self._table = None  # it may have been made again
             if not self._is_away:
                 _log.warning("the landing table %s cannot be written: %s", self._landing, first_line(error))
             self._is_away = True
-            return "", _FAILED
+            return None
         self._table, self._is_away = table, False
-        return file.path, None
+        return LandedFile(file.path, version)
+
+    def _table_id(self) -> str:
+        return str(open_table(self._landing).metadata().id)

@@ -1,11 +1,19 @@
 """Where an edge writes accepted events, as its service sees it. `supported` makes one by the settings."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from pipeline.lake.kafka.acknowledged import DeliveredOffsets
 
-Offsets: TypeAlias = Mapping[int, DeliveredOffsets] | Mapping[str, DeliveredOffsets]
+
+class LandedFile(NamedTuple):
+    """A file of a landing table."""
+
+    path: str
+    version: int  # of the table, that has it
+
+
+Offsets: TypeAlias = Mapping[int, DeliveredOffsets] | Mapping[LandedFile, DeliveredOffsets]
 """Where a batch is: its first and last offset by partition of a topic, or row by file of a landing table."""
 
 
@@ -40,7 +48,7 @@ class EdgeLog(Protocol):
 
     @property
     def topic_id(self) -> str:
-        """What tells its topic from another one of that name; empty where nothing does."""
+        """What tells its topic or table from another one of that name; empty where nothing does."""
         ...
 
     def send(self, keys: Sequence[bytes], values: Sequence[bytes], done: Callable[[Logged], None]) -> None:

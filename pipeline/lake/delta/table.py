@@ -367,14 +367,15 @@ class CursorTable:
             self._publish(files, note or {}, transactions, expected, "" if target is None else carried(target))
             self._had = cursor
 
-    def append(self, files: Sequence[DataFile]) -> None:
-        """Add the files without a cursor, for a table whose rows are a set (quarantine)."""
+    def append(self, files: Sequence[DataFile]) -> int:
+        """Add the files without a cursor, for a table whose rows are a set (quarantine); return a version with them."""
         with self._lock:
             self.refresh()
             if self._plain:
                 self._publish(files, {}, {}, self.cursor)
             else:
                 self._write(files, {}, {})
+            return self._version
 
     def _require(self, expected: int | None) -> None:
         if self.cursor != expected:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cprotos/turnout/v1/edge.proto\x12\nturnout.v1\"5\n\x0ePublishRequest\x12\x11\n\tfirst_seq\x18\x01 \x01(\x04\x12\x10\n\x08wrappers\x18\x02 \x03(\x0c\"\x93\x01\n\x0fPublishResponse\x12%\n\x05\x61\x63ked\x18\x01 \x03(\x0b\x32\x16.turnout.v1.AckedRange\x12$\n\x07refused\x18\x02 \x03(\x0b\x32\x13.turnout.v1.Refusal\x12!\n\x03log\x18\x03 \x03(\x0b\x32\x14.turnout.v1.LogRange\x12\x10\n\x08topic_id\x18\x04 \x01(\t\"1\n\nAckedRange\x12\x11\n\tfirst_seq\x18\x01 \x01(\x04\x12\x10\n\x08last_seq\x18\x02 \x01(\x04\"V\n\x08LogRange\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x14\n\x0c\x66irst_offset\x18\x02 \x01(\x03\x12\x13\n\x0blast_offset\x18\x03 \x01(\x03\x12\x0c\n\x04\x66ile\x18\x04 \x01(\t\"f\n\x07Refusal\x12\x0b\n\x03seq\x18\x01 \x01(\x04\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\x12\r\n\x05\x66ield\x18\x04 \x01(\t\x12\x10\n\x08\x65vent_id\x18\x05 \x01(\t\x12\r\n\x05rules\x18\x06 \x03(\t\"F\n\rFollowRequest\x12\r\n\x05token\x18\x01 \x01(\x0c\x12&\n\x05since\x18\x02 \x03(\x0b\x32\x17.turnout.v1.LogPosition\"\xc7\x01\n\x0e\x46ollowResponse\x12\'\n\x06landed\x18\x01 \x03(\x0b\x32\x17.turnout.v1.GameThrough\x12\'\n\x07refused\x18\x02 \x03(\x0b\x32\x16.turnout.v1.RefusedRow\x12)\n\x08replayed\x18\x03 \x03(\x0b\x32\x17.turnout.v1.ReplayedRow\x12\r\n\x05token\x18\x04 \x01(\x0c\x12)\n\x07skipped\x18\x05 \x03(\x0b\x32\x18.turnout.v1.SkippedRange\"0\n\x0bLogPosition\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x0e\n\x06offset\x18\x02 \x01(\x03\"r\n\x0bGameThrough\x12\r\n\x05games\x18\x01 \x03(\t\x12(\n\x07through\x18\x02 \x03(\x0b\x32\x17.turnout.v1.LogPosition\x12\x10\n\x08topic_id\x18\x03 \x01(\t\x12\x18\n\x10\x66ormer_topic_ids\x18\x04 \x03(\t\"P\n\x0cSkippedRange\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\r\n\x05\x66irst\x18\x03 \x01(\x03\x12\x0c\n\x04last\x18\x04 \x01(\x03\"~\n\nRefusedRow\x12\x0c\n\x04game\x18\x01 \x01(\t\x12\x10\n\x08\x65vent_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\x12\r\n\x05\x66ield\x18\x07 \x01(\t\"P\n\x0bReplayedRow\x12\x0c\n\x04game\x18\x01 \x01(\t\x12\x10\n\x08\x65vent_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x32\xdb\x01\n\x04\x45\x64ge\x12\x42\n\x07Publish\x12\x1a.turnout.v1.PublishRequest\x1a\x1b.turnout.v1.PublishResponse\x12L\n\rPublishStream\x12\x1a.turnout.v1.PublishRequest\x1a\x1b.turnout.v1.PublishResponse(\x01\x30\x01\x12\x41\n\x06\x46ollow\x12\x19.turnout.v1.FollowRequest\x1a\x1a.turnout.v1.FollowResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cprotos/turnout/v1/edge.proto\x12\nturnout.v1\"5\n\x0ePublishRequest\x12\x11\n\tfirst_seq\x18\x01 \x01(\x04\x12\x10\n\x08wrappers\x18\x02 \x03(\x0c\"\x93\x01\n\x0fPublishResponse\x12%\n\x05\x61\x63ked\x18\x01 \x03(\x0b\x32\x16.turnout.v1.AckedRange\x12$\n\x07refused\x18\x02 \x03(\x0b\x32\x13.turnout.v1.Refusal\x12!\n\x03log\x18\x03 \x03(\x0b\x32\x14.turnout.v1.LogRange\x12\x10\n\x08topic_id\x18\x04 \x01(\t\"1\n\nAckedRange\x12\x11\n\tfirst_seq\x18\x01 \x01(\x04\x12\x10\n\x08last_seq\x18\x02 \x01(\x04\"g\n\x08LogRange\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x14\n\x0c\x66irst_offset\x18\x02 \x01(\x03\x12\x13\n\x0blast_offset\x18\x03 \x01(\x03\x12\x0c\n\x04\x66ile\x18\x04 \x01(\t\x12\x0f\n\x07version\x18\x05 \x01(\x03\"f\n\x07Refusal\x12\x0b\n\x03seq\x18\x01 \x01(\x04\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\x12\r\n\x05\x66ield\x18\x04 \x01(\t\x12\x10\n\x08\x65vent_id\x18\x05 \x01(\t\x12\r\n\x05rules\x18\x06 \x03(\t\"F\n\rFollowRequest\x12\r\n\x05token\x18\x01 \x01(\x0c\x12&\n\x05since\x18\x02 \x03(\x0b\x32\x17.turnout.v1.LogPosition\"\xc7\x01\n\x0e\x46ollowResponse\x12\'\n\x06landed\x18\x01 \x03(\x0b\x32\x17.turnout.v1.GameThrough\x12\'\n\x07refused\x18\x02 \x03(\x0b\x32\x16.turnout.v1.RefusedRow\x12)\n\x08replayed\x18\x03 \x03(\x0b\x32\x17.turnout.v1.ReplayedRow\x12\r\n\x05token\x18\x04 \x01(\x0c\x12)\n\x07skipped\x18\x05 \x03(\x0b\x32\x18.turnout.v1.SkippedRange\"0\n\x0bLogPosition\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x0e\n\x06offset\x18\x02 \x01(\x03\"r\n\x0bGameThrough\x12\r\n\x05games\x18\x01 \x03(\t\x12(\n\x07through\x18\x02 \x03(\x0b\x32\x17.turnout.v1.LogPosition\x12\x10\n\x08topic_id\x18\x03 \x01(\t\x12\x18\n\x10\x66ormer_topic_ids\x18\x04 \x03(\t\"P\n\x0cSkippedRange\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\r\n\x05\x66irst\x18\x03 \x01(\x03\x12\x0c\n\x04last\x18\x04 \x01(\x03\"\x8c\x01\n\nRefusedRow\x12\x0c\n\x04game\x18\x01 \x01(\t\x12\x10\n\x08\x65vent_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\x12\r\n\x05\x66ield\x18\x07 \x01(\t\x12\x0c\n\x04\x66ile\x18\x08 \x01(\t\"^\n\x0bReplayedRow\x12\x0c\n\x04game\x18\x01 \x01(\t\x12\x10\n\x08\x65vent_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\x0c\n\x04\x66ile\x18\x05 \x01(\t2\xdb\x01\n\x04\x45\x64ge\x12\x42\n\x07Publish\x12\x1a.turnout.v1.PublishRequest\x1a\x1b.turnout.v1.PublishResponse\x12L\n\rPublishStream\x12\x1a.turnout.v1.PublishRequest\x1a\x1b.turnout.v1.PublishResponse(\x01\x30\x01\x12\x41\n\x06\x46ollow\x12\x19.turnout.v1.FollowRequest\x1a\x1a.turnout.v1.FollowResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,23 +38,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ACKEDRANGE']._serialized_start=249
   _globals['_ACKEDRANGE']._serialized_end=298
   _globals['_LOGRANGE']._serialized_start=300
-  _globals['_LOGRANGE']._serialized_end=386
-  _globals['_REFUSAL']._serialized_start=388
-  _globals['_REFUSAL']._serialized_end=490
-  _globals['_FOLLOWREQUEST']._serialized_start=492
-  _globals['_FOLLOWREQUEST']._serialized_end=562
-  _globals['_FOLLOWRESPONSE']._serialized_start=565
-  _globals['_FOLLOWRESPONSE']._serialized_end=764
-  _globals['_LOGPOSITION']._serialized_start=766
-  _globals['_LOGPOSITION']._serialized_end=814
-  _globals['_GAMETHROUGH']._serialized_start=816
-  _globals['_GAMETHROUGH']._serialized_end=930
-  _globals['_SKIPPEDRANGE']._serialized_start=932
-  _globals['_SKIPPEDRANGE']._serialized_end=1012
-  _globals['_REFUSEDROW']._serialized_start=1014
-  _globals['_REFUSEDROW']._serialized_end=1140
-  _globals['_REPLAYEDROW']._serialized_start=1142
-  _globals['_REPLAYEDROW']._serialized_end=1222
-  _globals['_EDGE']._serialized_start=1225
-  _globals['_EDGE']._serialized_end=1444
+  _globals['_LOGRANGE']._serialized_end=403
+  _globals['_REFUSAL']._serialized_start=405
+  _globals['_REFUSAL']._serialized_end=507
+  _globals['_FOLLOWREQUEST']._serialized_start=509
+  _globals['_FOLLOWREQUEST']._serialized_end=579
+  _globals['_FOLLOWRESPONSE']._serialized_start=582
+  _globals['_FOLLOWRESPONSE']._serialized_end=781
+  _globals['_LOGPOSITION']._serialized_start=783
+  _globals['_LOGPOSITION']._serialized_end=831
+  _globals['_GAMETHROUGH']._serialized_start=833
+  _globals['_GAMETHROUGH']._serialized_end=947
+  _globals['_SKIPPEDRANGE']._serialized_start=949
+  _globals['_SKIPPEDRANGE']._serialized_end=1029
+  _globals['_REFUSEDROW']._serialized_start=1032
+  _globals['_REFUSEDROW']._serialized_end=1172
+  _globals['_REPLAYEDROW']._serialized_start=1174
+  _globals['_REPLAYEDROW']._serialized_end=1268
+  _globals['_EDGE']._serialized_start=1271
+  _globals['_EDGE']._serialized_end=1490
 # @@protoc_insertion_point(module_scope)

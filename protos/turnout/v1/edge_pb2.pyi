@@ -36,16 +36,18 @@ class AckedRange(_message.Message):
     def __init__(self, first_seq: _Optional[int] = ..., last_seq: _Optional[int] = ...) -> None: ...
 
 class LogRange(_message.Message):
-    __slots__ = ("partition", "first_offset", "last_offset", "file")
+    __slots__ = ("partition", "first_offset", "last_offset", "file", "version")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LAST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     FILE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     partition: int
     first_offset: int
     last_offset: int
     file: str
-    def __init__(self, partition: _Optional[int] = ..., first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., file: _Optional[str] = ...) -> None: ...
+    version: int
+    def __init__(self, partition: _Optional[int] = ..., first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., file: _Optional[str] = ..., version: _Optional[int] = ...) -> None: ...
 
 class Refusal(_message.Message):
     __slots__ = ("seq", "reason", "detail", "field", "event_id", "rules")
@@ -118,7 +120,7 @@ class SkippedRange(_message.Message):
     def __init__(self, topic_id: _Optional[str] = ..., partition: _Optional[int] = ..., first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
 
 class RefusedRow(_message.Message):
-    __slots__ = ("game", "event_id", "partition", "offset", "reason", "detail", "field")
+    __slots__ = ("game", "event_id", "partition", "offset", "reason", "detail", "field", "file")
     GAME_FIELD_NUMBER: _ClassVar[int]
     EVENT_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -126,6 +128,7 @@ class RefusedRow(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
     FIELD_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
     game: str
     event_id: str
     partition: int
@@ -133,16 +136,19 @@ class RefusedRow(_message.Message):
     reason: str
     detail: str
     field: str
-    def __init__(self, game: _Optional[str] = ..., event_id: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ..., field: _Optional[str] = ...) -> None: ...
+    file: str
+    def __init__(self, game: _Optional[str] = ..., event_id: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ..., field: _Optional[str] = ..., file: _Optional[str] = ...) -> None: ...
 
 class ReplayedRow(_message.Message):
-    __slots__ = ("game", "event_id", "partition", "offset")
+    __slots__ = ("game", "event_id", "partition", "offset", "file")
     GAME_FIELD_NUMBER: _ClassVar[int]
     EVENT_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
     game: str
     event_id: str
     partition: int
     offset: int
-    def __init__(self, game: _Optional[str] = ..., event_id: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+    file: str
+    def __init__(self, game: _Optional[str] = ..., event_id: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., file: _Optional[str] = ...) -> None: ...

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from sqlalchemy import create_engine
 
 from pipeline.edge.client import EdgeClient
-from pipeline.edge.followed import EventLanded, EventRefused, EventUnknown
 from pipeline.edge.following import tail as tail_module
 from pipeline.edge.following.follower import FollowView
 from pipeline.edge.following.landed import LandedView
 from pipeline.edge.following.positions import FollowPosition, FollowStart, parse_follow, table_mark
 from pipeline.edge.following.read_topics import ReadTopics
 from pipeline.edge.following.tail import FollowTail
+from pipeline.edge.outcomes import EventLanded, EventRefused, EventUnknown
 from pipeline.edge.statuses import EdgeStatus, out_of_range
 from pipeline.settings.tree import Paths
 from pipeline.store.edge_producers import EdgeProducer

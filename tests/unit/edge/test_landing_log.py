@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -55,7 +56,9 @@ def opened(folder: Path) -> Iterator[LandingLog]:
 def rows_at(folder: Path, landed: Landed) -> list[str]:
     """Return the values at the places that an answer names."""
     found: list[str] = []
-    for name, (first, last) in landed.offsets.items():
+    for (name, version), (first, last) in landed.offsets.items():
+        files = [{*pa.table(DeltaTable(folder, each).get_add_actions())["path"].to_pylist()} for each in (version, 0)]
+        assert name in files[0] - files[1]
         with open_file(located(folder / name)) as file:
             found += [each.decode() for each in file.read().column("value").to_pylist()[first : last + 1]]
     return found
