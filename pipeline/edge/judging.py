@@ -16,14 +16,14 @@ from google.protobuf.message import DecodeError
 
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key, is_game_name
-from pipeline.data.contracts.decoded import MAX_DETAIL, one_line
+from pipeline.data.contracts.decoded import MAX_DETAIL, PAYLOAD, one_line
 from pipeline.data.contracts.envelopes.envelope import MALFORMED, NO_NAME
 from pipeline.data.contracts.formats.supported import decoder, quick_look
 from pipeline.data.contracts.schemas import Schema
 from pipeline.data.output_contracts.rules import REASON as CONTRACT
 from pipeline.data.streams.writing.portions import portions
 from pipeline.edge.known import Known
-from pipeline.edge.promises import PAYLOAD, EdgeRules
+from pipeline.edge.promises import EdgeRules
 from pipeline.store.edge_producers import EdgeProducer
 from protos.turnout.v1.wrapper_pb2 import Wrapper
 
@@ -202,7 +202,7 @@ def _findings(schema: Schema, those: Sequence[_Suspect]) -> Iterator[_Finding]:
         for portion in portions(np.arange(len(payloads)), sizes, schema, _MOST_DECODED):
             decoded = decoder(schema).decode(pa.array([payloads[each] for each in portion.tolist()], pa.binary()))
             for each in decoded.refused:
-                yield _Finding(int(portion[each.row]), each.reason, each.detail, PAYLOAD)
+                yield _Finding(int(portion[each.row]), each.reason, each.detail, each.field or PAYLOAD)
             yield from _broken(decoded.batch, portion[decoded.rows].tolist(), those)
     except Refused:  # a pass fails on the schema, too: a person must see to it
         return

@@ -13,18 +13,14 @@ import pyarrow as pa
 from pipeline.base.names import GameKey
 from pipeline.data.contracts.envelopes.wrapper import open_wrappers
 from pipeline.data.contracts.placing import pad, placed
-from pipeline.data.contracts.promised import own_path, promised
+from pipeline.data.contracts.promised import FROM_WRAPPER, fields_of, promised
 from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
 from pipeline.data.output_contracts.masks import judge
-from pipeline.data.output_contracts.rules import LANDS, ContractRule, OutputContract, label
+from pipeline.data.output_contracts.rules import LANDS, ContractRule, OutputContract
 from pipeline.data.streams.writing.columns import OWN_COLUMNS, type_schema
 
-PAYLOAD: Final = "payload"
-"""The wrapper's field with the payload; fields within it are written behind it."""
-
 _MOST_NAMED: Final = 10  # rules of one event, which may break hundreds
-_FROM_WRAPPER: Final = ("_event_time", "_event_id")
-_UNKNOWN: Final = frozenset(OWN_COLUMNS.names) - {*_FROM_WRAPPER}  # an event gets these behind the edge
+_UNKNOWN: Final = frozenset(OWN_COLUMNS.names) - {*FROM_WRAPPER}  # an event gets these behind the edge
 
 
 class BrokenPromise(NamedTuple):
@@ -61,9 +57,8 @@ class EdgeRules:
             return None
         kept = tuple(replace(each, rules=tuple(filter(_counts, each.rules))) for each in own)
         columns = pa.schema(list(type_schema(schemas, key, placement.struct))[len(OWN_COLUMNS) :])
-        named = [(label(contract, rule), rule) for contract in kept for rule in contract.rules]
-        fields = {name: _field(rule, placement) for name, rule in named}
-        return cls(schema, placement, columns, kept, fields, any(rule.column in _FROM_WRAPPER for _, rule in named))
+        reads_wrapper = any(rule.column in FROM_WRAPPER for contract in kept for rule in contract.rules)
+        return cls(schema, placement, columns, kept, fields_of(kept, placement), reads_wrapper)
 
     def broken(self, batch: pa.RecordBatch, wrappers: Sequence[bytes]) -> Iterator[BrokenPromise]:
         """Yield the rows that a pass would send to quarantine.
@@ -80,21 +75,15 @@ class EdgeRules:
         if self.reads_wrapper:
             opened = open_wrappers(pa.array(wrappers, pa.binary())).batch
             arrays += [opened.column("event_time"), opened.column("event_id")]
-            names = [*names, *_FROM_WRAPPER]
+            names = [*names, *FROM_WRAPPER]
         verdict = judge(pa.table(arrays, names=names), self.contracts, self.placement.struct)
         stops = [verdict.broken[name] for name in verdict.stopping]
         waiting = np.logical_or.reduce(stops) if stops else None
         for row, detail in verdict.details():
             if waiting is None or not waiting[row]:
-                rules = tuple(name for name in verdict.refusing if verdict.broken[name][row])
-                yield BrokenPromise(row, detail, self.fields[rules[0]], rules[:_MOST_NAMED])
+                rules = verdict.rules_of(row)
+                yield BrokenPromise(row, detail, self.fields[rules[0]], tuple(rules[:_MOST_NAMED]))
 
 
 def _counts(rule: ContractRule) -> bool:
     return rule.action != LANDS and rule.column not in _UNKNOWN
-
-
-def _field(rule: ContractRule, placement: FieldPlacement) -> str:
-    if rule.column in _FROM_WRAPPER:
-        return rule.column.removeprefix("_")
-    return f"{PAYLOAD}.{own_path(rule.column, placement)}"

@@ -29,16 +29,19 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def test_a_refused_row_comes_once_its_table_has_passed_it_and_then_the_offset(world: World) -> None:
     """A refusal is not told before it is decided, and no offset behind it is."""
-    world.ingest(good(1), Event(CHESS, 1, b"\xff", event_id="bad"), good(2))
+    text_for_points = Event(CHESS, 1, b"\x0a\x01a", event_id="text")
+    world.ingest(good(1), Event(CHESS, 1, b"\xff", event_id="bad"), good(2), text_for_points)
     tail = Tail(world)
     follower = tail.follower()
     assert tail.said(follower).refused == []
     world.split()
     said = tail.said(follower)
-    assert said.refused == [("malformed_payload", 1001)]
-    (row,) = (row for message in said.messages for row in message.refused)
-    assert (row.event_id, row.game, row.field) == ("bad", CHESS.name, "payload")
-    assert said.landed == {CHESS.name: 1003}
+    assert said.refused == [("malformed_payload", 1001), ("malformed_payload", 1003)]
+    rows = [row for message in said.messages for row in message.refused]
+    assert [(row.event_id, row.game, row.field) for row in rows] == [
+        ("bad", CHESS.name, "payload"), ("text", CHESS.name, "payload.points"),
+    ]  # fmt: skip
+    assert said.landed == {CHESS.name: 1004}
     assert not tail.said(follower).messages, "nothing is told twice"
 
 

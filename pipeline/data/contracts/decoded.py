@@ -19,6 +19,11 @@ MAX_EXCERPT_FIELDS: Final = 40
 MAX_EXCERPT_VALUE: Final = 80
 """Most characters of a value in an excerpt."""
 
+PAYLOAD: Final = "payload"
+"""The wrapper's field with the payload; a field within it is written behind it, as `payload.price`."""
+
+_MAX_FIELD: Final = 200  # characters of a field's path
+
 Rows = npt.NDArray[np.int64]
 
 
@@ -28,6 +33,7 @@ class Refusal(NamedTuple):
     row: int  # index in the array that was given
     reason: str  # a reason code of quarantine
     detail: str  # one line, at most MAX_DETAIL characters
+    field: str = ""  # that is wrong: of the wrapper, or of the payload as `payload.price`; empty where unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +66,16 @@ class Undecodable(Exception):
         self.reason = reason
 
 
-def malformed(row: int, detail: str) -> Refusal:
-    """Return the refusal of bytes that are not what their schema says."""
-    return Refusal(row, "malformed_payload", detail)
+def malformed(row: int, detail: str, path: str = "") -> Refusal:
+    """Return the refusal of bytes that are not what their schema says; `path` names a field of them, where known."""
+    return Refusal(row, "malformed_payload", detail, within_payload(path))
+
+
+def within_payload(path: str) -> str:
+    """Return how a field of a payload is named in a refusal. Its path may hold anything; an empty one is unknown."""
+    if not path:
+        return ""
+    return one_line(f"{PAYLOAD}.{path}".encode(errors="replace").decode())[:_MAX_FIELD]
 
 
 def one_line(text: str) -> str:

@@ -3,18 +3,23 @@
 A row keeps the rules of the definition by which it was written, so a stricter `.proto` refuses no older producer.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.base.names import GameKey
+from pipeline.data.contracts.decoded import within_payload
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.supported import given_rules
 from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
-from pipeline.data.output_contracts.rules import ELEMENTS, Action, ContractRule, OutputContract
+from pipeline.data.output_contracts.rules import ELEMENTS, Action, ContractRule, OutputContract, label
+
+FROM_WRAPPER: Final = ("_event_time", "_event_id")
+"""The columns that a wrapper fills by itself."""
 
 
 def promised(
@@ -81,6 +86,23 @@ def own_path(path: str, placement: FieldPlacement) -> str:
         before = fields.get((before, bare), f"{before}.{bare}" if before else bare)
         found.append(before.rpartition(".")[2] + step[len(bare) :])
     return ".".join(found)
+
+
+def fields_of(
+    contracts: Sequence[OutputContract], placement: FieldPlacement, own: Collection[str] = ()
+) -> dict[str, str]:
+    """Return by rule the field that it is about, as producers know it: of the wrapper, or `payload.price`.
+
+    Empty for the other `own` columns of the table, which no producer fills.
+    """
+
+    def field_of(column: str) -> str:
+        if column in FROM_WRAPPER:
+            return column.removeprefix("_")
+        return "" if column in own else within_payload(own_path(column, placement))
+
+    rules = ((contract, rule) for contract in contracts for rule in contract.rules)
+    return {label(contract, rule): field_of(rule.column) for contract, rule in rules}
 
 
 def _placed(path: str, names: dict[str, str]) -> str:

@@ -288,6 +288,7 @@ def _quarantine_rows(rejects: pa.Table) -> pa.Table:
     columns = {name: rejects.column(name) for name in QUARANTINE.names if name in rejects.column_names}
     columns["reason"] = rejects.column("refused")
     columns["quarantined_at"] = pa.chunked_array([pa.repeat(now, rejects.num_rows)])
+    columns["field"] = pa.nulls(rejects.num_rows, pa.string())  # the reason says it
     return pa.table({name: columns[name] for name in QUARANTINE.names}).cast(QUARANTINE)
 
 

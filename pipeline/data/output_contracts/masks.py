@@ -33,6 +33,10 @@ class BrokenRules:
     refusing: list[str] = field(default_factory=list)  # the rules that refuse rows
     stopping: dict[str, str] = field(default_factory=dict)  # of them, those that stop streams, with their columns
 
+    def rules_of(self, row: int) -> list[str]:
+        """Return the rules by which a row is refused."""
+        return [name for name in self.refusing if self.broken[name][row]]
+
     def details(self) -> list[tuple[int, str]]:
         """Return each refused row, and which rules it breaks."""
         if self.refused is None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.base.names import game_key
+from pipeline.data.contracts.decoded import PAYLOAD
 from pipeline.data.ingest.bronze_progress import FOREIGN
 from pipeline.data.repair.places import PLACES, within, without
 from pipeline.edge.following.landed import LandedView, Offsets
@@ -29,7 +30,7 @@ _MOST_HELD: Final = 10_000
 _FIELDS: Final = {
     "unknown_game": "game", "unknown_schema": "schema_id", "quarantined_schema": "schema_id", "other_type": "schema_id",
 }  # fmt: skip
-"""The wrapper's field that is wrong, by reason; of others it is the payload."""
+"""The wrapper's field that is wrong, by reason, where quarantine names none; of others it is the payload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,7 @@ def _refused(game: str, rows: pa.Table) -> Iterator[FollowResponse]:
         message = FollowResponse()
         for row in part:
             reason = row["reason"] or ""
-            field = _FIELDS.get(reason, "payload")
+            field = row["field"] or _FIELDS.get(reason, PAYLOAD)
             message.refused.add(**_named(game, row), reason=reason, detail=row["detail"] or "", field=field)
         yield message
 

@@ -26,7 +26,9 @@ from pipeline.lake.delta.opening import open_table
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.settings.tree import Paths
 
-_COLUMNS: Final = ("game_key", "game", "seq", "pos", "topic", "partition", "offset", "event_id", "reason", "detail")
+_COLUMNS: Final = (
+    "game_key", "game", "seq", "pos", "topic", "partition", "offset", "event_id", "reason", "detail", "field",
+)  # fmt: skip
 _WHERE: Final = ("game", "seq", "pos")
 _READ: Final = pa.schema([QUARANTINE.field(name) for name in _COLUMNS])
 _KEPT_BYTES: Final = 64 * 1024 * 1024

@@ -47,6 +47,7 @@ QUARANTINE: Final = pa.schema(
         ("quarantined_at", pa.timestamp("us", "UTC")),
         ("raw", pa.binary()),
         ("event_id", pa.string()),
+        ("field", pa.string()),  # that is wrong, as `payload.price`; null where only the reason says it
     ]
 )
 

@@ -154,6 +154,7 @@ def _refused(rows: pa.Table) -> pa.Table:
     columns["reason"] = rows.column("refused")
     columns["detail"] = pa.repeat(pa.scalar("nobody knew the game when the row came"), rows.num_rows)
     columns["quarantined_at"] = pa.repeat(now, rows.num_rows)
+    columns["field"] = pa.nulls(rows.num_rows, pa.string())
     return pa.table({name: columns[name] for name in QUARANTINE.names}).cast(QUARANTINE)
 
 

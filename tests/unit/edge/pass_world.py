@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.base.names import game_key
+from pipeline.data.contracts.decoded import PAYLOAD
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.output_contracts.kinds import KINDS
 from pipeline.data.output_contracts.rules import ACTIONS, ContractRule, OutputContract
@@ -27,8 +28,8 @@ def promising(known: Known, *contracts: OutputContract) -> Known:
     return replace(known, schemas=replace(known.schemas, contracts={game_key(GAME): contracts}))
 
 
-def quarantined(schemas: SchemaSet, wrappers: Sequence[bytes], folder: Path) -> Mapping[int, tuple[str, str]]:
-    """Return which events a pass sends to quarantine, with reason and detail; each event has a seq of its own.
+def quarantined(schemas: SchemaSet, wrappers: Sequence[bytes], folder: Path) -> Mapping[int, tuple[str, ...]]:
+    """Return which events a pass sends to quarantine, with reason, detail and field; each has a seq of its own.
 
     Events that break a rule named `stop…` are left out: a pass stops before them.
     """
@@ -45,7 +46,11 @@ def quarantined(schemas: SchemaSet, wrappers: Sequence[bytes], folder: Path) -> 
     report = json.loads(done.column("report")[0].as_py())["games"][key]
     assert report["error"] is None
     rejects = pa.ipc.open_stream(done.column("rejects")[0].as_py()).read_all().to_pylist()
-    return {each["seq"]: (each["reason"], each["detail"]) for each in rejects if "/stop" not in each["detail"]}
+    return {
+        each["seq"]: (each["reason"], each["detail"], each["field"] or PAYLOAD)
+        for each in rejects
+        if "/stop" not in each["detail"]
+    }
 
 
 def rules_by_chance(columns: pa.Schema, draw: Random) -> tuple[ContractRule, ...]:

@@ -43,8 +43,8 @@ def judged(known: Known, *wrappers: bytes) -> Judged:
     return outcome
 
 
-def refused(outcome: Judged) -> Mapping[int, tuple[str, str]]:
-    return {each.row: (each.reason, each.detail) for each in outcome.refused}
+def refused(outcome: Judged) -> Mapping[int, tuple[str, ...]]:
+    return {each.row: (each.reason, each.detail, each.field) for each in outcome.refused}
 
 
 def contract(*rules: ContractRule, types: tuple[str, ...] = ()) -> OutputContract:
@@ -66,7 +66,7 @@ def events(contents: list[bytes], draw: Random) -> list[bytes]:
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_the_edge_refuses_what_a_pass_would_quarantine(format_name: str, seed: int) -> None:
-    """With rules of any kind, at any path and layout, both agree on each event, to the reason and the sentence."""
+    """With rules of any kind, at any path and layout, both agree on each event, to reason, sentence and field."""
     world, draw = WORLDS[format_name](seed), Random(seed)
     schema = replace(world.schema, schema_id=1)
     own = columns(schema)

@@ -43,8 +43,8 @@ class MessageEnvelope:
         decoded = self._decoder.decode(present(values if len(rows) == len(values) else values.take(pa.array(rows))))
         missing = np.setdiff1d(np.arange(len(values)), rows, assume_unique=True)
         reasons = dict.fromkeys(missing.tolist(), TOMBSTONE)
-        for row, reason, detail in decoded.refused:
-            reasons[int(rows[row])] = (MALFORMED, _EMPTY if reason == "empty_payload" else detail)
+        for each in decoded.refused:
+            reasons[int(rows[each.row])] = (MALFORMED, _EMPTY if each.reason == "empty_payload" else each.detail)
         batch = pa.RecordBatch.from_arrays([self._column(decoded.batch, each) for each in COLUMNS], schema=COLUMNS)
         return spread(batch, rows[decoded.rows], len(values), reasons)
 

@@ -61,7 +61,7 @@ def _parsed(raw: pa.BinaryArray, *, known_good: bool) -> tuple[pa.RecordBatch, R
     parsed = _parser().parse(raw if len(rows) == len(raw) else raw.take(pa.array(rows)), known_good=known_good)
     reasons = dict.fromkeys(np.flatnonzero(sizes == 0).tolist(), _EMPTY)
     reasons |= dict.fromkeys(np.flatnonzero(raw.is_null().to_numpy(zero_copy_only=False)).tolist(), TOMBSTONE)
-    reasons |= {int(rows[row]): (MALFORMED, detail) for row, detail in parsed.bad}
+    reasons |= {int(rows[row]): (MALFORMED, flaw.detail) for row, flaw in parsed.bad}
     rows = rows[parsed.rows]
     batch = _typed(parsed.batch, _event_times(parsed.batch, raw, rows))
     return batch, rows, reasons

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from pipeline.base.names import GameKey, shown
 from pipeline.data.contracts.declared_types import SchemasByType
-from pipeline.data.contracts.decoded import Rows
+from pipeline.data.contracts.decoded import Refusal, Rows
 from pipeline.data.contracts.envelopes.framing import FRAMINGS
 from pipeline.data.contracts.envelopes.index_paths import index_path
 from pipeline.data.contracts.envelopes.opening import payloads_of
@@ -43,7 +43,7 @@ class OpenRows:
     event_time: pa.Array
     event_id: pa.Array
     ids: Rows  # turnout's id of each row's schema, or CLOSED
-    refused: list[tuple[int, str, str]] = field(default_factory=list)  # row, reason and detail
+    refused: list[Refusal] = field(default_factory=list)
     # The schema that is tried for a game's rows that another one does not decode: (game key, id) → id
     further: dict[tuple[str, int], int] = field(default_factory=dict)
     needs: dict[str, tuple[Need, ...]] = field(default_factory=dict)  # by game key
@@ -85,7 +85,7 @@ class OpenRows:
         wanted = pa.array(sorted(keys), pa.string())
         closed = pc.is_in(whole(self.routed.column("game_key")), wanted).to_numpy(zero_copy_only=False)
         self.ids = np.where(closed, CLOSED, self.ids)
-        self.refused = [each for each in self.refused if not closed[each[0]]]
+        self.refused = [each for each in self.refused if not closed[each.row]]
 
 
 def open_rows(routed: pa.Table, schemas: SchemaSet) -> Iterator[OpenRows]:
@@ -120,7 +120,7 @@ def _foreign(routed: pa.Table, number: int, schemas: SchemaSet) -> Iterator[Open
         times, event_ids = opened.event_time.slice(start, count), opened.event_id.slice(start, count)
         ids = np.full(count, CLOSED, np.int64)
         rows = OpenRows(routed.slice(start, count), run.bodies, times, event_ids, ids)
-        rows.refused = [(each.row - start, each.reason, each.detail) for each in run.refusals]
+        rows.refused = [each._replace(row=each.row - start) for each in run.refusals]
         their_registries = registries.slice(start, count)
         their_writers = _with_paths(rows, their_registries, writers.slice(start, count), schemas)
         if profile.framing == "type":
@@ -154,7 +154,7 @@ def _with_paths(
     indexed, mask = np.flatnonzero(chosen), pa.array(chosen)
     read = index_path(rows.payload.filter(mask))
     rows.payload = pc.replace_with_mask(rows.payload, mask, read.rests)
-    rows.refused += [(int(indexed[each.row]), each.reason, each.detail) for each in read.bad]
+    rows.refused += [each._replace(row=int(indexed[each.row])) for each in read.bad]
     joined = pc.binary_join_element_wise(writers.filter(mask), read.paths.fill_null(b""), b"")
     return pc.replace_with_mask(writers, mask, joined)
 
@@ -188,7 +188,7 @@ def _judge(
             rows.ids[members] = found.schema_id
         else:
             why = "its registry has no schema for it" if found is None or found.refused is None else found.refused
-            rows.refused += [(row, "unknown_schema", why) for row in members.tolist()]
+            rows.refused += [Refusal(row, "unknown_schema", why) for row in members.tolist()]
     rows.needs = {key: lowest(each) for key, each in needs.items()}
 
 
@@ -218,7 +218,7 @@ def _judge_types(
             without += members.tolist()
         else:
             what = f"schema of the event type {shown(name)}" if name else "JSON Schema"
-            rows.refused += [(row, "unknown_schema", f"the game has no {what}") for row in members.tolist()]
+            rows.refused += [Refusal(row, "unknown_schema", f"the game has no {what}") for row in members.tolist()]
     rows.needs = rows.uncovered(without, 0)
 
 
@@ -231,7 +231,7 @@ def _encoded(registries: pa.StringArray, writers: pa.BinaryArray) -> tuple[list[
     return [(texts[pair // len(values)], values[pair % len(values)]) for pair in known.tolist()], codes
 
 
-def _marks(count: int, refused: list[tuple[int, str, str]]) -> npt.NDArray[np.bool_]:
+def _marks(count: int, refused: list[Refusal]) -> npt.NDArray[np.bool_]:
     marks = np.zeros(count, dtype=np.bool_)
-    marks[[row for row, _, _ in refused]] = True
+    marks[[each.row for each in refused]] = True
     return marks

@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.base.names import GameKey
-from pipeline.data.contracts.decoded import Rows
-from pipeline.data.contracts.promised import promised
+from pipeline.data.contracts.decoded import Refusal, Rows
+from pipeline.data.contracts.promised import fields_of, promised
 from pipeline.data.contracts.schemas import FieldPlacement, Schema, SchemaSet
 from pipeline.data.output_contracts.masks import judge
 from pipeline.data.output_contracts.rules import REASON, OutputContract
+from pipeline.data.streams.writing.columns import OWN_COLUMNS
 from pipeline.data.streams.writing.placed_rows import PlacedRows
 from pipeline.data.streams.writing.reports import Games
 from pipeline.lake.delta.bronze import whole
@@ -23,7 +24,7 @@ _NONE: Final[tuple[OutputContract, ...]] = ()
 
 def keep_promised(
     placed: PlacedRows, rows: Rows, schemas: SchemaSet, schema: Schema, placement: FieldPlacement, found: Games
-) -> tuple[PlacedRows, list[tuple[int, str, str]]]:
+) -> tuple[PlacedRows, list[Refusal]]:
     """Return the rows that may land, and each other one with its reason; count the rows that break a rule.
 
     The first row of each game that stops its stream is reported, too: nothing from its seq on counts then.
@@ -42,7 +43,7 @@ def keep_promised(
     for game, key in enumerate(keys.dictionary.to_pylist()):
         if of_game := schemas.contracts.get(GameKey(key), _NONE):
             by_contracts.setdefault(of_game, []).append(game)
-    refused: list[tuple[int, str, str]] = []
+    refused: list[Refusal] = []
     dropped = np.zeros(len(games), dtype=np.bool_)
     for of_games, members in by_contracts.items():
         contracts = promised(of_games, schema, placement)
@@ -56,9 +57,10 @@ def keep_promised(
             _count(found, keys.dictionary, games[places[mask]], name)
         for name, column in verdict.stopping.items():
             _stop(found, keys.dictionary.take(keys.indices), placed.rows, places[verdict.broken[name]], (name, column))
+        fields = fields_of(contracts, placement, OWN_COLUMNS.names)
         for index, detail in verdict.details():
             dropped[places[index]] = True
-            refused.append((int(rows[places[index]]), REASON, detail))
+            refused.append(Refusal(int(rows[places[index]]), REASON, detail, fields[verdict.rules_of(index)[0]]))
     if not refused:
         return placed, refused
     kept = pa.array(~dropped)

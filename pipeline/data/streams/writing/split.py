@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from pipeline.base.failpoints import hit
 from pipeline.base.names import GameKey, shown
 from pipeline.data.contracts.declared_types import versions_of
-from pipeline.data.contracts.decoded import Rows
+from pipeline.data.contracts.decoded import Refusal, Rows
 from pipeline.data.contracts.event_types import event_type
 from pipeline.data.contracts.formats.json.stored_supersets import version_of
 from pipeline.data.contracts.formats.supported import decoder, prepare
@@ -131,7 +131,7 @@ class _Split:
         places = zip(routed.column("seq").to_pylist(), routed.column("pos").to_pylist(), strict=True)
         deadly = np.array([place in self.job.deadly for place in places], dtype=bool)
         why = "a worker that read this record died"
-        self._refuse(routed, [(int(row), "kills_worker", why) for row in np.flatnonzero(deadly)])
+        self._refuse(routed, [Refusal(int(row), "kills_worker", why) for row in np.flatnonzero(deadly)])
         return routed.filter(pa.array(~deadly))
 
     def _note_links(self) -> None:
@@ -197,7 +197,7 @@ class _Split:
                 if (why := self._refusal_of(name, int(schema_id))) is not None
             }
             allowed = np.array([game not in refused_games for game in range(len(names))])[games[chosen]]
-            refusals += [(row, *refused_games[int(games[row])]) for row in chosen[~allowed].tolist()]
+            refusals += [Refusal(row, *refused_games[int(games[row])]) for row in chosen[~allowed].tolist()]
             chosen = chosen[allowed]
             if not chosen.size:
                 continue
@@ -217,12 +217,12 @@ class _Split:
 
     def _decode_portion(
         self, part: OpenRows, portion: Rows, schema: Schema, of: "_Games", decoded: RowsByTarget
-    ) -> tuple[list[tuple[int, str, str]], dict[int, int]]:
+    ) -> tuple[list[Refusal], dict[int, int]]:
         """Decode rows of one schema; return the refused ones, and for each that another one is tried for, its id."""
         payloads = decoder(schema).decode(part.payload.take(pa.array(portion)))
         self._held += payloads.batch.nbytes
         good = portion[payloads.rows]
-        broke: list[tuple[int, str, str]] = []
+        broke: list[Refusal] = []
         name = event_type(schema.message)
         for target, placement, members in by_layout(self.job.schema_set, good, of.games, of.names, schema.schema_id):
             types = pa.repeat(pa.scalar(name), members.size)
@@ -240,18 +240,18 @@ class _Split:
                 made, breaking = keep_promised(made, *held)
                 broke += breaking
             decoded[target].append(made)
-        bad = [(int(portion[index]), reason, detail) for index, reason, detail in payloads.refused]
+        bad = [each._replace(row=int(portion[each.row])) for each in payloads.refused]
         late = portion[payloads.uncovered].tolist()
-        again = part.next_of([*(row for row, _, _ in bad), *late], schema.schema_id)
-        refused = [*broke, *(each for each in bad if each[0] not in again)]
+        again = part.next_of([*(each.row for each in bad), *late], schema.schema_id)
+        refused = [*broke, *(each for each in bad if each.row not in again)]
         if late := [row for row in late if row not in again]:
             refused += self._wait(part, late, schema)
         return refused, again
 
-    def _wait(self, part: OpenRows, rows: list[int], schema: Schema) -> list[tuple[int, str, str]]:
+    def _wait(self, part: OpenRows, rows: list[int], schema: Schema) -> list[Refusal]:
         """Note what rows need that a superset does not cover; return those that are refused instead."""
         if not part.registers:
-            return [(row, "unknown_schema", "no schema has its shape") for row in rows]
+            return [Refusal(row, "unknown_schema", "no schema has its shape") for row in rows]
         for key, needs in part.uncovered(rows, version_of(schema.definition)).items():
             self.needs[key] += needs
         return []
@@ -350,28 +350,29 @@ class _Split:
                 self.games[key]["error"] = fault(error)
             return None
 
-    def _refuse(self, routed: pa.Table, refusals: list[tuple[int, str, str]], part: OpenRows | None = None) -> None:
+    def _refuse(self, routed: pa.Table, refusals: list[Refusal], part: OpenRows | None = None) -> None:
         """Keep rows for quarantine; where they were opened, `part` has their event ids and the ids of their schemas."""
         if not refusals:
             return
-        places = pa.array([row for row, _, _ in refusals], pa.int64())
+        places = pa.array([each.row for each in refusals], pa.int64())
         refused = routed.take(places)
         now = pa.scalar(int(time.time() * 1_000_000), pa.timestamp("us", "UTC"))
         given = {
-            "reason": pa.array([reason for _, reason, _ in refusals], pa.string()),
-            "detail": pa.array([detail[:DETAIL_LIMIT] for _, _, detail in refusals], pa.string()),
+            "reason": pa.array([each.reason for each in refusals], pa.string()),
+            "detail": pa.array([each.detail[:DETAIL_LIMIT] for each in refusals], pa.string()),
+            "field": pa.array([each.field or None for each in refusals], pa.string()),
             "quarantined_at": pa.repeat(now, len(refusals)),
             "event_id": pa.nulls(len(refusals), pa.string()) if part is None else part.event_id.take(places),
         }
         columns = [given[name] if name in given else refused.column(name) for name in QUARANTINE.names]
         self.rejects.append(pa.table(columns, names=QUARANTINE.names).cast(QUARANTINE))
         keys = refused.column("game_key").to_pylist()
-        for key, (_, reason, _) in zip(keys, refusals, strict=True):
+        for key, each in zip(keys, refusals, strict=True):
             reasons = self.games[key]["rejects"]
-            reasons[reason] = reasons.get(reason, 0) + 1
+            reasons[each.reason] = reasons.get(each.reason, 0) + 1
         known = self.job.schema_set.schemas
-        for key, (row, _, _) in zip(keys, refusals, strict=True):
-            if part is not None and (schema := known.get(int(part.ids[row]))) is not None:
+        for key, each in zip(keys, refusals, strict=True):
+            if part is not None and (schema := known.get(int(part.ids[each.row]))) is not None:
                 count_type(self.games, key, event_type(schema.message), 1, 1)
 
 

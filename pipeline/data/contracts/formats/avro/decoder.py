@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.data.contracts.decoded import Decoded, Rows, malformed, one_line
+from pipeline.data.contracts.decoded import Decoded, Refusal, Rows, malformed, one_line
 from pipeline.data.contracts.formats.avro.columns import columns_of
 from pipeline.data.contracts.formats.avro.cursor import ALL, Cursor
 from pipeline.data.contracts.formats.avro.definitions import describe
@@ -52,7 +52,7 @@ class Decoder:
             batch, places, bad = self._part(held(payloads, part))
             batches.append(batch)
             good.append(part[places])
-            refused += [malformed(int(part[place]), detail) for place, detail in bad]
+            refused += [each._replace(row=int(part[each.row])) for each in bad]
         if len(batches) == 1:
             return Decoded(self._of_table(batches[0]), good[0], sorted(refused))
         whole = joined(batches, self._schema)
@@ -61,7 +61,7 @@ class Decoder:
     def _of_table(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch if len(self.arrow_schema) else batch.select([])  # which still knows its number of rows
 
-    def _part(self, payloads: pa.BinaryArray) -> tuple[pa.RecordBatch, Rows, list[tuple[int, str]]]:
+    def _part(self, payloads: pa.BinaryArray) -> tuple[pa.RecordBatch, Rows, list[Refusal]]:
         """Return the columns and places of the good payloads of a part, in order, and why each other one is bad."""
         cursor = Cursor(payloads)
         values = self._read(cursor, ALL)
@@ -82,13 +82,11 @@ class Decoder:
         table = pa.Table.from_batches([batch, *late], self._schema).take(pa.array(order))
         return one_batch(table), both[order], bad
 
-    def _one_by_one(
-        self, payloads: pa.BinaryArray, places: Rows
-    ) -> tuple[list[pa.RecordBatch], Rows, list[tuple[int, str]]]:
+    def _one_by_one(self, payloads: pa.BinaryArray, places: Rows) -> tuple[list[pa.RecordBatch], Rows, list[Refusal]]:
         batches: list[pa.RecordBatch] = []
         held: list[dict[str, Any]] = []
         good: list[int] = []
-        bad: list[tuple[int, str]] = []
+        bad: list[Refusal] = []
         size = 0
         for place in places.tolist():
             content = payloads[place].as_py()
@@ -96,7 +94,7 @@ class Decoder:
                 held.append(self._scalar.decode(content))
                 good.append(place)
             except Malformed as error:
-                bad.append((place, one_line(str(error))))
+                bad.append(malformed(place, one_line(str(error)), error.field))
             size += len(content)
             if size > _SCALAR_BYTES:
                 batches.append(self._batch(held))

@@ -46,9 +46,13 @@ class Malformed(Exception):
         super().__init__(why)
         self.path: list[str] = []
 
+    @property
+    def field(self) -> str:
+        """The field's path, empty where no field is known."""
+        return ".".join(reversed(self.path))
+
     def __str__(self) -> str:
-        where = ".".join(reversed(self.path))
-        return f"{where}: {self.args[0]}" if where else str(self.args[0])
+        return f"{self.field}: {self.args[0]}" if self.path else str(self.args[0])
 
 
 class _Payload:

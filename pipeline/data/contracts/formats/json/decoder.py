@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES, Decoded, Rows, malformed, one_line
+from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES, Decoded, Refusal, Rows, malformed, one_line
 from pipeline.data.contracts.formats.batches import held, joined, one_batch, parts, sized
 from pipeline.data.contracts.formats.json.columns import columns_of
 from pipeline.data.contracts.formats.json.definitions import describe
@@ -58,13 +58,13 @@ class Decoder:
             batch, places, bad = self._part(held(payloads, part))
             batches.append(batch)
             good.append(part[places])
-            refused += [malformed(int(part[place]), detail) for place, detail in bad]
+            refused += [each._replace(row=int(part[each.row])) for each in bad]
         batch = joined(batches or [self._batch([])], self._schema)
         if not len(self.arrow_schema):
             batch = batch.select([])  # which still knows its number of rows
         return Decoded(batch, np.concatenate(good), sorted(refused))
 
-    def _part(self, documents: pa.BinaryArray) -> tuple[pa.RecordBatch, Rows, list[tuple[int, str]]]:
+    def _part(self, documents: pa.BinaryArray) -> tuple[pa.RecordBatch, Rows, list[Refusal]]:
         """Return the columns and places of the good documents of a part, in order, and why each other one is bad."""
         found = self._together(documents)
         batches, places = found.batches, found.places
@@ -125,25 +125,25 @@ class Decoder:
 
     def _one_by_one(
         self, documents: pa.BinaryArray, found: "_Found"
-    ) -> tuple[list[pa.RecordBatch], Rows, list[tuple[int, str]]]:
+    ) -> tuple[list[pa.RecordBatch], Rows, list[Refusal]]:
         batches: list[pa.RecordBatch] = []
         rows: list[dict[str, Any]] = []
         good: list[int] = []
-        bad: list[tuple[int, str]] = []
+        bad: list[Refusal] = []
         size = 0
         places = found.others
         unseen = places[[place not in found.why for place in places.tolist()]]
         why = found.why | dict(zip(unseen.tolist(), self._reasons(documents, unseen), strict=True))
         for place in places.tolist():
             if (sure := why[place]) is not None:
-                bad.append((place, one_line(sure)))
+                bad.append(malformed(place, one_line(str(sure)), sure.field))
                 continue
             content = documents[place].as_py()
             try:
                 rows.append(self._scalar.decode(content))
                 good.append(place)
             except Misfit as error:
-                bad.append((place, one_line(str(error))))
+                bad.append(malformed(place, one_line(str(error)), error.field))
             size += len(content)
             if size > _SCALAR_BYTES:
                 batches.append(self._batch(rows))
@@ -152,7 +152,7 @@ class Decoder:
             batches.append(self._batch(rows))
         return batches, np.array(good, dtype=np.int64), bad
 
-    def _reasons(self, documents: pa.BinaryArray, places: Rows) -> list[str | None]:
+    def _reasons(self, documents: pa.BinaryArray, places: Rows) -> list[Misfit | None]:
         """Return why documents are refused that no screen has seen yet, None where that is not sure."""
         misfits = self._screen.misfits(held(documents, places)) if len(places) else {}
         return [misfits.get(place) for place in range(len(places))]

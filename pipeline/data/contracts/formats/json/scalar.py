@@ -37,6 +37,11 @@ _MOST_EXACT_DIGITS: Final = 800  # of a double, written out in full
 class Misfit(Exception):
     """A document that is not what its schema says, with a line of explanation."""
 
+    def __init__(self, why: str, field: str = "") -> None:
+        """Keep the explanation, and the path of the field that is wrong, where one is."""
+        super().__init__(why)
+        self.field = field
+
 
 class Whole(str):
     """A number without fraction and exponent, as it was written."""
@@ -138,7 +143,8 @@ def _object(of: Object) -> Reader:
         for key, one in value.items():
             known = readers.get(key)
             if known is None:
-                raise Misfit(f"has the key {_shown(path, key)}, which its schema does not declare")
+                where = _joined(path, key)
+                raise Misfit(f"has the key {_shown(path, key)}, which its schema does not declare", where)
             if one is None:  # as if it were missing
                 continue
             made = known[1](one, f"{path}.{key}" if path else key)
@@ -146,7 +152,7 @@ def _object(of: Object) -> Reader:
                 row[known[0]] = made
         for key, nullable in required:
             if value.get(key) is None and not nullable:
-                raise Misfit(f"{_shown(path, key)} is required, and missing or null")
+                raise Misfit(f"{_shown(path, key)} is required, and missing or null", _joined(path, key))
         return row or True
 
     return read
@@ -178,7 +184,7 @@ def _item(read: Reader, value: Any, path: str, *, nullable: bool) -> Any:
     if value is not None:
         return read(value, path)
     if not nullable:
-        raise Misfit(f"{shown(path)} holds a null")
+        raise Misfit(f"{shown(path)} holds a null", path)
     return None
 
 
@@ -192,7 +198,7 @@ def _text(value: Any, path: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise Misfit(f"{shown(path)} has half of a surrogate pair") from error
+        raise Misfit(f"{shown(path)} has half of a surrogate pair", path) from error
     text: str = value
     return text
 
@@ -200,7 +206,7 @@ def _text(value: Any, path: str) -> str:
 def _enum(symbols: frozenset[str]) -> Reader:
     def read(value: Any, path: str) -> str:
         if (text := _text(value, path)) not in symbols:
-            raise Misfit(f"{shown(path)} is {shown(text[:80])}, which is not in its enum")
+            raise Misfit(f"{shown(path)} is {shown(text[:80])}, which is not in its enum", path)
         return text
 
     return read
@@ -218,13 +224,13 @@ def _integer(value: Any, path: str) -> int:
     elif isinstance(value, Fraction):
         exact = _decimal(value, path)
         if exact and (exact.adjusted() < 0 or (exact.adjusted() < 20 and exact != exact.to_integral_value())):
-            raise Misfit(f"{shown(path)} is a number with a fraction, not an integer")
+            raise Misfit(f"{shown(path)} is a number with a fraction, not an integer", path)
         number = 0 if not exact else int(exact) if exact.adjusted() < 20 else WHOLE**2
     else:
         raise _mistyped(value, path, "an integer")
     if not -(2**63) <= number < 2**63:
         written = value if len(value) <= _MOST_SHOWN else f"{value[:_MOST_SHOWN]}..."
-        raise Misfit(f"{shown(path)} is {written}, beyond the 64 bits of its column")
+        raise Misfit(f"{shown(path)} is {written}, beyond the 64 bits of its column", path)
     return number
 
 
@@ -233,9 +239,9 @@ def _number(value: Any, path: str) -> float:
         raise _mistyped(value, path, "a number")
     number = float(value)
     if math.isinf(number):
-        raise Misfit(f"{shown(path)} is a number beyond a double")
+        raise Misfit(f"{shown(path)} is a number beyond a double", path)
     if not is_held(value, number, whole=isinstance(value, Whole)):
-        raise Misfit(f"{shown(path)} is a number of which a double does not hold every digit")
+        raise Misfit(f"{shown(path)} is a number of which a double does not hold every digit", path)
     return number + 0.0  # JSON has one zero
 
 
@@ -258,17 +264,17 @@ def _decimal(text: str, path: str) -> Decimal:
     try:
         return Decimal(text)
     except ArithmeticError as error:
-        raise Misfit(f"{shown(path)} is a number with an exponent that is out of range") from error
+        raise Misfit(f"{shown(path)} is a number with an exponent that is out of range", path) from error
 
 
 def _time(value: Any, path: str) -> int:
     text = _text(value, path)
     if TIME.fullmatch(text) is None:
-        raise Misfit(f"{shown(path)} is {shown(text[:80])}, not a date-time of RFC 3339 with its zone")
+        raise Misfit(f"{shown(path)} is {shown(text[:80])}, not a date-time of RFC 3339 with its zone", path)
     try:
         return (dt.datetime.fromisoformat(text.upper()).astimezone(dt.UTC) - _EPOCH) // _MICROSECOND
     except (ValueError, OverflowError) as error:
-        raise Misfit(f"{shown(path)} is {shown(text[:80])}: {error}") from error
+        raise Misfit(f"{shown(path)} is {shown(text[:80])}: {error}", path) from error
 
 
 _SCALARS: Final[Mapping[str, Reader]] = {
@@ -294,7 +300,11 @@ def _mistyped(value: Any, path: str, wanted: str) -> Misfit:
             kind = "an object"
         case _:
             kind = "null"
-    return Misfit(f"{shown(path) if path else 'the document'} is {kind}, not {wanted}")
+    return Misfit(f"{shown(path) if path else 'the document'} is {kind}, not {wanted}", path)
+
+
+def _joined(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
 
 
 def _shown(path: str, key: str) -> str:

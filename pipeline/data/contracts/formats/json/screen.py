@@ -12,10 +12,13 @@ import msgspec
 import pyarrow as pa
 
 from pipeline.base.names import shown
+from pipeline.data.contracts.formats.json.scalar import Misfit
 from pipeline.data.contracts.formats.json.types import JsonArray, JsonEnum, JsonMap, Nothing, Object, Scalar, Type
 
 _LONG: Final = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-_UNDECLARED: Final = re.compile(r"Object contains unknown field `(.*?)`(?: - at `.*`)?", re.DOTALL)
+_UNDECLARED: Final = re.compile(
+    r"Object contains unknown field `(.*?)`(?: - at `\$\.([A-Za-z0-9_.]+)`| - at `.*`)?", re.DOTALL
+)
 _MISTYPED: Final = re.compile(r"Expected `([a-z| ]+)`, got `([a-z]+)` - at `\$\.([A-Za-z0-9_.]+)`")
 _NAMES: Final = {
     "str": ("text", "text"), "int": ("a number", "an integer"), "float": ("a number", "a number"),
@@ -25,7 +28,7 @@ _NAMES: Final = {
 """The types of msgspec as what a value is, and as what it was expected to be."""
 _SCALARS: Final[dict[str, Any]] = {"string": str, "integer": _LONG, "number": float, "boolean": bool, "date-time": str}
 
-Misfits: TypeAlias = dict[int, str | None]
+Misfits: TypeAlias = dict[int, Misfit | None]
 """Place → why a document is refused; None where that is not sure."""
 
 
@@ -65,16 +68,17 @@ def with_a_key_twice(documents: pa.BinaryArray) -> Misfits:
 
 
 @lru_cache(maxsize=1024)
-def _why(message: str) -> str | None:
+def _why(message: str) -> Misfit | None:
     """Return what a message of msgspec says of every document that has it; None where it may be wrong."""
     if (found := _UNDECLARED.fullmatch(message)) is not None:
-        return f"has the key {shown(found[1])}, which its schema does not declare"
+        where = f"{found[2]}.{found[1]}" if found[2] else found[1]
+        return Misfit(f"has the key {shown(found[1])}, which its schema does not declare", where)
     if (found := _MISTYPED.fullmatch(message)) is None:
         return None
     wanted, given, path = found[1].removesuffix(" | null"), found[2], found[3]
     if wanted not in _NAMES or (wanted, given) == ("int", "float"):  # which may be whole
         return None
-    return f"{shown(path[-200:])} is {_NAMES[given][0]}, not {_NAMES[wanted][1]}"
+    return Misfit(f"{shown(path[-200:])} is {_NAMES[given][0]}, not {_NAMES[wanted][1]}", path)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> None:

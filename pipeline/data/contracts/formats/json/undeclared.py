@@ -79,9 +79,9 @@ class UndeclaredDecoder:
             except Unwanted as error:
                 refused.append(Refusal(row, error.reason, one_line(str(error))))
             except Misfit as error:
-                refused.append(malformed(row, one_line(str(error))))
+                refused.append(malformed(row, one_line(str(error)), error.field))
         late = self._decoder.decode(pa.array(again, pa.binary()), MOST_WRITTEN)
-        refused += [Refusal(kept[each.row], each.reason, each.detail) for each in late.refused]
+        refused += [each._replace(row=kept[each.row]) for each in late.refused]
         return late.batch, np.array(kept, np.int64)[late.rows]
 
     def _unless_refused(self, documents: pa.BinaryArray, usual: Rows) -> Rows:

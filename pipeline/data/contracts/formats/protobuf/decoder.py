@@ -12,6 +12,7 @@ from pipeline.data.contracts.decoded import MAX_PAYLOAD_BYTES, Decoded, Refusal,
 from pipeline.data.contracts.formats.protobuf.arrow_definition import for_arrow
 from pipeline.data.contracts.formats.protobuf.dates import impossible_date
 from pipeline.data.contracts.formats.protobuf.messages import describe, with_distinct_names
+from pipeline.data.contracts.formats.protobuf.mistyped import Flaw
 from pipeline.data.contracts.formats.protobuf.parsing import Parser
 from pipeline.data.contracts.formats.protobuf.pools import expect
 from pipeline.data.contracts.formats.protobuf.required import has_required, missing_required
@@ -46,6 +47,8 @@ class Decoder:
         """
         self._message = with_distinct_names(schema.message, schema.definition)
         self._given = describe(schema.message, schema.definition)
+        given = self._given.fields_by_number
+        self._names: Final = {each.name: given[each.number].name for each in self._message.fields}
         self._parser = Parser(self._message, exact=True)
         self.arrow_schema: pa.Schema = delta_schema(self._parser.schema)
         self._timed: Final = [field.name for field in self._parser.schema if holds_type(field.type, is_time)]
@@ -62,25 +65,31 @@ class Decoder:
         ]
         rows = np.flatnonzero((sizes >= 0) & (sizes <= MAX_PAYLOAD_BYTES)).astype(np.int64)
         parsed = self._parser.parse(payloads.take(pa.array(rows)) if refused else payloads)
-        refused += [malformed(int(rows[row]), detail) for row, detail in parsed.bad]
+        refused += [self._refusal(int(rows[row]), flaw) for row, flaw in parsed.bad]
         batch, rows = parsed.batch, rows[parsed.rows]
         if flaws := self._flaws(batch, payloads, rows):
-            refused += [malformed(int(rows[row]), detail) for row, detail in flaws.items()]
+            refused += [self._refusal(int(rows[row]), flaw) for row, flaw in flaws.items()]
             kept = np.setdiff1d(np.arange(len(rows)), list(flaws), assume_unique=True)
             batch, rows = batch.take(pa.array(kept)), rows[kept]
         return Decoded(cast(batch, self.arrow_schema), rows, sorted(refused))
 
-    def _flaws(self, batch: pa.RecordBatch, payloads: pa.BinaryArray, rows: Rows) -> dict[int, str]:
+    def _refusal(self, row: int, flaw: Flaw) -> Refusal:
+        """Return a refusal that names the field as the definition does."""
+        first, dot, rest = flaw.path.partition(".")
+        return malformed(row, flaw.detail, f"{self._names.get(first, first)}{dot}{rest}")
+
+    def _flaws(self, batch: pa.RecordBatch, payloads: pa.BinaryArray, rows: Rows) -> dict[int, Flaw]:
         """Return the parsed rows that are refused nevertheless, each with the reason."""
         doubtful = union_rows([rows_with(batch.column(name), _doubtful_date) for name in self._timed])
         plain = {row: self._parser.plain(payloads[int(rows[row])].as_py()) for row in doubtful.tolist()}
         dates = {row: impossible_date(self._message, parsed) for row, parsed in plain.items()}
-        flaws = {row: f"an impossible date in {name}" for row, name in dates.items() if name is not None}
-        flaws |= {row: f"a time out of range in {name}" for row, name in unreal_times(batch, self._timed).items()}
+        flaws = {row: Flaw(f"an impossible date in {name}", name) for row, name in dates.items() if name is not None}
+        unreal = unreal_times(batch, self._timed)
+        flaws |= {row: Flaw(f"a time out of range in {name}", name) for row, name in unreal.items()}
         if has_required(self._given):
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
             missing = missing_required(self._given, self._message, columns)
-            flaws |= {row: f"the required field {path} is missing" for row, path in missing.items()}
+            flaws |= {row: Flaw(f"the required field {path} is missing", path) for row, path in missing.items()}
         return flaws
 
 

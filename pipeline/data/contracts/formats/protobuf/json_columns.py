@@ -17,6 +17,7 @@ from google.protobuf.descriptor import Descriptor
 
 from pipeline.data.contracts.decoded import Rows
 from pipeline.data.contracts.formats.protobuf.fields import JSON_MESSAGES, by_number, entry_of, struct_of
+from pipeline.data.contracts.formats.protobuf.mistyped import Flaw
 from pipeline.data.contracts.nested import parent_of_each, union_rows
 
 _MOST_EXACT: Final = 2.0**53
@@ -34,16 +35,16 @@ class JsonColumns:
         self._inside = _tree(message)
         self.schema: pa.Schema = pa.schema(_retyped_members(list(parsed), self._inside))
 
-    def convert(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
+    def convert(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, Flaw]]:
         """Return the columns with texts, and the rows with a number that JSON lacks, each with the reason."""
-        columns, bad = list[pa.Array](), dict[int, str]()
+        columns, bad = list[pa.Array](), dict[int, Flaw]()
         for name, values in zip(batch.schema.names, batch.columns, strict=True):
             if (inside := self._inside.get(name)) is None:
                 columns.append(values)
                 continue
             texts, lacking = _converted(values, inside)
             columns.append(texts)
-            bad = dict.fromkeys(lacking.tolist(), f"a number that JSON lacks in {name}") | bad
+            bad = dict.fromkeys(lacking.tolist(), Flaw(f"a number that JSON lacks in {name}", name)) | bad
         return pa.RecordBatch.from_arrays(columns, schema=self.schema), bad
 
 

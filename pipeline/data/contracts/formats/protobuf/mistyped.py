@@ -4,7 +4,7 @@ A parser treats such a field as unknown, and silently returns its default.
 """
 
 from collections.abc import Iterable
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -23,6 +23,13 @@ _WIRE_TYPES: Final[dict[int, int]] = {
 _Kind: TypeAlias = Literal["one", "many", "by key"]
 
 
+class Flaw(NamedTuple):
+    """Why a message is bad."""
+
+    detail: str
+    path: str = ""  # of the field, empty where it is not known
+
+
 class Mistyped:
     """The checks for messages of one definition and for those inside them."""
 
@@ -31,23 +38,25 @@ class Mistyped:
         by_name = {} if by_name is None else by_name
         by_name[message.full_name] = self
         self._wire_types = {each.number: _WIRE_TYPES[each.type] for each in message.fields}
+        self._names = {each.number: each.name for each in message.fields}
         self._inside = [(each.name, *inner) for each in message.fields if (inner := _inner(each, by_name)) is not None]
 
-    def find(self, parsed: Any) -> str | None:
+    def find(self, parsed: Any) -> Flaw | None:
         """Return the field with a wrong wire type, None without one."""
         if (unknown := UnknownFieldSet(parsed)) and (wrong := self._wrong(unknown)):
             return wrong
         for name, kind, below in self._inside:
             for inner in _held(parsed, name, kind):
                 if wrong := below.find(inner):
-                    return f"in {name}: {wrong}"
+                    return Flaw(f"in {name}: {wrong.detail}", f"{name}.{wrong.path}")
         return None
 
-    def _wrong(self, unknown: UnknownFieldSet) -> str | None:
+    def _wrong(self, unknown: UnknownFieldSet) -> Flaw | None:
         for index in range(len(unknown)):
             each = unknown[index]
             if each.wire_type != self._wire_types.get(each.field_number, each.wire_type):
-                return f"field {each.field_number} has wire type {each.wire_type}, which differs from the schema"
+                why = f"field {each.field_number} has wire type {each.wire_type}, which differs from the schema"
+                return Flaw(why, self._names[each.field_number])
         return None
 
 

@@ -20,7 +20,7 @@ from pipeline.data.contracts.formats.protobuf.arrow_definition import for_arrow
 from pipeline.data.contracts.formats.protobuf.batch_parser import BatchParser, runs
 from pipeline.data.contracts.formats.protobuf.json_columns import JsonColumns
 from pipeline.data.contracts.formats.protobuf.messages import with_distinct_names
-from pipeline.data.contracts.formats.protobuf.mistyped import Mistyped
+from pipeline.data.contracts.formats.protobuf.mistyped import Flaw, Mistyped
 from pipeline.data.contracts.formats.protobuf.pools import arrow_parser
 from pipeline.data.contracts.schemas import Schema
 
@@ -34,7 +34,7 @@ class Parsed:
 
     batch: pa.RecordBatch  # the good ones, in order
     rows: Rows  # their places in the array
-    bad: tuple[tuple[int, str], ...]  # the index of each other message, and the parser's error
+    bad: tuple[tuple[int, Flaw], ...]  # the index of each other message, and why it is bad
 
 
 class Parser:
@@ -82,7 +82,7 @@ class Parser:
         `known_good` skips the first check: only for the very bytes that this parser found good before.
         """
         everything = np.arange(len(messages), dtype=np.int64)
-        bad, rewritten = ({}, {}) if known_good else self._inspect_suspects(messages)
+        bad, rewritten = (dict[int, Flaw](), dict[int, bytes]()) if known_good else self._inspect_suspects(messages)
         good: list[pa.RecordBatch] = []
         for rows, contents in _pieces(messages, _without(everything, bad), rewritten):
             self._bisect(contents, rows, bad, good)
@@ -90,7 +90,7 @@ class Parser:
         if self._json is not None:
             batch, lacking = self._json.convert(batch)
             if lacking:
-                bad |= {int(rows[place]): detail for place, detail in lacking.items()}
+                bad |= {int(rows[place]): flaw for place, flaw in lacking.items()}
                 kept = np.setdiff1d(np.arange(len(rows)), list(lacking), assume_unique=True)
                 batch, rows = batch.take(pa.array(kept)), rows[kept]
         return Parsed(batch, rows, tuple(sorted(bad.items())))
@@ -99,18 +99,18 @@ class Parser:
         """Return a good message as the plain parser reads it."""
         return self._class.FromString(message)
 
-    def _attempt(self, messages: pa.BinaryArray) -> pa.RecordBatch | str:
+    def _attempt(self, messages: pa.BinaryArray) -> pa.RecordBatch | Flaw:
         """Return the messages as columns, or the parser's error when at least one is bad."""
         try:
             return self._handler.array_to_record_batch(messages)
         except BaseException as error:
             if not _is_failure(error):
                 raise
-            return one_line(str(error))
+            return Flaw(one_line(str(error)))
 
-    def _inspect_suspects(self, messages: pa.BinaryArray) -> tuple[dict[int, str], dict[int, bytes]]:
+    def _inspect_suspects(self, messages: pa.BinaryArray) -> tuple[dict[int, Flaw], dict[int, bytes]]:
         """Return the messages that the plain parser refuses, each with its error, and the serialisation of others."""
-        bad: dict[int, str] = {}
+        bad: dict[int, Flaw] = {}
         if self._mistyped is None:
             rewritten: dict[int, bytes] = {}
             suspects = list(self._batch_parser.find_bad(messages))
@@ -118,31 +118,31 @@ class Parser:
             rewritten, suspects = self._batch_parser.canonical(messages)
         for row in suspects:
             outcome = self._inspect(messages[row].as_py())
-            if isinstance(outcome, str):
+            if isinstance(outcome, Flaw):
                 bad[row] = outcome
             else:
                 rewritten[row] = outcome
         return bad, rewritten
 
-    def _inspect(self, content: bytes) -> bytes | str:
+    def _inspect(self, content: bytes) -> bytes | Flaw:
         """Return one message as the plain parser serialises it, or why it is bad."""
         try:
             parsed = self._class.FromString(content)
         except DecodeError as error:
-            return one_line(str(error))
+            return Flaw(one_line(str(error)))
         if self._mistyped is None:
             return content
         try:
             wrong = self._mistyped.find(parsed)
         except UnicodeDecodeError as error:  # proto2 accepts a key that is not UTF-8 until it is read
-            return one_line(str(error))
+            return Flaw(one_line(str(error)))
         if wrong is not None:
             return wrong
         self._class.DiscardUnknownFields(parsed)  # by the class: a field may have the name of a method
         written: bytes = self._class.SerializePartialToString(parsed)
         return written
 
-    def _bisect(self, messages: pa.BinaryArray, rows: Rows, bad: dict[int, str], good: list[pa.RecordBatch]) -> None:
+    def _bisect(self, messages: pa.BinaryArray, rows: Rows, bad: dict[int, Flaw], good: list[pa.RecordBatch]) -> None:
         """Parse the messages of these rows; halve failing ranges until each bad one stands alone.
 
         The two parsers rarely disagree.
@@ -176,7 +176,7 @@ def _is_failure(error: BaseException) -> bool:
     return isinstance(error, ValueError) or is_panic(error)
 
 
-def _without(rows: Rows, bad: Mapping[int, str]) -> Rows:
+def _without(rows: Rows, bad: Mapping[int, Flaw]) -> Rows:
     if not bad:
         return rows
     return np.setdiff1d(rows, np.fromiter(bad, dtype=np.int64, count=len(bad)), assume_unique=True)

@@ -237,7 +237,7 @@ def test_hostile_index_paths(bodies: list[bytes | None]) -> None:
 )
 def test_paths_are_bounded(body: bytes) -> None:
     """A cut path, a negative number, more than 32 steps or 31 bits are no path: no time and no memory goes there."""
-    ((row, reason, _),) = index_path(binary([body])).bad
+    ((row, reason, *_),) = index_path(binary([body])).bad
     assert (row, reason) == (0, "malformed_framing")
 
 

@@ -334,7 +334,7 @@ def test_the_screen_says_what_the_scalar_decoder_says() -> None:
         sure = {place: why for place, why in Screen(root).misfits(pa.array(documents, pa.binary())).items() if why}
         said += len(sure)
         for place, why in sure.items():
-            with pytest.raises(Misfit, match=f"^{re.escape(why)}$"):
+            with pytest.raises(Misfit, match=f"^{re.escape(str(why))}$"):
                 DocumentDecoder(root).decode(documents[place])
     assert said > 200
 

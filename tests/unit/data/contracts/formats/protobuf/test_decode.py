@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.base.errors import Refused
 from pipeline.data.contracts.columns import merge
-from pipeline.data.contracts.decoded import MAX_DETAIL, MAX_PAYLOAD_BYTES
+from pipeline.data.contracts.decoded import MAX_DETAIL, MAX_PAYLOAD_BYTES, malformed
 from pipeline.data.contracts.formats.protobuf.decoder import Decoder
 from pipeline.data.contracts.formats.protobuf.messages import describe
 from pipeline.data.contracts.formats.protobuf.parsing import Parser
@@ -143,7 +143,7 @@ def test_a_time_no_reader_could_show_is_refused(seconds: int, place: str) -> Non
     target[place]().seconds = seconds
     decoded = DECODER.decode(payloads(*(each.SerializeToString() for each in (fine, bad, fine))))
     assert decoded.rows.tolist() == [0, 2]
-    assert decoded.refused == [(1, "malformed_payload", f"a time out of range in {place}")]
+    assert decoded.refused == [malformed(1, f"a time out of range in {place}", place)]
 
 
 def test_an_endless_duration_is_refused() -> None:
@@ -152,7 +152,7 @@ def test_an_endless_duration_is_refused() -> None:
         payloads(M(took={"seconds": 2**62}).SerializeToString(), M(took={"seconds": 3}).SerializeToString())
     )
     assert decoded.batch.column("took").to_pylist() == [3_000_000]
-    assert decoded.refused == [(0, "malformed_payload", "a time out of range in took")]
+    assert decoded.refused == [malformed(0, "a time out of range in took", "took")]
 
 
 def test_bombs_are_refused_or_decoded_but_never_crash() -> None:
@@ -197,7 +197,7 @@ def test_a_panic_of_the_parser_refuses_only_its_row() -> None:
     contents = [M(u32=1, name="mark" if number == 5 else "x").SerializeToString() for number in range(9)]
     decoded = _panicking(lambda: panic("assertion\nfailed " + "y" * 900)).decode(payloads(*contents))
     assert decoded.rows.tolist() == [0, 1, 2, 3, 4, 6, 7, 8]
-    assert decoded.refused == [(5, "malformed_payload", ("assertion failed " + "y" * 900)[:MAX_DETAIL])]
+    assert decoded.refused == [malformed(5, ("assertion failed " + "y" * 900)[:MAX_DETAIL])]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError, TypeError])

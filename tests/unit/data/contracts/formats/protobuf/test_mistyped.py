@@ -35,6 +35,7 @@ def test_b6_a_nested_field_with_another_wire_type_is_refused(place: str, sub: by
     assert decoded.rows.tolist() == [0, 2]
     assert [(each.row, each.reason) for each in decoded.refused] == [(1, "malformed_payload")]
     assert decoded.refused[0].detail.startswith(f"in {place}: ")
+    assert decoded.refused[0].field.startswith(f"payload.{place}.{'u' if sub == TEXT_FOR_U else 'at'}")
     assert "wire type" in decoded.refused[0].detail
 
 

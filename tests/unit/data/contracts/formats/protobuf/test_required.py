@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.data.contracts.decoded import malformed
 from pipeline.data.contracts.formats.protobuf.decoder import Decoder
 from pipeline.data.contracts.formats.protobuf.messages import canonical
 from pipeline.data.contracts.schemas import Schema
@@ -38,7 +39,7 @@ def test_a_payload_without_a_required_field_is_refused_alone(path: str, event: A
     """B26, law L6: it is no message, and costs its own row only; the detail names the first field that is missing."""
     contents = [FULL.SerializeToString(), event.SerializePartialToString(), FULL.SerializeToString()]
     decoded = DECODER.decode(payloads(*contents))
-    assert decoded.refused == [(1, "malformed_payload", f"the required field {path} is missing")]
+    assert decoded.refused == [malformed(1, f"the required field {path} is missing", path)]
     assert decoded.rows.tolist() == [0, 2]
     assert [row["a"] for row in decoded.batch.to_pylist()] == [1, 1]
 
