@@ -40,6 +40,9 @@ MAX_FRAMES: Final = 8
 MAX_STREAM_SECONDS: Final = 600.0
 """Age at which a stream ends in order, so that no connection has to be cut while one is open."""
 
+MAX_SILENT_SECONDS: Final = 50.0
+"""Time without a whole request after which a stream ends in order: gRPC does not say whether it holds half of one."""
+
 _LATE: Final = "the log has not acknowledged in time; send it again with the same event ids"
 _log: Final = logging.getLogger("turnout")
 
@@ -50,6 +53,7 @@ class _Stream:
 
     caller: Caller
     opened: float = field(default_factory=time.monotonic)
+    heard: float = field(default_factory=time.monotonic)  # when the last request was queued
     is_reading: bool = False  # a request was read, and its answer is not queued yet
     _answers: "deque[asyncio.Future[bytes] | EdgeStatus | None]" = field(default_factory=deque)
     _ends: bool = False
@@ -61,6 +65,11 @@ class _Stream:
     def ends(self) -> bool:
         """Whether no further request is read."""
         return self._ends
+
+    def is_over(self, now: float) -> bool:
+        """Return whether the stream is too old, or has been silent for too long."""
+        is_silent = not self.is_reading and now - self.heard > MAX_SILENT_SECONDS
+        return is_silent or now - self.opened > MAX_STREAM_SECONDS
 
     def end(self, status: EdgeStatus | None) -> None:
         """End the stream after the answers of what was read, with a status or, by None, in order."""
@@ -128,7 +137,7 @@ class EdgeService:
         )
 
     def learn(self, known: Known) -> None:
-        """Judge by a newer look at the store; streams end whose producer may send no more."""
+        """Judge by a newer look at the store; streams end whose producer may send no more, and those that are over."""
         is_same = known.schemas is self._known.schemas and known.games == self._known.games
         rules_are_same = known.rules == self._known.rules
         self._known = known
@@ -140,10 +149,11 @@ class EdgeService:
                 self._producer_of(caller)
             except EdgeStatus as status:
                 ended[caller] = status
+        now = time.monotonic()
         for stream in [*self._streams]:
             if (why := ended.get(stream.caller)) is not None:
                 stream.end(why)
-            elif time.monotonic() - stream.opened > MAX_STREAM_SECONDS:
+            elif stream.is_over(now):
                 stream.end(None)
 
     def drain(self) -> None:
@@ -245,7 +255,7 @@ class EdgeService:
                 producer = self._producer_of(stream.caller)
                 patience = self._settings.deadline_seconds
                 await stream.put(await self._taken(raw, producer, patience, stream))
-                stream.is_reading = False
+                stream.is_reading, stream.heard = False, time.monotonic()
             await stream.put(None)
         except EdgeStatus as status:
             await stream.put(status)

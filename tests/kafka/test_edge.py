@@ -37,6 +37,7 @@ from pipeline.lake.kafka import acknowledged
 from pipeline.lake.kafka.acknowledged import AcknowledgedProducer, Delivered
 from pipeline.lake.kafka.producer import ensure_topic
 from pipeline.settings.tree import load
+from protos.turnout.v1.edge_pb2 import FollowResponse
 from tests.checkout import ROOT
 from tests.kafka.edge_world import GAME, TOKEN, edge_before, event_ids, metric
 from tests.unit.data.contracts.formats.protobuf.wire_world import varint
@@ -101,7 +102,7 @@ def test_a_payload_of_1_mib_is_taken_and_one_of_a_byte_more_is_not(broker: Broke
 
 
 def test_health_and_reflection_answer_and_a_revocation_counts(broker: Broker, tmp_path: Path) -> None:
-    """Any client finds the service by reflection; a revoked token is refused within 10 s, also on an open stream."""
+    """Any client finds the service by reflection; a revoked token is refused within 10 s, also on open streams."""
     from click.testing import CliRunner
 
     from pipeline.cli.main import cli
@@ -122,15 +123,21 @@ def test_health_and_reflection_answer_and_a_revocation_counts(broker: Broker, tm
 
         plain: Any = channel
         opened = plain.stream_stream("/turnout.v1.Edge/PublishStream")
-        stream = opened(requests(), metadata=(("authorization", f"Bearer {TOKEN}"),), timeout=30)
+        metadata = (("authorization", f"Bearer {TOKEN}"),)
+        stream = opened(requests(), metadata=metadata, timeout=30)
+        follower = plain.unary_stream("/turnout.v1.Edge/Follow")(b"", metadata=metadata, timeout=30)
+        assert FollowResponse.FromString(next(follower)).token
+        began = time.monotonic()
         done = CliRunner().invoke(
             cli, ["edge", "producers", "revoke", "chess", "--reason", "leaked", "--env-dir", str(tmp_path)]
         )
         assert done.exit_code == 0, done.output
-        with pytest.raises(grpc.RpcError) as raised:
-            next(stream)
+        for each in (stream, follower):
+            with pytest.raises(grpc.RpcError) as raised:
+                next(each)
+            assert raised.value.code() is grpc.StatusCode.UNAUTHENTICATED
         idle.set()
-        assert raised.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert time.monotonic() - began < 10
         client = EdgeClient(edge.address, TOKEN)
         with pytest.raises(EdgeGaveUp, match="revoked"):
             client.send(EdgeEvent(GAME, 1, payload(1))).result(30)

@@ -107,10 +107,10 @@ class FollowTail:
         self._readers.shutdown(cancel_futures=True)
 
     async def _serve(self, start: FollowStart, mark: object, caller: Caller, say: Say) -> None:
-        view = await self._next(None)
+        view = await self._next(None, caller)
         for _ in range(2):  # another edge may have looked later: the second look from now has begun after its token
             if view is not None and start.position is not None and start.position.version > view.version:
-                view = await self._next(view)
+                view = await self._next(view, caller)
         if view is None:
             return
         follower = await self._read(partial(Follower, self._quarantine, start, view, caller()))
@@ -119,14 +119,20 @@ class FollowTail:
             messages = follower.step(view)
             while (message := await self._read(partial(next, messages, None))) is not None:
                 await _said(say(message.SerializeToString()), caller)
-            view = await self._next(view)
+            view = await self._next(view, caller)
 
-    async def _next(self, last: FollowView | None) -> FollowView | None:
-        """Wait for another look than the last one; return None where the edge drains."""
+    async def _next(self, last: FollowView | None, caller: Caller) -> FollowView | None:
+        """Wait for another look than the last one; return None where the edge drains.
+
+        Raises:
+            EdgeStatus: the caller may send no more; asked also while the lake is away.
+        """
         while not self._drains:
             if self._view is not None and self._view is not last:
                 return self._view
-            await self._news.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), _CHECK_SECONDS)
+            caller()
         return None
 
     async def _read(self, work: Callable[[], _T]) -> _T:

@@ -19,7 +19,7 @@ from pipeline.edge.following.positions import FollowPosition, FollowStart, parse
 from pipeline.edge.following.read_topics import ReadTopics
 from pipeline.edge.following.tail import FollowTail
 from pipeline.edge.outcomes import EventLanded, EventRefused, EventUnknown
-from pipeline.edge.statuses import EdgeStatus, out_of_range
+from pipeline.edge.statuses import EdgeStatus, out_of_range, unauthenticated
 from pipeline.settings.tree import Paths
 from pipeline.store.edge_producers import EdgeProducer
 from protos.turnout.v1.edge_pb2 import (
@@ -29,7 +29,7 @@ from protos.turnout.v1.edge_pb2 import (
     ReplayedRow,
     SkippedRange,
 )
-from tests.unit.edge.edge_world import GAME, TOKEN, HeldLog, edge_in_thread, in_own_loop
+from tests.unit.edge.edge_world import GAME, TOKEN, HeldLog, edge_in_thread, in_own_loop, until
 from tests.unit.edge.follow_world import Script, following, refusal, sent, through
 
 
@@ -109,6 +109,37 @@ def test_a_token_of_an_edge_that_has_looked_later_waits_for_the_next_look(monkey
     later = FollowPosition(b"quarante", 6).token
     with pytest.raises(EdgeStatus, match="of a later state"):
         in_own_loop(first_said(FollowRequest(token=later)))
+
+
+def test_a_revoked_follower_ends_also_while_the_lake_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A producer that may send no more follows no more, with or without news."""
+    is_revoked = asyncio.Event()
+
+    def caller() -> EdgeProducer:
+        if is_revoked.is_set():
+            raise unauthenticated("TOKEN_REVOKED", "the token of one was revoked")
+        return EdgeProducer("one", "0" * 64)
+
+    def look(*_: object) -> FollowView:
+        raise OSError("the bucket does not answer")
+
+    async def say(_: bytes) -> None: ...
+
+    async def follow() -> None:
+        tail = FollowTail(create_engine("sqlite://"), Paths(Path("nowhere")), "test", 0.01)
+        try:
+            following = asyncio.create_task(tail.serve(b"", caller, say))
+            await until(lambda: tail.followers == 1)
+            is_revoked.set()
+            await asyncio.wait_for(following, 30)
+        finally:
+            tail.close()
+
+    monkeypatch.setattr(FollowTail, "_look", look)
+    monkeypatch.setattr(tail_module, "known_names", lambda _: {})
+    monkeypatch.setattr(tail_module, "_CHECK_SECONDS", 0.05)
+    with pytest.raises(EdgeStatus, match="revoked"):
+        in_own_loop(follow())
 
 
 def test_each_event_has_one_outcome() -> None:

@@ -18,6 +18,7 @@ from tests.unit.edge.edge_world import (
     METADATA,
     PRODUCER,
     TOKEN,
+    HeldLog,
     Running,
     ended,
     known_of,
@@ -134,6 +135,40 @@ def test_streams_beyond_a_bound_are_refused_and_calls_of_others_are_not(monkeypa
         assert (await late.read()).acked[0].first_seq == 10
 
     with_edge(body, known=known_of(schema_of(), producers=[PRODUCER, *hostile]))
+
+
+def test_a_stream_that_holds_half_of_a_message_ends_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GRPC does not say who has sent half of one, so a stream ends that has sent no whole one for 50 s."""
+
+    async def body(edge: Running) -> None:
+        with raw(edge.address) as connection:
+            connection.half_sent(1, "PublishStream", TOKEN, MIB, 1_000)
+            await until(lambda: edge.counted("open_streams") == 1)
+            edge.service.learn(known_of(schema_of()))
+            assert edge.counted("open_streams") == 1
+            monkeypatch.setattr(service, "MAX_SILENT_SECONDS", 0.0)
+            edge.service.learn(known_of(schema_of()))
+            await asyncio.to_thread(connection.wait_for_end, 1)
+        assert edge.counted("open_streams") == 0
+
+    with_edge(body)
+
+
+def test_a_stream_that_waits_for_the_log_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its requests are answered before it ends, however long the log takes."""
+    monkeypatch.setattr(service, "MAX_SILENT_SECONDS", 0.0)
+    log = HeldLog()
+
+    async def body(edge: Running) -> None:
+        stream = edge.stream(METADATA)
+        await stream.write(request(wrapper()))
+        await until(lambda: bool(log.batches))
+        edge.service.learn(known_of(schema_of()))
+        log.acknowledge()
+        assert (await stream.read()).acked[0].first_seq == 10
+        assert await stream.read() is END
+
+    with_edge(body, log=log)
 
 
 def test_a_stream_ends_in_order_at_its_age(monkeypatch: pytest.MonkeyPatch) -> None:
