@@ -6,6 +6,7 @@ from typing import Final
 
 import pyarrow.compute as pc
 
+from pipeline.base.errors import Refused
 from pipeline.base.terminal import say_lines
 from pipeline.demo.dashboard import HOST
 from pipeline.demo.heard import Heard, Hearing
@@ -14,14 +15,18 @@ from pipeline.lake.delta.opening import rows_of
 from pipeline.platforms.local.child_processes import Children, turnout
 from pipeline.settings.tree import Paths
 
+_PORT: Final = 8470
 _END_SECONDS: Final = 20.0
 _HEAR_SECONDS: Final = 30.0  # for the last outcomes, once all events are in tables or in quarantine
 _LOOK_SECONDS: Final = 0.2
 
 
 def start(children: Children, paths: Paths) -> str:
-    """Start an edge on a free port; return its address."""
-    (port,) = free_ports(None, 0)
+    """Start an edge on the port of the documentation, or on a free one; return its address."""
+    try:
+        (port,) = free_ports(_PORT)
+    except Refused:
+        (port,) = free_ports(None)
     address = f"{HOST}:{port}"
     run = turnout("edge", "run", "--env-dir", str(paths.root), "--listen-token", address, "--name", "demo")
     children.start("edge", run)

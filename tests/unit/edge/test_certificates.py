@@ -195,6 +195,8 @@ def test_an_edge_is_named_by_its_first_address() -> None:
 def test_the_documented_commands_make_what_edge_and_producer_need(tmp_path: Path) -> None:
     """The commands of openssl in docs/edge.md, copied, give an edge and a producer that it knows by certificate."""
     for commands in re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "edge.md").read_text("utf-8"), re.DOTALL):
+        if "openssl" not in commands:
+            continue
         subprocess.run(["sh", "-e"], input=commands.encode(), cwd=tmp_path, check=True, capture_output=True, timeout=60)
     files = CertificateFiles(tmp_path / "edge.pem", tmp_path / "edge.key", tmp_path / "ca.pem")
     producer = EdgeProducer("chess", games=(GAME,), certificate="uri:spiffe://games.example/chess")
