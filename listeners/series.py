@@ -1,5 +1,6 @@
 """Numbers of games and ingest by slots of time, as the dashboard draws them. Pure; `minutes.reader` makes them."""
 
+import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -15,6 +16,7 @@ BoolArray = NDArray[np.bool_]
 
 BUCKETS: Final = len(LATENCY_EDGES_SECONDS) + 1
 Name = Literal["rows", "caught_up", "refused", "commits", "backlog", "status", "events", "refused_early"]
+_ARRAYS: Final = ("rows", "caught_up", "refused", "commits", "counts", "backlog", "status")
 _EDGES: Final = np.array([0.0, *LATENCY_EDGES_SECONDS, LATENCY_EDGES_SECONDS[-1]])  # the last bucket has no upper edge
 
 
@@ -25,7 +27,7 @@ class Series:
     since: float  # Unix seconds: the beginning of the first slot, a multiple of slot_seconds
     slot_seconds: int
     games: tuple[str, ...]  # keys, sorted; those with a report in these slots
-    groups: tuple[str, ...]  # of each game, as last reported
+    groups: tuple[str, ...]  # of each game, as last reported; `by_group` and `of_group` know the earlier ones
     rows: IntArray  # landed, all
     caught_up: IntArray  # of them, those read after a start or an outage: not in `counts`
     refused: IntArray
@@ -38,6 +40,9 @@ class Series:
     until: float | None = None  # Unix seconds: the last closed minute's end, maybe within the last slot; None: its end
     source_backlog: FloatArray | None = None
     """[slots]: largest age in seconds of the oldest row that waits in the source, for every game; nan: unknown."""
+
+    moved: "Series | None" = None
+    """The games that several groups reported in these slots, a line for each game and group; None: there are none."""
 
     @property
     def slots(self) -> int:
@@ -58,7 +63,44 @@ class Series:
 
     def of(self, games: Collection[str]) -> "Series":
         """Return the same for these games only; a game without any report is left out."""
-        return self._picked(self._places(games))
+        moved = None if self.moved is None else self.moved.of(games)
+        return replace(self.picked(self._places(games)), moved=moved if moved is not None and moved.games else None)
+
+    def of_group(self, group: str) -> "Series":
+        """Return what games did while this group had them, whichever has them now; each game once, in no order."""
+        stayed = self.picked(self._stayed().get(group, []))
+        if self.moved is None:
+            return stayed
+        here = [at for at, its in enumerate(self.moved.groups) if its == group]
+        return _joined(stayed, self.moved.picked(here)) if here else stayed
+
+    def picked(self, places: list[int]) -> "Series":
+        """Return the games, or lines, at these places."""
+        return replace(
+            self,
+            games=tuple(self.games[at] for at in places),
+            groups=tuple(self.groups[at] for at in places),
+            moved=None,
+            **{name: getattr(self, name)[places] for name in _ARRAYS},
+        )
+
+    def group_by_slot(self, game: str) -> list[str | None]:
+        """Return which group had a game in each slot; None where no driver reported it.
+
+        In a slot that two groups reported the game has just moved, and the one that did not have it before counts.
+        """
+        found: list[str | None] = [None] * self.slots
+        lines = self if self.moved is None or game not in self.moved.games else self.moved
+        known, current = lines.known, None
+        for slot in range(self.slots):
+            here = [
+                group
+                for at, (its, group) in enumerate(zip(lines.games, lines.groups, strict=True))
+                if its == game and known[at, slot]
+            ]
+            if here:
+                current = found[slot] = next((group for group in here if group != current), here[0])
+        return found
 
     def total(self, name: Name, games: Collection[str] | None = None) -> FloatArray:
         """Return one number per slot: the games' sum, of backlog and status the largest; nan: no driver reported."""
@@ -69,13 +111,13 @@ class Series:
         return self._total(name, slice(None) if games is None else self._places(games))
 
     def by_group(self, name: Name) -> dict[str, FloatArray]:
-        """Return `total` of each group's games, by group; a game counts to the group that last reported it."""
+        """Return `total` of each group's games, by group; a slot of a game counts to the group that reported it."""
         if name in {"events", "refused_early"}:
-            return {group: self.total(name) for group in sorted(set(self.groups))}
-        members: dict[str, list[int]] = {}
-        for at, group in enumerate(self.groups):
-            members.setdefault(group, []).append(at)
-        return {group: self._total(name, members[group]) for group in sorted(members)}
+            return {group: self.total(name) for group in self._group_names()}
+        parts = {group: [self._total(name, places)] for group, places in self._stayed().items()}
+        for group, rows in ({} if self.moved is None else self.moved.by_group(name)).items():
+            parts.setdefault(group, []).append(rows)
+        return {group: _combined(name, parts[group]) for group in sorted(parts)}
 
     def latency(self, share: float, games: Collection[str] | None = None) -> FloatArray:
         """Return the quantile (share: 0 to 1) of each slot's rows in seconds; nan without rows.
@@ -95,6 +137,18 @@ class Series:
         counts = (self.counts if games is None else self.counts[self._places(games)]).sum(axis=0)
         return [_quantiles(counts, share) for share in shares]
 
+    def _group_names(self) -> list[str]:
+        return sorted({*self.groups, *(() if self.moved is None else self.moved.groups)})
+
+    def _stayed(self) -> dict[str, list[int]]:
+        """Return the places of the games that one group alone reported, by group."""
+        moved = set() if self.moved is None else set(self.moved.games)
+        return {
+            group: kept
+            for group, places in _by_value(self.groups).items()
+            if (kept := [at for at in places if self.games[at] not in moved])
+        }
+
     def _places(self, games: Collection[str]) -> list[int]:
         wanted = set(games)
         return [at for at, game in enumerate(self.games) if game in wanted]
@@ -112,19 +166,48 @@ class Series:
         sums: IntArray = getattr(self, name)[places].sum(axis=0)
         return np.where(self._known(places).any(axis=0), sums, np.nan)
 
-    def _picked(self, places: list[int]) -> "Series":
-        return replace(
-            self,
-            games=tuple(self.games[at] for at in places),
-            groups=tuple(self.groups[at] for at in places),
-            rows=self.rows[places],
-            caught_up=self.caught_up[places],
-            refused=self.refused[places],
-            commits=self.commits[places],
-            counts=self.counts[places],
-            backlog=self.backlog[places],
-            status=self.status[places],
-        )
+
+def by_game(lines: Series, newest: Sequence[tuple[int, ...]]) -> Series:
+    """Return a line per game, of lines by game and group in that order; a game's group is that of its newest line."""
+    begins = np.flatnonzero([True, *(one != other for one, other in itertools.pairwise(lines.games))])
+    if len(begins) == len(lines.games) or not lines.games:
+        return lines
+    spans = list(zip(begins.tolist(), [*begins[1:].tolist(), len(lines.games)], strict=True))
+    folds = dict.fromkeys(_ARRAYS, np.add) | {"backlog": np.fmax, "status": np.maximum}
+    arrays = {name: fold.reduceat(getattr(lines, name), begins, axis=0) for name, fold in folds.items()}
+    moved = lines.picked([at for begin, end in spans if end - begin > 1 for at in range(begin, end)])
+    for array in (*arrays.values(), *(getattr(moved, name) for name in _ARRAYS)):
+        array.flags.writeable = False  # all viewers share them
+    return replace(
+        lines,
+        games=tuple(lines.games[begin] for begin, _ in spans),
+        groups=tuple(lines.groups[max(range(*span), key=newest.__getitem__)] for span in spans),
+        moved=moved,
+        **arrays,
+    )
+
+
+def _by_value(groups: Sequence[str]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = {}
+    for at, group in enumerate(groups):
+        places.setdefault(group, []).append(at)
+    return places
+
+
+def _joined(one: Series, other: Series) -> Series:
+    """Return the games of both."""
+    arrays = {name: np.concatenate([getattr(one, name), getattr(other, name)]) for name in _ARRAYS}
+    return replace(one, games=(*one.games, *other.games), groups=(*one.groups, *other.groups), **arrays)
+
+
+def _combined(name: Name, parts: Sequence[FloatArray]) -> FloatArray:
+    """Return totals of parts as one total; unknown where all are."""
+    if len(parts) == 1:
+        return parts[0]
+    whole = np.array(parts)
+    if name in {"backlog", "status"}:
+        return _largest(whole)
+    return np.where(np.isnan(whole).all(axis=0), np.nan, np.nansum(whole, axis=0))
 
 
 def _largest(values: FloatArray) -> FloatArray:

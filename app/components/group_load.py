@@ -17,9 +17,9 @@ from app.look.lines import per_second
 from listeners.process_kinds import GROUP
 from listeners.series import Series
 from pipeline.api.operations import Operation, OperationState
+from pipeline.api.runs import Run, driver_events
 from pipeline.base.texts import in_utc
 from pipeline.health.facts.fleet import Fleet
-from pipeline.health.verdicts.condition import GroupCondition
 from pipeline.health.verdicts.placement.capacity import IDLE_CORES, GroupLoad, Load
 
 _LATEST_SLOTS: Final = 3  # slots, back from now, in which to look for the newest report
@@ -61,34 +61,26 @@ class Course:
         return [None if each is None else each / capacity_cores for each in self.cores]
 
 
-def course(series: Series, group: str, objective_seconds: float, since: float = 0.0) -> Course:
-    """Return what a group carried; what it kept up with counts since its games are the ones of now (Unix seconds).
-
-    A game counts to the group that last reported it, so what a moved game landed before was another group's work.
-    """
-    own = series.of([game for game, its in zip(series.games, series.groups, strict=True) if its == group])
+def course(series: Series, group: str, objective_seconds: float) -> Course:
+    """Return what a group carried: what games landed while it had them, whichever group has them now."""
+    own = series.of_group(group)
+    games = own.known.sum(axis=0).tolist()
     rows, commits = per_second(own, own.total("rows")), per_second(own, own.total("commits"))
     return Course(
         [None if each is None else 60 * each for each in rows],
-        [_cores(*each, len(own.games)) for each in zip(rows, commits, strict=True)],
-        _peak(own, objective_seconds, since),
+        [_cores(*each) for each in zip(rows, commits, games, strict=True)],
+        _peak(own, objective_seconds),
     )
 
 
-def games_came_at(operations: Sequence[Operation], group: str) -> float:
-    """Return when an operation last brought games to a group (Unix seconds); 0: no remembered one did."""
-    return max((each.ended_at or 0.0 for each, _ in _arrivals(operations, group)), default=0.0)
-
-
 def marks(
-    fleet: Fleet, condition: GroupCondition | None, operations: Sequence[Operation], group: str, since: float
+    fleet: Fleet, runs: Sequence[Run], operations: Sequence[Operation], group: str, since: float
 ) -> list[ChartMark]:
-    """Return the starts and deaths of a group's drivers, and the arrivals of games, since then."""
-    driver = fleet.driver(GROUP, group)
-    found = [ChartMark(each.ended_at or 0.0, "died") for each in (() if condition is None else condition.deaths)]
-    found += [] if driver is None else [ChartMark(driver.started_at, "starts")]
-    found += [ChartMark(each.ended_at or 0.0, f"+{games} {'game' if games == 1 else 'games'}")
-              for each, games in _arrivals(operations, group)]  # fmt: skip
+    """Return the starts and deaths of a group's drivers, and the games that came to it or left it, since then."""
+    drivers = driver_events(fleet.drivers_of(GROUP), runs, since)
+    found = [ChartMark(each.at, each.what) for each in drivers if (each.kind, each.name) == (GROUP, group)]
+    found += [ChartMark(at, f"{sign}{games} {'game' if games == 1 else 'games'}")
+              for at, sign, games in _moved(operations, group)]  # fmt: skip
     return sorted((each for each in found if each.at >= since), key=lambda each: each.at)
 
 
@@ -122,22 +114,27 @@ def _cores(rows: float | None, commits: float | None, games: int) -> float | Non
     return None if cores is None else cores + (games - 1) * IDLE_CORES
 
 
-def _peak(own: Series, objective_seconds: float, since: float) -> Peak | None:
+def _peak(own: Series, objective_seconds: float) -> Peak | None:
     """Return the most rows of a whole slot in which no game that landed rows was late, or caught up."""
     begins = own.since + own.slot_seconds * np.arange(own.slots)
     late = (own.rows > 0) & ~(own.backlog <= objective_seconds)  # an unknown backlog is no proof
     level = ~late.any(axis=0) & (own.caught_up.sum(axis=0) == 0)
     rows = own.rows.sum(axis=0)
-    counted = level & (rows > 0) & (begins >= since) & (own.seconds >= own.slot_seconds)
+    counted = level & (rows > 0) & (own.seconds >= own.slot_seconds)
     if not counted.any():
         return None
     at = int(np.argmax(np.where(counted, rows, 0)))
     return Peak(60 * float(rows[at]) / own.slot_seconds, float(begins[at]))
 
 
-def _arrivals(operations: Sequence[Operation], group: str) -> Iterator[tuple[Operation, int]]:
+def _moved(operations: Sequence[Operation], group: str) -> Iterator[tuple[float, str, int]]:
+    """Yield when games came (+) to a group or left (-) it, and how many; who left is in what was previewed."""
     for each in operations:
         assigned = each.parameters.get("assignments")
-        came = list(assigned.values()).count(group) if isinstance(assigned, Mapping) else 0
-        if came and each.state == OperationState.SUCCEEDED:
-            yield each, came
+        if not isinstance(assigned, Mapping) or each.state != OperationState.SUCCEEDED or each.ended_at is None:
+            continue
+        if came := list(assigned.values()).count(group):
+            yield each.ended_at, "+", came
+        before = [each.preview.get(key) for key in assigned]
+        if left := sum(isinstance(was, list | tuple) and list(was[:1]) == [group] for was in before):
+            yield each.ended_at, "-", left

@@ -18,6 +18,7 @@ from app.state.shared import once
 from listeners.series import Series
 from pipeline.api.fleet import RegisteredSchema
 from pipeline.api.games import OpenNames
+from pipeline.api.runs import Run
 from pipeline.health.facts.fleet import Fleet
 from pipeline.health.incidents.incidents import Incident
 
@@ -37,6 +38,7 @@ class Gathered:
     incidents: Reading[tuple[Incident, ...]]
     operations: Reading[OperationList]
     schemas: Reading[tuple[RegisteredSchema, ...]]
+    runs: Reading[tuple[Run, ...]]  # of drivers, over the range on screen
     names: Reading[OpenNames]  # proposed ones, and those without a game
     signals: Signals | None  # None: the fleet could never be read
     stale_since: float | None  # when the store last answered, where it does not and that is too long ago
@@ -77,6 +79,7 @@ def gather(environment: Environment, range_seconds: int, refresh_seconds: float,
     schemas = reading(
         "schemas", (store, range_seconds), lambda: readers.registered(environment, range_seconds), paused=paused
     )
+    runs = reading("runs", (store, range_seconds), lambda: readers.runs(environment, range_seconds), paused=paused)
     names = reading("open_names", store, lambda: game_queries.open_names(environment), paused=paused)
     alerts = firing_alerts(environment)
     now = time.time()
@@ -97,7 +100,7 @@ def gather(environment: Environment, range_seconds: int, refresh_seconds: float,
             _why_no_alerts(environment, alerts),
         )
     since = stale_since(seen, refresh_seconds, now)
-    return Gathered(now, seen, hour, found, operations, schemas, names, known, since)
+    return Gathered(now, seen, hour, found, operations, schemas, runs, names, known, since)
 
 
 def _signals(  # noqa: PLR0913, PLR0917 - the readings of a page

@@ -24,6 +24,7 @@ from app.state.shared import once
 from listeners.series import Series
 from pipeline.api.fleet import RegisteredSchema
 from pipeline.api.games import GameProposal, Pending, Waiting
+from pipeline.api.runs import Run
 from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited, short_moment
 from pipeline.health.facts.fleet import Fleet
@@ -252,19 +253,20 @@ def _until(known: Gathered) -> str:
 def _around(known: Gathered, signals: Signals) -> tuple[object, ...]:
     """Return what `_frame` needs besides the signals."""
     mode = tokens.mode_of(st.context.theme.type)
-    return known.operations.value, known.schemas.value, _now(known, signals), mode
+    return known.operations.value, known.schemas.value, known.runs.value, _now(known, signals), mode
 
 
 def _frame(
     signals: Signals,
     operations: OperationList | None,
     schemas: tuple[RegisteredSchema, ...] | None,
+    runs: tuple[Run, ...] | None,
     now: float,
     mode: Mode,
 ) -> Frame:
     assert signals.series is not None
     done = () if operations is None else operations.operations
-    marks = timeline.events(signals.fleet, done, schemas or (), signals.series.since)
+    marks = timeline.events(signals.fleet, done, schemas or (), signals.series.since, runs or ())
     return timeline.frame(signals.series, now, mode, marks)
 
 

@@ -11,6 +11,7 @@ from app.state import services
 from app.state.services import Environment, cached, kept
 from pipeline.api import fleet
 from pipeline.api import incidents as incident_queries
+from pipeline.api import runs as run_queries
 from pipeline.health.incidents.incidents import Incident
 
 
@@ -26,6 +27,7 @@ def incidents(environment: Environment) -> tuple[Incident, ...]:
 
 _loads: Final = cached(fleet.loads, seconds=15)
 registered: Final = cached(fleet.registered, seconds=30, most=8)
+runs: Final = cached(run_queries.runs, seconds=5, most=8)
 
 
 def loads(environment: Environment) -> Mapping[str, str]:

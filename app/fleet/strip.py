@@ -1,6 +1,7 @@
 """The health strip: for each slot of time which share of the games that reported was in trouble.
 
 Pure. A slot in which no driver reported is not known; a game that is silent in a slot after it reported counts as late.
+That a game is paused now explains its silence since its last report, and none before it.
 """
 
 from dataclasses import dataclass
@@ -103,7 +104,8 @@ def _count(series: Series, fleet: Fleet) -> _Counts:
     status = series.status
     reported, idle = status >= 0, _idle(fleet)
     wanted = np.array([key not in idle for key in series.games], dtype=bool)
-    heard_before = np.logical_or.accumulate(reported, axis=1) & wanted[:, np.newaxis]
+    heard_after = np.logical_or.accumulate(reported[:, ::-1], axis=1)[:, ::-1]
+    heard_before = np.logical_or.accumulate(reported, axis=1) & (wanted[:, np.newaxis] | heard_after)
     return _Counts(
         np.isin(status, _BAD).sum(axis=0),
         np.isin(status, _LATE).sum(axis=0),

@@ -12,8 +12,9 @@ from app.look.axes import Chart, ChartMark, Frame
 from app.look.lines import gapped, per_second
 from app.look.tokens import Mode
 from listeners.series import Series
-from pipeline.api.fleet import Driver, RegisteredSchema
+from pipeline.api.fleet import RegisteredSchema
 from pipeline.api.operations import Operation, OperationKind, OperationState
+from pipeline.api.runs import DriverEvent, Run, driver_events
 from pipeline.health.facts.fleet import Fleet
 from pipeline.health.kinds.registry import find, registered
 
@@ -29,7 +30,7 @@ def frame(series: Series, now: float, mode: Mode, events: Sequence[ChartMark]) -
 
 
 def by_group(series: Series) -> dict[str, list[float | None]]:
-    """Return the rows that landed each second, by group; None where nobody of a group reported."""
+    """Return the rows that landed each second, by the group of then; None where nobody of a group reported."""
     return {group or "(no group)": per_second(series, rows) for group, rows in series.by_group("rows").items()}
 
 
@@ -47,9 +48,15 @@ def has_rows(series: Series) -> bool:
 
 
 def events(
-    fleet: Fleet, operations: Sequence[Operation], schemas: Sequence[RegisteredSchema], since: float
+    fleet: Fleet,
+    operations: Sequence[Operation],
+    schemas: Sequence[RegisteredSchema],
+    since: float,
+    runs: Sequence[Run] = (),
 ) -> list[ChartMark]:
     """Return the starts of drivers, the operations that moved or remade games and the new schemas since then.
+
+    Of a driver that was restarted `runs` has the earlier starts, too.
 
     Starts close to one another are one mark: their words would overlap.
     """
@@ -62,29 +69,29 @@ def events(
         and each.ended_at >= since
     ]
     changed = _schemas(schemas, {row.game_key: row.game for row in fleet.rows})
-    return sorted([*_starts(fleet, since), *done, *changed], key=lambda each: each.at)
+    return sorted([*_starts(fleet, runs, since), *done, *changed], key=lambda each: each.at)
 
 
-def _starts(fleet: Fleet, since: float) -> list[ChartMark]:
+def _starts(fleet: Fleet, runs: Sequence[Run], since: float) -> list[ChartMark]:
     close = max(_CLOSE_SECONDS, _CLOSE_SHARE * (fleet.read_at - since))
-    movers = (each for kind in registered() if kind.moves_rows for each in fleet.drivers_of(kind.name))
-    drivers = sorted(
-        (each for each in movers if since <= each.started_at <= fleet.read_at), key=lambda each: each.started_at
-    )
-    bundles: list[list[Driver]] = []
-    for each in drivers:
-        if bundles and each.started_at - bundles[-1][0].started_at <= close:
+    movers = {kind.name for kind in registered() if kind.moves_rows}
+    bundles: list[list[DriverEvent]] = []
+    for each in driver_events(fleet.drivers, runs, since):
+        if each.what != "starts" or each.kind not in movers or each.at > fleet.read_at:
+            continue
+        if bundles and each.at - bundles[-1][0].at <= close:
             bundles[-1].append(each)
         else:
             bundles.append([each])
-    return [ChartMark(bundle[0].started_at, _started(bundle)) for bundle in bundles]
+    return [ChartMark(bundle[0].at, _started(bundle)) for bundle in bundles]
 
 
-def _started(bundle: Sequence[Driver]) -> str:
-    if len(bundle) > 1:
-        return f"{len(bundle)} drivers start"
-    (one,) = bundle
-    return f"{one.kind if find(one.kind).is_one else formatting.shown(one.name, 12)} starts"
+def _started(bundle: Sequence[DriverEvent]) -> str:
+    names = {(each.kind, each.name) for each in bundle}
+    if len(names) > 1:
+        return f"{len(names)} drivers start"
+    one, again = bundle[0], f" {len(bundle)} times" if len(bundle) > 1 else ""
+    return f"{one.kind if find(one.kind).is_one else formatting.shown(one.name, 12)} starts{again}"
 
 
 def _operation(operation: Operation) -> str:

@@ -137,9 +137,9 @@ def draw_versions(environment: Environment, signals: GameSignals) -> None:
 
 
 def draw_operations(signals: GameSignals) -> None:
-    """Draw the last operations about the game or its group; one opens its page."""
+    """Draw the last operations about the game, or its group of then; one opens its page."""
     with st.container(border=True, key="card_operations", gap="xsmall"):
-        about = f"of this game and its group, newest first{until_text(signals, 'operations')}"
+        about = f"of this game and its group of then, newest first{until_text(signals, 'operations')}"
         st.html(parts.section("Operations", about))
         found = signals.operations
         if found is None:

@@ -5,6 +5,7 @@ from typing import Final, TypeVar
 
 from app.fleet import readers
 from app.game.signals import GameSignals
+from app.game.stays import stays
 from app.state import alerts, control_queries, series, services
 from app.state.alerts import FiringAlert
 from app.state.control_queries import ControlState
@@ -49,16 +50,18 @@ def signals(environment: Environment, steering: ControlState, row: GameRow, rang
     if not (asked.alertmanager_url or asked.prometheus_url):
         whys.pop("alerts", None)  # nobody watches, and nobody is asked
     of_game = kept("versions", lambda: game_versions(environment, key))
+    over_time = kept("series", lambda: _of_game(environment, key, range_seconds))
     return GameSignals(
         fleet=steering.fleet,
         row=row,
         objective_seconds=environment.settings.metrics.latency_objective_seconds,
-        series=kept("series", lambda: _of_game(environment, key, range_seconds)),
+        series=over_time,
         recent=part("recent", lambda: _of_game(environment, key, _RECENT)),
         trend=kept("trend", lambda: services.game_trend(environment, key, float(range_seconds))),
         incidents=part("incidents", lambda: readers.incidents(environment)),
         alerts=firing,
-        operations=kept("operations", lambda: _operations(environment, row)),
+        operations=kept("operations", lambda: _operations(environment, row, over_time)),
+        runs=kept("runs", lambda: readers.runs(environment, range_seconds)),
         versions=None if of_game is None else of_game.versions,
         whys=whys,
         until=until,
@@ -72,17 +75,21 @@ def _of_game(environment: Environment, key: str, range_seconds: int) -> Series:
     return series.series(environment, range_seconds).of((key,))
 
 
-def _operations(environment: Environment, row: GameRow) -> Sequence[Operation]:
-    """Return the operations about a game, its derived streams or its group.
+def _operations(environment: Environment, row: GameRow, over_time: Series | None) -> Sequence[Operation]:
+    """Return the operations about a game, its derived streams, or its group while that had the game.
 
     Those that need a person come first, then the open ones, then the newest.
     """
-    about = {f"game:{row.game_key}", f"group:{row.group}"}
-    return tuple(
-        each
-        for each in control_queries.journal(environment).operations
-        if about & {*each.targets} or row.game_key in each.parameters.get("games", ())
-    )
+    journal = control_queries.journal(environment)
+    known = stays(over_time, row.game_key, row.group, journal.operations, journal.read_at)
+
+    def is_about(each: Operation) -> bool:
+        if f"game:{row.game_key}" in each.targets or row.game_key in each.parameters.get("games", ()):
+            return True
+        moment = journal.read_at if each.is_open else each.requested_at
+        return any(f"group:{stay.group}" in each.targets and stay.has(moment) for stay in known)
+
+    return tuple(filter(is_about, journal.operations))
 
 
 def _alerts(environment: Environment, row: GameRow) -> Sequence[FiringAlert]:

@@ -10,6 +10,7 @@ from app import formatting
 from app.state.alerts import FiringAlert
 from listeners.series import Series
 from pipeline.api.operations import Operation
+from pipeline.api.runs import Run
 from pipeline.api.trends import Trend
 from pipeline.api.versions import Version
 from pipeline.base.texts import short_moment
@@ -29,7 +30,8 @@ class GameSignals:
     trend: Trend | None = None  # reasons of refusals, failed passes
     incidents: Sequence[Incident] | None = None  # of all games, open ones and those that ended lately
     alerts: Sequence[FiringAlert] | None = None  # about this game
-    operations: Sequence[Operation] | None = None  # about this game or its group, newest first
+    operations: Sequence[Operation] | None = None  # about this game, or its group of then, newest first
+    runs: Sequence[Run] | None = None  # of drivers, over the range on screen
     versions: Sequence[Version] | None = None  # of its schemas, oldest first
     whys: Mapping[str, str] = field(default_factory=dict)
     until: Mapping[str, float] = field(default_factory=dict)

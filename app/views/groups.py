@@ -12,7 +12,7 @@ import streamlit as st
 from app import formatting
 from app.components import cards, confirm, group_cards, group_forms, group_load, header, links, log_panel, pills
 from app.components.cards import Card
-from app.fleet import timeline
+from app.fleet import readers, timeline
 from app.look import parts, tokens
 from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
@@ -85,18 +85,15 @@ def _landed(environment: Environment, steering: ControlState) -> group_cards.Gro
     fleet, objective = steering.fleet, environment.settings.metrics.latency_objective_seconds
     try:
         seen, operations = series(environment, header.range_seconds()), control_queries.journal(environment).operations
+        runs = readers.runs(environment, header.range_seconds())
     except Refused as refused:
         return group_cards.GroupCourses(None, {}, {}, formatting.shown(str(refused), 160))
     mode = tokens.mode_of(st.context.theme.type)
     axis = replace(timeline.frame(seen, time.time(), mode, ()), height=_LOW)
-    conditions = fleet.judgement.conditions.groups
     return group_cards.GroupCourses(
         axis,
-        {
-            name: group_load.course(seen, name, objective, group_load.games_came_at(operations, name))
-            for name in fleet.groups
-        },
-        {name: group_load.marks(fleet, conditions.get(name), operations, name, axis.since) for name in fleet.groups},
+        {name: group_load.course(seen, name, objective) for name in fleet.groups},
+        {name: group_load.marks(fleet, runs, operations, name, axis.since) for name in fleet.groups},
     )
 
 

@@ -1,6 +1,6 @@
 """Adds up rows of the minute tables in the latest slots of time. Pure: Arrow data in, a Series out; it reads no clock.
 
-Bounded: a fixed number of slots, and only games with a report in them.
+Bounded: a fixed number of slots, and only games with a report in them, each with a line for each group that had it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from listeners.series import BUCKETS, FloatArray, IntArray, Series
+from listeners.series import BUCKETS, FloatArray, IntArray, Series, by_game
 from listeners.status import Status
 
 _SUMS: Final = {"rows": "rows", "caught_up": "caught_up_rows", "refused": "refused", "commits": "commits"}
 _SEVERITIES: Final[Mapping[str, int]] = {status: status.severity for status in Status}
 _UNKNOWN: Final = Status.UNKNOWN.severity  # a status that only a newer version has
-_ROOM: Final = 64  # games for which there is room at first
+_ROOM: Final = 64  # games and groups for which there is room at first
 
 
 class Window:
@@ -31,8 +31,9 @@ class Window:
     def __init__(self, slot_seconds: int, slots: int) -> None:
         self._slot_seconds, self._slots = slot_seconds, slots
         self._first: int | None = None  # slots since 1970 before the first one here
-        self._places: dict[str, int] = {}  # of games in the arrays
-        self._groups: list[tuple[int, str]] = []  # of each place: the latest report's slot, and its group
+        self._places: dict[tuple[str, str], int] = {}  # of (game, group) in the arrays
+        self._newest: list[tuple[int, int, int]] = []  # of each place: the latest report's slot, and when it came
+        self._came = 0  # how often rows came
         self._arrays = _empty(_ROOM, slots)
         self._ingest: FloatArray = np.full((3, slots), np.nan)  # rows, refused, largest backlog
 
@@ -55,8 +56,8 @@ class Window:
         rows, slots = rows.filter(pa.array(inside)), slots[inside]
         if not rows.num_rows:
             return
-        games, at = self._games_of(rows, slots), self._arrays
-        flat = games * self._slots + slots
+        lines, at = self._lines_of(rows, slots), self._arrays
+        flat = lines * self._slots + slots
         for name, column in _SUMS.items():
             np.add.at(at[name].reshape(-1), flat, _numbers(rows, column, 0))
         np.fmax.at(at["backlog"].reshape(-1), flat, _numbers(rows, "backlog_age_seconds", np.nan))
@@ -80,21 +81,22 @@ class Window:
         begin = self._slots - slots
         kept = {name: array[: len(self._places), begin:] for name, array in self._arrays.items()}
         reported = _reported(kept)
-        order = [game for game in sorted(self._places) if reported[self._places[game]]]
-        at = [self._places[game] for game in order]
+        order = [line for line in sorted(self._places) if reported[self._places[line]]]
+        at = [self._places[line] for line in order]
         arrays = {name: _fixed(array[at]) for name, array in kept.items()}
         ingest = _fixed(self._ingest[:, begin:].copy())
-        return Series(
+        lines = Series(
             since=self.since + begin * self._slot_seconds,
             slot_seconds=self._slot_seconds,
-            games=tuple(order),
-            groups=tuple(self._groups[each][1] for each in at),
+            games=tuple(game for game, _ in order),
+            groups=tuple(group for _, group in order),
             events=ingest[0],
             refused_early=ingest[1],
             source_backlog=ingest[2],
             until=until,
             **arrays,
         )
+        return by_game(lines, [self._newest[each] for each in at])
 
     def _slots_of(self, rows: pa.Table) -> tuple[IntArray, NDArray[np.bool_]]:
         """Return each row's slot, counted from the first one here, and whether it is one of ours."""
@@ -102,21 +104,24 @@ class Window:
         slots: IntArray = micros // (self._slot_seconds * 1_000_000) - (self._first or 0)
         return slots, (slots >= 0) & (slots < self._slots)
 
-    def _games_of(self, rows: pa.Table, slots: IntArray) -> IntArray:
-        """Return each row's place in the arrays; new games get one."""
-        codes, games = encoded(rows["game_key"])
+    def _lines_of(self, rows: pa.Table, slots: IntArray) -> IntArray:
+        """Return each row's place in the arrays; a new game, or one in a new group, gets one."""
+        game_codes, games = encoded(rows["game_key"])
         group_codes, groups = encoded(rows["cluster_group"])
-        # Of each game the row of its latest slot: the order sorts by game, then by slot.
+        codes = game_codes * len(groups) + group_codes
+        # Of each line the row of its latest slot: the order sorts by line, then by slot.
         order = np.lexsort((slots, codes))
         last = order[np.flatnonzero(np.append(codes[order][1:] != codes[order][:-1], True))]
-        places = np.zeros(len(games), np.int64)
+        places = np.zeros(len(games) * len(groups), np.int64)
+        self._came += 1
         for row in last.tolist():
-            game, slot, group = games[codes[row]], int(slots[row]), groups[group_codes[row]]
-            place = places[codes[row]] = self._places.setdefault(game, len(self._places))
-            if place == len(self._groups):
-                self._groups.append((slot, group))
-            elif slot >= self._groups[place][0]:
-                self._groups[place] = (slot, group)
+            line = games[game_codes[row]], groups[group_codes[row]] or ""
+            place = places[codes[row]] = self._places.setdefault(line, len(self._places))
+            newest = (int(slots[row]), self._came, row)
+            if place == len(self._newest):
+                self._newest.append(newest)
+            else:
+                self._newest[place] = max(self._newest[place], newest)
         room = len(self._arrays["rows"])
         if len(self._places) > room:
             more = _empty(max(len(self._places) - room, room), self._slots)
@@ -124,16 +129,16 @@ class Window:
         return places[codes]
 
     def _shift(self, slots: int) -> None:
-        """Drop the oldest slots, and the games that then have no report."""
+        """Drop the oldest slots, and the lines that then have no report."""
         whole = {name: array[: len(self._places), slots:] for name, array in self._arrays.items()}
         at = np.flatnonzero(_reported(whole))
         arrays = _empty(max(len(at), _ROOM), self._slots)
         for name, array in arrays.items():
             array[: len(at), : self._slots - slots] = whole[name][at]
         self._arrays = arrays
-        games = list(self._places)
-        self._places = {games[old]: new for new, old in enumerate(at.tolist())}
-        self._groups = [(self._groups[old][0] - slots, self._groups[old][1]) for old in at.tolist()]
+        lines, newest = list(self._places), self._newest
+        self._places = {lines[old]: new for new, old in enumerate(at.tolist())}
+        self._newest = [(newest[old][0] - slots, *newest[old][1:]) for old in at.tolist()]
         ingest: FloatArray = np.full_like(self._ingest, np.nan)
         ingest[:, : self._slots - slots] = self._ingest[:, slots:]
         self._ingest = ingest
@@ -149,8 +154,8 @@ def encoded(column: pa.ChunkedArray) -> tuple[IntArray, Sequence[Any]]:
     return pc.fill_null(one.indices, len(values) - 1).to_numpy(zero_copy_only=False).astype(np.int64), values
 
 
-def _empty(games: int, slots: int) -> dict[str, Any]:
-    shape = (games, slots)
+def _empty(lines: int, slots: int) -> dict[str, Any]:
+    shape = (lines, slots)
     sums: dict[str, Any] = {name: np.zeros(shape, np.int64) for name in _SUMS}
     return sums | {
         "counts": np.zeros((*shape, BUCKETS), np.int64),
@@ -160,7 +165,7 @@ def _empty(games: int, slots: int) -> dict[str, Any]:
 
 
 def _reported(arrays: dict[str, Any]) -> NDArray[np.bool_]:
-    """Return which games had a report in these slots."""
+    """Return which lines had a report in these slots."""
     known = (arrays["status"] >= 0) | (arrays["rows"] > 0) | (arrays["refused"] > 0) | (arrays["commits"] > 0)
     answer: NDArray[np.bool_] = known.any(axis=1)
     return answer

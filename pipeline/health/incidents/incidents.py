@@ -212,7 +212,7 @@ def _renewed(
         finding = worst or (causes.source.finding if causes.source is not None else None) or incident.finding
         return _made(replace(incident, joined_at=joined_at), finding, games, found, active, evidence)
     outlook = _outlook(games, incident, evidence)
-    return replace(incident, games=games, group=_group_of(games, evidence), outlook=outlook, tone="recovering")
+    return replace(incident, games=games, outlook=outlook, tone="recovering")  # its group stays that of the trouble
 
 
 def _begun(
@@ -265,7 +265,7 @@ def _made(
     evidence: Evidence,
 ) -> Incident:  # fmt: skip
     """Return an incident with the finding of its worst game, and a title of all that have the cause."""
-    group = _group_of(games, evidence)
+    group = _scoped_group(finding) or _group_of(games, evidence)
     affected = [key for key in games if key in active]
     subject = _subject(affected or games, group, evidence)
     finding = replace(finding, title=finding.about(subject))
@@ -286,6 +286,12 @@ def _subject(games: Sequence[str], group: str | None, evidence: Evidence) -> str
     if group is not None and group in evidence.groups and 2 * len(games) >= evidence.groups[group].games:
         return f"{len(games):,} games of group {group}"
     return f"{len(games):,} games"
+
+
+def _scoped_group(finding: Finding) -> str | None:
+    """Return the group whose cause it is: games that were moved out of it since change nothing about it."""
+    word, _, name = finding.scope.partition(" ")
+    return name if word == "group" and name else None
 
 
 def _group_of(games: Sequence[str], evidence: Evidence) -> str | None:

@@ -110,6 +110,14 @@ def ended_runs(engine: Engine, since: float, kind: str = GROUP) -> dict[str, lis
     return runs_by_group
 
 
+def runs_since(engine: Engine, since: float, most: int) -> list[Run]:
+    """Return the runs of all kinds that began or ended after `since`, the newest first, at most so many as `most`."""
+    touched = (group_runs.c.started_at > since) | (group_runs.c.ended_at > since)
+    query = select(*RUN_COLUMNS).where(touched).order_by(group_runs.c.run_id.desc()).limit(most)
+    with engine.connect() as connection:
+        return [Run(*row) for row in connection.execute(query)]
+
+
 def begin_run(
     engine: Engine,
     name: str,

@@ -20,6 +20,7 @@ from pipeline.base.names import game_key
 from pipeline.health.incidents.causes import Finding
 from pipeline.store.database.states import OperationState
 from pipeline.store.operations import Operation
+from pipeline.store.processes.runs import Run
 from tests.unit.app.fleet_world import NOW, Game, fleet, incident, series, signals
 
 UNKNOWN = "–"
@@ -126,6 +127,14 @@ def test_a_paused_game_may_be_silent() -> None:
     paused = [Game("a"), Game("b", "PAUSED")]
     assert not any(each.late for each in strip.slots(hour, fleet(paused), NOW))
     assert any(each.late for each in strip.slots(hour, fleet([Game("a"), Game("b")]), NOW))
+
+
+def test_a_pause_of_now_hides_no_outage_of_then() -> None:
+    """A game that was silent, came back and is paused now was late in those slots; since its last report it is not."""
+    hour = series([game_key("a"), game_key("b")])
+    hour.status[1, 20:30] = hour.status[1, 40:] = -1
+    made = strip.slots(hour, fleet([Game("a"), Game("b", "PAUSED")]), NOW)
+    assert [at + 1 for at, each in enumerate(made) if each.late] == list(range(20, 30))
 
 
 def test_the_last_slot_is_this_moment_unless_nothing_is_known() -> None:
@@ -361,6 +370,16 @@ def test_starts_close_together_are_one_mark() -> None:
     made = timeline.events(seen, [cast(Operation, move)], schemas, NOW - 8000)
     assert [each.label for each in made] == ["3 drivers start", "schema 7 a", "2 games → b"]
     assert timeline.events(seen, [], [], NOW - 60) == []
+
+
+def test_each_start_of_a_driver_stays_marked() -> None:
+    """A driver that was restarted keeps the marks of its earlier starts; several at once are counted."""
+    runs = [
+        Run(at, "a", "r", NOW - at, None, NOW - at + 5, died=True, exit_message="killed") for at in (3000, 1200, 1190)
+    ]
+    runs.append(Run(1, "x", "r", NOW - 1000, None, None, died=False, exit_message=None, kind="maintenance"))
+    made = timeline.events(fleet([Game("a")]), [], [], NOW - 3600, runs)
+    assert [(each.at - NOW, each.label) for each in made] == [(-3000, "a starts"), (-1200, "a starts 2 times")]
 
 
 # --------------------------------------------------------------------------------------------------------------- volume

@@ -167,6 +167,25 @@ def test_a_game_counts_to_the_group_that_last_reported_it(world: World) -> None:
     assert world.read(NOW + 780).groups == ("eu-2",)
 
 
+def test_minutes_stay_with_the_group_that_reported_them(world: World) -> None:
+    """A move redraws nothing: each minute counts to the group of then, in fine slots and in coarse ones."""
+    writer = write(world, *(replace(MINUTE, at=NOW + 60 * at) for at in range(3)))
+    write(world, *(replace(MINUTE, at=NOW + 60 * at, group="eu-2", rows=1) for at in range(4, 8)))
+    write(world, replace(MINUTE, at=NOW + 60, game_key="go_b"), writer=writer)
+    series = world.read(NOW + 480, slots=8)
+    assert (series.games, series.groups) == (("chess_a", "go_b"), ("eu-2", "eu-1"))
+    groups = ["eu-1"] * 3 + [None] + ["eu-2"] * 4
+    assert series.group_by_slot("chess_a") == groups
+    assert [np.nansum(rows) for rows in series.by_group("rows").values()] == [16, 4]
+    coarse = world.read(NOW + 480, slot_seconds=360).by_group("rows")
+    assert {group: np.nansum(rows) for group, rows in coarse.items()} == {"eu-1": 16, "eu-2": 4}
+    assert series.moved is not None
+    with pytest.raises(ValueError, match="read-only"):
+        series.moved.rows[0, 0] = 1
+    later = world.read(NOW + 480 + 3600 - 300)  # eu-1's minutes have left the window
+    assert (later.groups, later.moved) == (("eu-2",), None)
+
+
 def test_many_games_keep_their_own_rows(world: World) -> None:
     """However many games join, each has its own numbers, in order of keys."""
     writer = MetricsTables(located(world.folder), "group-eu-1")

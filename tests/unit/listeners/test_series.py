@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from listeners.quantile import quantile
-from listeners.series import BUCKETS, Series
+from listeners.series import BUCKETS, Series, by_game
 from listeners.status import Status
 
 GAMES = ("a", "b", "c")
@@ -87,3 +87,39 @@ def test_latency_of_some_games() -> None:
     assert math.isnan(series.latency(1.0, ["c"])[0])
     with pytest.raises(ValueError, match="from 0 to 1"):
         series.latency(95)
+
+
+def moved() -> Series:
+    """Return two games: `a` was in group x, was reported by nobody, and is in y; `b` is in x."""
+    rows = np.array([[5, 0, 0, 0], [0, 0, 1, 2], [7, 7, 7, 7]], np.int64)
+    nothing, quiet = np.zeros_like(rows), np.zeros(4)
+    lines = Series(
+        960.0, 60, ("a", "a", "b"), ("x", "y", "x"), rows, nothing, nothing, nothing,
+        np.zeros((*rows.shape, BUCKETS), np.int64), np.where(rows > 0, rows, np.nan), np.where(rows > 0, 0, -1),
+        quiet, quiet,
+    )  # fmt: skip
+    return by_game(lines, [(0, 1, 0), (3, 1, 1), (3, 1, 2)])
+
+
+def test_a_group_keeps_the_hour_of_a_game_that_left_it() -> None:
+    """After a move the minutes before it stay the old group's, and the new group has only its own."""
+    series = moved()
+    assert (series.games, series.groups) == (("a", "b"), ("y", "x"))
+    assert series.rows.tolist() == [[5, 0, 1, 2], [7, 7, 7, 7]]
+    rows = series.by_group("rows")
+    np.testing.assert_array_equal([12, 7, 7, 7], rows["x"])
+    np.testing.assert_array_equal([math.nan, math.nan, 1, 2], rows["y"])
+    np.testing.assert_array_equal([7, 7, 7, 7], series.by_group("backlog")["x"])
+    assert sorted(series.of_group("x").games) == ["a", "b"]
+    assert series.of_group("y").rows.tolist() == [[0, 0, 1, 2]]
+    assert series.of_group("z").games == ()
+    np.testing.assert_array_equal(rows["y"], series.of(["a"]).by_group("rows")["y"])
+    assert list(series.of(["b"]).by_group("rows")) == ["x"]
+
+
+def test_each_slot_of_a_game_knows_its_group() -> None:
+    """A slot has the group that reported it, a gap has none, and a game that stayed has one group."""
+    assert moved().group_by_slot("a") == ["x", None, "y", "y"]
+    assert moved().of(["a"]).group_by_slot("a") == ["x", None, "y", "y"]
+    assert moved().group_by_slot("b") == ["x"] * 4
+    assert moved().group_by_slot("nobody") == [None] * 4

@@ -158,6 +158,18 @@ def test_a_recovering_incident_ends_when_its_games_are_level() -> None:
     assert (ended.ended_at, ended.outlook) == (time.now - 5, None)
 
 
+def test_an_outage_stays_the_outage_of_its_group() -> None:
+    """Games that were moved away recover in another group: the incident, its title and its group are still the old."""
+    time = Time()
+    time.see(unknown("x"), unknown("y"), a=GroupSeen("a", DEAD))
+    behind = [game(key, "b", "CATCHING_UP", backlog_seconds=90.0) for key in "xy"]
+    (found,) = time.see(*behind, a=GroupSeen("a", DEAD), times=3)
+    assert (found.tone, found.group, found.finding.scope) == ("recovering", "a", "group a")
+    assert time.see(game("x", "b"), game("y", "b"), a=GroupSeen("a", DEAD)) == ()
+    (ended,) = time.keeper.kept.values()
+    assert (ended.group, ended.ended_at) == ("a", time.now - 5)
+
+
 def test_a_game_that_reads_its_whole_past_leaves_its_incident() -> None:
     """That takes days and is no trouble: an incident must not recover for as long."""
     time = Time()

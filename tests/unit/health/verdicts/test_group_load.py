@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from app.components import group_load
-from listeners.series import Series
+from listeners.series import Series, by_game
 from pipeline.health.verdicts.placement.capacity import GameLoad, GroupLoad, Load, Loads, tallied
 from pipeline.store.database.states import OperationState
 from pipeline.store.operations import Operation
+from pipeline.store.processes.runs import Run
 from tests.unit.app.fleet_world import NOW, Game, fleet, series
 
 OBJECTIVE = 60.0
@@ -24,6 +25,31 @@ def hour() -> Series:
     return made
 
 
+def came_to_a(made: Series, slot: int) -> Series:
+    """Return the same hour, whose games of group a were in b before a slot."""
+    kept = np.array([0, 0, 1, 1, 2])
+    arrays = {}
+    for name, nothing in {"rows": 0, "commits": 0, "caught_up": 0, "refused": 0, "counts": 0, "status": -1}.items():
+        arrays[name] = getattr(made, name)[kept].copy()
+        arrays[name][[1, 3], slot:] = arrays[name][[0, 2], :slot] = nothing
+    lines = replace(
+        made, games=("one", "one", "two", "two", "other"), groups=("a", "b", "a", "b", "b"),
+        backlog=made.backlog[kept], **arrays,
+    )  # fmt: skip
+    return by_game(lines, [(59, 0), (slot - 1, 0), (59, 0), (slot - 1, 0), (59, 0)])
+
+
+def test_a_group_keeps_its_hour_after_a_drain() -> None:
+    """What games landed before they moved is the old group's course, and no course of the new one."""
+    made = came_to_a(hour(), 40)
+    left, came = (group_load.course(made, name, OBJECTIVE) for name in ("b", "a"))
+    assert (came.per_minute[39], came.per_minute[40]) == (None, 1200)
+    assert (left.per_minute[39], left.per_minute[40]) == (1800, 600)
+    assert (left.kept_up, came.kept_up) == (group_load.Peak(3000.0, NOW - 30 * 60), group_load.Peak(1200.0, NOW - 1200))
+    empty = came_to_a(hour(), 60)
+    assert not group_load.course(empty, "a", OBJECTIVE).is_known
+
+
 def test_a_group_compares_with_the_most_it_kept_up_with() -> None:
     """Without a limit the highest minute in which no game was late counts, and the words name it with its time."""
     seen = group_load.course(hour(), "a", OBJECTIVE)
@@ -33,10 +59,10 @@ def test_a_group_compares_with_the_most_it_kept_up_with() -> None:
     assert said == "No limit is set. It kept up with 2\u202f400 rows/min at 07:30 UTC; now 1\u202f200, 50 % of it."
 
 
-@pytest.mark.parametrize("why", ["late", "unknown", "caught up", "moved"])
+@pytest.mark.parametrize("why", ["late", "unknown", "caught up", "another group's"])
 def test_rows_that_were_late_or_another_groups_prove_nothing(why: str) -> None:
-    """A minute with a late game, an unknown backlog, caught-up rows or games that came later is not kept up with."""
-    made, since = hour(), 0.0
+    """A minute with a late game, an unknown backlog, caught-up rows or rows of another group is not kept up with."""
+    made = hour()
     if why == "late":
         made.backlog[0, 30] = 61.0
     elif why == "unknown":
@@ -44,8 +70,8 @@ def test_rows_that_were_late_or_another_groups_prove_nothing(why: str) -> None:
     elif why == "caught up":
         made.caught_up[0, 30] = 1
     else:
-        since = NOW - 29 * 60
-    seen = group_load.course(made, "a", OBJECTIVE, since)
+        made = came_to_a(made, 31)
+    seen = group_load.course(made, "a", OBJECTIVE)
     assert seen.kept_up is not None
     assert seen.kept_up.per_minute == 1200
 
@@ -101,19 +127,27 @@ def test_headroom_is_words(cores: float, unknown: int, said: str) -> None:
     assert said in group_load.headroom(GroupLoad("a", capacity_cores=2.0, games=1, cores=cores), None, unknown)
 
 
-def test_starts_and_arrivals_are_marked_at_their_group_only() -> None:
-    """A chart has the starts of its own driver and the games that came to it, not what failed or went elsewhere."""
+def test_what_a_group_went_through_is_marked_there_only() -> None:
+    """A chart has its own drivers' starts and deaths, and the games that came and left, and nothing of others."""
     seen = fleet([Game("one"), Game("two", group="b")])
-    done = SimpleNamespace(
-        state=OperationState.SUCCEEDED, ended_at=NOW - 60, parameters={"assignments": {"x": "b", "y": "b"}}
-    )
-    failed = SimpleNamespace(state=OperationState.FAILED, ended_at=NOW - 50, parameters={"assignments": {"x": "a"}})
+    moved = {"ended_at": NOW - 60, "preview": {"x": ["a", "b", 1], "y": [None, "b", 1], "desired": 1}}
+    moved["parameters"] = {"assignments": {"x": "b", "y": "b"}}
+    done = SimpleNamespace(state=OperationState.SUCCEEDED, **moved)
+    failed = SimpleNamespace(state=OperationState.FAILED, **{**moved, "parameters": {"assignments": {"x": "a"}}})
     operations = [cast(Operation, each) for each in (done, failed)]
-    assert [each.label for each in group_load.marks(seen, None, operations, "a", NOW - 8000)] == ["starts"]
-    assert [each.label for each in group_load.marks(seen, None, operations, "b", NOW - 8000)] == ["starts", "+2 games"]
-    assert group_load.marks(seen, None, operations, "b", NOW - 30) == []
-    assert group_load.games_came_at(operations, "b") == NOW - 60
-    assert group_load.games_came_at(operations, "a") == 0.0
+    runs = [
+        Run(1, "a", "r", NOW - 6000, None, NOW - 5000, died=False, exit_message="killed"),
+        Run(2, "a", "r", NOW - 4000, NOW - 3010, NOW - 3000, died=False, exit_message="exit code 0"),
+        Run(3, "b", "r", NOW - 2000, None, NOW - 1000, died=True, exit_message="killed"),
+        Run(4, "main", "r", NOW - 900, None, NOW - 800, died=True, exit_message="killed", kind="maintenance"),
+    ]
+
+    def labels(group: str, since: float = NOW - 8000) -> list[str]:
+        return [each.label for each in group_load.marks(seen, runs, operations, group, since)]
+
+    assert labels("a") == ["starts", "starts", "died", "starts", "-1 game"]
+    assert labels("b") == ["starts", "starts", "died", "+2 games"]
+    assert labels("b", NOW - 30) == []
 
 
 def test_a_plan_moves_load_from_one_group_to_the_other() -> None:
