@@ -282,6 +282,12 @@ def _process(known: MetricsSnapshot) -> Iterator[Metric]:
     yield _counter(
         "metrics_push_failures", "Failed pushes to the Pushgateway or by OTLP.", (), [((), own.push_failures)]
     )
+    yield _counter(
+        "driver_cpu_seconds",
+        "CPU time that the driver used with the processes below it: JVM and workers; absent where it is not measured.",
+        (),
+        [((), own.cpu_seconds)],
+    )
 
 
 def _control(known: MetricsSnapshot) -> Iterator[Metric]:

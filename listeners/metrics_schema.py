@@ -12,7 +12,15 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 
 from listeners.join import Pass
-from listeners.sample import GameResult, GroupSample, IngestMinute, StatusEvent, StreamMinute, largest_types
+from listeners.sample import (
+    GameResult,
+    GroupSample,
+    IngestMinute,
+    ProcessMinute,
+    StatusEvent,
+    StreamMinute,
+    largest_types,
+)
 from listeners.totals import ProcessSample
 
 Row = Mapping[str, Any]
@@ -158,6 +166,24 @@ INGEST_MINUTE: Final = MetricsTable(  # one row per minute in which the ingest d
     order=("minute",),
     is_numbered=True,
 )
+PROCESS_MINUTE: Final = MetricsTable(  # one row per minute and driver, where its CPU time can be measured
+    "process_minute",
+    pa.schema(
+        [
+            ("event_date", pa.date32()),
+            ("minute", _TIME),
+            ("kind", pa.string()),
+            ("name", pa.string()),
+            ("cpu_seconds", pa.float64()),
+            ("measured_seconds", pa.float64()),
+            ("is_whole", pa.bool_()),  # false: executors, or the JVM, are not in it
+            ("writer", pa.string()),
+            ("row", pa.int64()),
+        ]
+    ),
+    order=("minute", "kind", "name"),
+    is_numbered=True,
+)
 PROCESS_SAMPLE: Final = MetricsTable(  # one row per driver and heartbeat: what its /metrics says beside its games
     "process_sample",
     pa.schema(
@@ -183,13 +209,14 @@ PROCESS_SAMPLE: Final = MetricsTable(  # one row per driver and heartbeat: what 
             ("outbox_items", pa.int64()),
             ("flush_failures", pa.int64()),
             ("push_failures", pa.int64()),
+            ("cpu_seconds", pa.float64()),
         ]
     ),
 )
-MINUTES: Final = (STREAM_MINUTE, INGEST_MINUTE)
+MINUTES: Final = (STREAM_MINUTE, INGEST_MINUTE, PROCESS_MINUTE)
 TABLES: Final = (STREAM_BATCH, STATUS_EVENT, GROUP_SAMPLE, *MINUTES, PROCESS_SAMPLE)
 
-MetricsItem = Pass | StatusEvent | GroupSample | StreamMinute | IngestMinute | ProcessSample
+MetricsItem = Pass | StatusEvent | GroupSample | StreamMinute | IngestMinute | ProcessMinute | ProcessSample
 
 
 def rows_of(item: MetricsItem) -> tuple[MetricsTable, Sequence[Row]]:
@@ -246,6 +273,18 @@ def rows_of(item: MetricsItem) -> tuple[MetricsTable, Sequence[Row]]:
                     "rows": item.rows,
                     "refused": item.refused,
                     "commits": item.commits,
+                }
+            ]
+        case ProcessMinute():
+            return PROCESS_MINUTE, [
+                {
+                    "event_date": _day(item.at),
+                    "minute": moment(item.at),
+                    "kind": item.kind,
+                    "name": item.name,
+                    "cpu_seconds": item.cpu_seconds,
+                    "measured_seconds": item.measured_seconds,
+                    "is_whole": item.is_whole,
                 }
             ]
         case ProcessSample():
@@ -321,6 +360,7 @@ def _process_row(item: ProcessSample) -> Row:
         "outbox_items": own.outbox_items,
         "flush_failures": own.flush_failures,
         "push_failures": own.push_failures,
+        "cpu_seconds": own.cpu_seconds,
     }
 
 

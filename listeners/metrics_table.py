@@ -10,11 +10,11 @@ import uuid
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError, SchemaMismatchError, TableNotFoundError
 
 from listeners.metrics_schema import TABLES, MetricsFolder, MetricsItem, MetricsTable, Row, rows_of
 
@@ -149,16 +149,23 @@ class _Writer:
             delta = self._load()
             if not (self._tried and (delta.transaction_version(self._app_id) or 0) >= batch.version):
                 self._tried = True
-                transaction = Transaction(self._app_id, batch.version)
-                write_deltalake(
-                    delta,
-                    batch.data,
-                    mode="append",
-                    commit_properties=CommitProperties(
-                        app_transactions=[transaction], custom_metadata=_OURS, max_commit_retries=30
-                    ),
-                )
+                try:
+                    self._append(delta, batch, None)
+                except SchemaMismatchError:  # an older turnout made the table, without a column of this one
+                    self._append(delta, batch, "merge")
             self._open, self._tried = None, False
+
+    def _append(self, delta: DeltaTable, batch: _Batch, schema_mode: Literal["merge"] | None) -> None:
+        transaction = Transaction(self._app_id, batch.version)
+        write_deltalake(
+            delta,
+            batch.data,
+            mode="append",
+            schema_mode=schema_mode,
+            commit_properties=CommitProperties(
+                app_transactions=[transaction], custom_metadata=_OURS, max_commit_retries=30
+            ),
+        )
 
     def _take(self) -> bool:
         """Make a batch of the oldest buffered rows; return whether there were any.

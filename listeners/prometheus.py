@@ -155,10 +155,13 @@ class Exposition(Collector):
         outbox_items: int | None,
         flush_failures: int | None,
         push_failures: int | None = None,
+        cpu_seconds: float | None = None,
     ) -> None:
-        """Replace the numbers about the telemetry itself, totals since the start; None is unknown."""
+        """Replace the numbers about the process and its telemetry, totals since the start; None is unknown."""
         with self._lock:
-            self._own = SelfCounts(events_dropped, listener_errors, outbox_items, flush_failures, push_failures)
+            self._own = SelfCounts(
+                events_dropped, listener_errors, outbox_items, flush_failures, push_failures, cpu_seconds
+            )
 
     def sample(self, kind: str, name: str, process: str, at: float) -> ProcessSample:
         """Return what is known at this moment (Unix seconds) beside the games, for the metrics tables."""

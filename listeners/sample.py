@@ -198,6 +198,27 @@ class IngestMinute:
     backlog_age_seconds: float | None = None  # the largest age of the oldest row waiting in the source; None: unknown
 
 
+@dataclass(frozen=True, slots=True)
+class CpuUse:
+    """The CPU time that a driver's processes used between two moments (Unix seconds)."""
+
+    began_at: float
+    ended_at: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessMinute:
+    """The CPU time of one driver in one minute; rows of one minute, as of a restarted driver, add up."""
+
+    at: float  # Unix seconds: the minute's beginning
+    kind: str
+    name: str
+    cpu_seconds: float  # of the processes on the driver's machine: Python, the JVM that it started, its workers
+    measured_seconds: float  # of the minute, in which they were used
+    is_whole: bool  # False: executors, or the JVM, are somebody else's processes, and are not in it
+
+
 def largest_types(types: Mapping[str, TypeRows]) -> dict[str, TypeRows]:
     """Return the event types with the most rows, at most MOST_TYPES, and the others together as OTHER."""
     ordered = sorted(types.items(), key=lambda each: (-sum(each[1]), each[0]))

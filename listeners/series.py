@@ -1,8 +1,8 @@
 """Numbers of games and ingest by slots of time, as the dashboard draws them. Pure; `minutes.reader` makes them."""
 
 import itertools
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -40,6 +40,12 @@ class Series:
     until: float | None = None  # Unix seconds: the last closed minute's end, maybe within the last slot; None: its end
     source_backlog: FloatArray | None = None
     """[slots]: largest age in seconds of the oldest row that waits in the source, for every game; nan: unknown."""
+
+    cores: Mapping[tuple[str, str], FloatArray] = field(default_factory=dict)
+    """Cores that a driver and all that works for it used, by its kind and name: [slots]; nan: not measured."""
+
+    partly_measured: frozenset[tuple[str, str]] = frozenset()
+    """Drivers of which a part alone can be measured, such as those with executors elsewhere, by kind and name."""
 
     moved: "Series | None" = None
     """The games that several groups reported in these slots, a line for each game and group; None: there are none."""

@@ -144,6 +144,7 @@ class SelfCounts:
     outbox_items: int | None = None
     flush_failures: int | None = None
     push_failures: int | None = None
+    cpu_seconds: float | None = None  # of the driver's processes on its machine
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ from pipeline.health.facts.placing import placing_by
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.platforms.local.signals import DRIVER_SECONDS, stop_on_signals
 from pipeline.platforms.session.driver import driver_session, stop_queries
-from pipeline.platforms.session.spark import waits_for_cores
+from pipeline.platforms.session.spark import waits_for_cores, works_here
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import DRIVER_CONNECTIONS, open_store
 from pipeline.store.database.states import ProcessState
@@ -118,7 +118,7 @@ def run_ingest(settings: Settings, paths: Paths, *, once: bool) -> int:
 
 def _run_ingest(settings: Settings, paths: Paths, duty: _DriverProcess, spark: SparkSession, *, once: bool) -> int:
     engine = duty.engine
-    telemetry = Telemetry(settings.metrics, paths, INGEST, ONLY, has_source=True)
+    telemetry = Telemetry(settings.metrics, paths, INGEST, ONLY, has_source=True, works_here=works_here(spark))
     attachment = attach(spark, telemetry.event)
     start_driver(engine, INGEST, ONLY, telemetry.address)
     try:
@@ -166,7 +166,7 @@ def _holds(group: Group, key: str) -> bool:
 
 def _run_group(settings: Settings, paths: Paths, duty: _DriverProcess, spark: SparkSession, *, once: bool) -> int:
     engine, name = duty.engine, duty.name
-    telemetry = Telemetry(settings.metrics, paths, GROUP, name)
+    telemetry = Telemetry(settings.metrics, paths, GROUP, name, works_here=works_here(spark))
     attachment = attach(spark, telemetry.event)
     start_driver(engine, GROUP, name, telemetry.address, duty.run_id)
 

@@ -158,7 +158,7 @@ def _draw_preview(environment: Environment, place: str, preview: Preview) -> Non
     st.caption(f"{what}, as seen at {formatting.clock(preview.seen_at)}. Nothing is done yet.")
     draw_lines(preview.lines)
     if preview.groups:
-        st.html(parts.section("Load before and after", "of the cores each group may use"))
+        st.html(parts.section("Load before and after", group_cards.ESTIMATED))
         st.html(group_cards.load_bars(preview.groups))
     for title, lines in preview.sections.items():
         _draw_section(title, lines)

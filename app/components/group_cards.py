@@ -14,9 +14,13 @@ from app.look.tokens import Tone
 from app.state.control_queries import ControlState
 from listeners.process_kinds import GROUP
 from pipeline.health.facts.fleet import Fleet
-from pipeline.health.verdicts.placement.capacity import GroupLoad, Loads
+from pipeline.health.verdicts.placement.capacity import COMPARED_CORES, DRIVER_CORES, GroupLoad, Loads
+
+ESTIMATED: Final = f"of games, estimated from rows and commits; a driver itself takes about {DRIVER_CORES:g} cores more"
+"""The head of bars that compare loads as the placement does."""
 
 MOST_CARDS: Final = 12  # above it the table is easier to compare
+_COMPARED: Final = f"of its limit, without one of {COMPARED_CORES:g} cores"
 _IN_A_ROW: Final = 4
 
 
@@ -53,7 +57,7 @@ def draw_move(loads: Loads, chosen: Sequence[str], target: str | None) -> None:
     assigned = {} if target is None else dict.fromkeys(chosen, target)
     after = loads.after(assigned)
     planned = any(after[name].games != group.games for name, group in loads.groups.items())
-    st.html(parts.section("Load before and after" if planned else "Load", "of the cores each group may use"))
+    st.html(parts.section("Load before and after" if planned else "Load", ESTIMATED))
     st.html(load_bars((group, after[name]) for name, group in loads.groups.items()))
     if planned and (group := after.get(str(target))) is not None:
         st.html(parts.note(_fits(loads, assigned, group)))
@@ -61,7 +65,9 @@ def draw_move(loads: Loads, chosen: Sequence[str], target: str | None) -> None:
 
 def load_bars(groups: Iterable[tuple[GroupLoad, GroupLoad]]) -> str:
     """Return a bar per group: its load before and after a plan."""
-    return parts.loads([_line(before, after) for before, after in groups], limit=1.0)
+    lines = [_line(before, after) for before, after in groups]
+    scale = "of its limit" if all(each.limited for each in lines) else _COMPARED
+    return parts.loads(lines, limit=1.0, scale=scale)
 
 
 def _fits(loads: Loads, assigned: Mapping[str, str], target: GroupLoad) -> str:
@@ -82,7 +88,7 @@ def _draw_card(steering: ControlState, name: str, click: Click, landed: GroupCou
     driver = fleet.driver(GROUP, name)
     beat = formatting.UNKNOWN_VALUE if driver is None else formatting.age(driver.heartbeat_age(fleet.read_at))
     st.html(parts.title(formatting.shown(f"group {name}", 46), word, tone, right=f"heartbeat {beat}"))
-    st.html(parts.numbers(_numbers(fleet, steering.loads, name)))
+    st.html(parts.numbers(_numbers(fleet, steering.loads, landed.courses.get(name), name)))
     if state is not None and state.is_problem and state.liveness.reason:
         st.html(parts.note(formatting.shown(state.liveness.reason, 160)))
     _draw_course(steering.loads, landed, name)
@@ -102,8 +108,9 @@ def _draw_course(loads: Loads, landed: GroupCourses, name: str) -> None:
         return
     axis = replace(landed.frame, events=landed.marks.get(name, ()))
     if group is not None and group.capacity_cores is not None:
-        st.html(parts.section("Load", f"estimated, of {group.capacity_cores:g} cores"))
-        chart, what = vega.load(axis, seen.shares(group.capacity_cores), 1.0), "Estimated load"
+        how = "measured" if seen.is_measured else "estimated"
+        st.html(parts.section("Load", f"{how}, of {group.capacity_cores:g} cores"))
+        chart, what = vega.load(axis, seen.shares(group.capacity_cores), 1.0), f"Load, {how},"
     else:
         st.html(parts.section("Rows", "landed per minute"))
         peak = None if seen.kept_up is None else (seen.kept_up.per_minute, "kept up with")
@@ -112,14 +119,9 @@ def _draw_course(loads: Loads, landed: GroupCourses, name: str) -> None:
     st.vega_lite_chart(chart.whole(alt), theme=None, key=f"landed_{name}", alt=alt)
 
 
-def _numbers(fleet: Fleet, loads: Loads, name: str) -> list[tuple[str, str]]:
+def _numbers(fleet: Fleet, loads: Loads, seen: Course | None, name: str) -> list[tuple[str, str]]:
     rows = [row for row in fleet.rows if row.group == name]
-    group = loads.groups.get(name)
-    load = headroom = formatting.UNKNOWN_VALUE
-    if group is not None:
-        about = "" if all(each.is_known for each in loads.games if each.group == name) else "~"
-        load = f"{about}{group.cores:.2g} cores"
-        headroom = "no limit" if group.headroom is None else f"{about}{group.headroom:.2g} cores"
+    load, headroom = load_words(loads, seen, name)
     return [
         ("Games", f"{formatting.count(len(rows))} of {formatting.count(loads.max_games)}"),
         ("Well", formatting.count(sum(not row.in_trouble for row in rows))),
@@ -128,14 +130,29 @@ def _numbers(fleet: Fleet, loads: Loads, name: str) -> list[tuple[str, str]]:
     ]
 
 
+def load_words(loads: Loads, seen: Course | None, name: str, *, of_limit: bool = False) -> tuple[str, str]:
+    """Return a group's load and headroom: as its driver measured it, else as estimated, which is named."""
+    group = loads.groups.get(name)
+    measured = None if seen is None else seen.measured_now
+    if group is None:
+        return formatting.cores(measured), formatting.UNKNOWN_VALUE
+    used, limit = group.cores if measured is None else measured, group.capacity_cores
+    is_guess = measured is None and group.games > 0
+    about, end = ("about ", ", estimated") if is_guess else ("", "")
+    unit = f" of {limit:g} cores" if of_limit and limit is not None else " cores"
+    left = "no limit" if limit is None else f"{about}{formatting.cores(limit - used)}"
+    return f"{about}{formatting.cores(used, unit)}{end}", left
+
+
 def _line(before: GroupLoad, after: GroupLoad) -> parts.Fullness:
     """Return a bar; a group without a limit compares as one of `COMPARED_CORES`, and has no tick."""
-    if before.capacity_cores is None:
-        said = f"{before.cores:.2g} → {after.cores:.2g}" if after.games != before.games else f"{before.cores:.2g}"
-        return parts.Fullness(_named(before), before.share, after.share, f"{said} cores, no limit", limited=False)
-    share = f"{before.share:.0%}"
-    said = share if after.games == before.games else f"{share} → {after.share:.0%}"
-    return parts.Fullness(_named(before), before.share, after.share, said.replace("%", " %"))
+    changes, limit = before.games != after.games, before.capacity_cores
+    was = formatting.cores(before.cores, "" if changes or limit is not None else " cores")
+    said = f"{was} → {formatting.cores(after.cores, '')}" if changes else was
+    if limit is None:
+        said = f"{said} cores, no limit" if changes else f"{said}, no limit"
+        return parts.Fullness(_named(before), before.share, after.share, said, limited=False)
+    return parts.Fullness(_named(before), before.share, after.share, f"{said} of {limit:g} cores")
 
 
 def _named(group: GroupLoad) -> str:

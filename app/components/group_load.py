@@ -1,8 +1,8 @@
 """What a cluster group carried over time, and what it can carry as far as that is known. Pure.
 
-Nobody measures a driver's cores over time. Where a group has a limit, its load is estimated from rows and commits as
-`pipeline.health.verdicts.placement.capacity` does, without the size of rows. Where it has none, its rows are compared
-with the most that it kept up with.
+Its load is what its driver measured of its own processes. Where that is not known, as where executors work elsewhere,
+it is estimated from rows and commits as `pipeline.health.verdicts.placement.capacity` does, without the size of rows,
+and named an estimate. Without a limit a group's rows are compared with the most that it kept up with.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ import numpy as np
 
 from app import formatting
 from app.look.axes import ChartMark, Values
-from app.look.lines import per_second
+from app.look.lines import gapped, per_second
 from listeners.process_kinds import GROUP
 from listeners.series import Series
 from pipeline.api.operations import Operation, OperationState
@@ -22,6 +22,7 @@ from pipeline.base.texts import in_utc
 from pipeline.health.facts.fleet import Fleet
 from pipeline.health.verdicts.placement.capacity import IDLE_CORES, GroupLoad, Load
 
+_ESTIMATED_BESIDE: Final = "; placement estimates {} for its games."
 _LATEST_SLOTS: Final = 3  # slots, back from now, in which to look for the newest report
 
 
@@ -38,8 +39,10 @@ class Course:
     """The load of a group over the range on screen; None where nobody knows."""
 
     per_minute: Values  # rows landed, by slot
-    cores: Values  # estimated, by slot
+    estimated: Values  # cores by slot, without the driver itself
     kept_up: Peak | None
+    measured: Values = ()  # cores by slot, of the driver and all its processes; empty: its driver measures none
+    is_partly_measured: bool = False  # its executors, or its JVM, are not among its driver's processes
 
     @property
     def now(self) -> float | None:
@@ -52,13 +55,24 @@ class Course:
         return [round(each) for each in self.per_minute if each is not None]
 
     @property
+    def measured_now(self) -> float | None:
+        """Cores of the newest slot with a measurement, as they are used now; None: nobody knows."""
+        return next((each for each in reversed(self.measured[-_LATEST_SLOTS:]) if each is not None), None)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether any slot has a measurement."""
+        return any(each is not None for each in self.measured)
+
+    @property
     def is_known(self) -> bool:
         """Whether any slot has a report."""
-        return any(each is not None for each in self.per_minute)
+        return self.is_measured or any(each is not None for each in self.per_minute)
 
     def shares(self, capacity_cores: float) -> list[float | None]:
-        """Return the estimated load of each slot, as a share of the capacity in cores."""
-        return [None if each is None else each / capacity_cores for each in self.cores]
+        """Return the load of each slot as a share of the capacity in cores: measured, or estimated if nothing is."""
+        cores = self.measured if self.is_measured else self.estimated
+        return [None if each is None else each / capacity_cores for each in cores]
 
 
 def course(series: Series, group: str, objective_seconds: float) -> Course:
@@ -70,7 +84,15 @@ def course(series: Series, group: str, objective_seconds: float) -> Course:
         [None if each is None else 60 * each for each in rows],
         [_cores(*each) for each in zip(rows, commits, games, strict=True)],
         _peak(own, objective_seconds),
+        gapped(series.cores[GROUP, group]) if (GROUP, group) in series.cores else (),
+        (GROUP, group) in series.partly_measured,
     )
+
+
+def measured_now(series: Series, group: str) -> float | None:
+    """Return the cores that a group's driver used in the newest slot with a measurement; None: nobody knows."""
+    cores = series.cores.get((GROUP, group))
+    return None if cores is None else Course((), (), None, gapped(cores)).measured_now
 
 
 def marks(
@@ -88,15 +110,27 @@ def headroom(group: GroupLoad, seen: Course | None, unknown: int) -> str:
     """Say how much more a group can carry, or what its rows compare with; of `unknown` games no load is known."""
     if group.capacity_cores is None:
         return f"No limit is set. {_against_peak(seen)}"
-    guessed = f" The load of {unknown} of its games is unknown." if unknown else ""
-    left = group.capacity_cores - group.cores
+    measured = None if seen is None else seen.measured_now
+    how = f"as measured{_ESTIMATED_BESIDE.format(formatting.cores(group.cores))}"
+    used = measured
+    if used is None:
+        guessed = f" The load of {unknown} of its games is unknown." if unknown else ""
+        how, used = f"{_why_estimated(seen)}.{guessed}", group.cores
+    left = group.capacity_cores - used
     if left < 0:
-        return f"Over its limit by {-left:.2g} cores, as estimated from rows and commits.{guessed}"
-    if group.cores <= 0:
+        return f"Over its limit by {formatting.cores(-left)}, {how}"
+    if used <= 0:
         return f"Empty: its {group.capacity_cores:g} cores are free."
-    room = left / group.cores
-    much = f"{room:.0%} more".replace("%", " %") if room < 1 else f"{1 + room:.2g} times as many"
-    return f"Could carry about {much} rows, as estimated from rows and commits.{guessed}"
+    room = left / used
+    much = f"{room:.0%} more".replace("%", " %") if room < 1 else f"{formatting.cores(1 + room, '')} times as many"
+    return f"Could carry about {much} rows, {how}"
+
+
+def _why_estimated(seen: Course | None) -> str:
+    """Say that a load is an estimate, and why it is no measurement."""
+    if seen is not None and seen.is_partly_measured:
+        return "as estimated from rows and commits, because executors outside its driver's processes are not measured"
+    return "as estimated from rows and commits"
 
 
 def _against_peak(seen: Course | None) -> str:

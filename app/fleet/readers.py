@@ -7,12 +7,18 @@ from collections.abc import Mapping
 from typing import Final
 
 from app import formatting
+from app.components import group_load
 from app.state import services
+from app.state.series import series
 from app.state.services import Environment, cached, kept
 from pipeline.api import fleet
 from pipeline.api import incidents as incident_queries
 from pipeline.api import runs as run_queries
+from pipeline.base.errors import Refused
 from pipeline.health.incidents.incidents import Incident
+from pipeline.health.verdicts.placement.capacity import GroupLoad
+
+_RECENT_SECONDS: Final = 900
 
 
 @kept(seconds=2)
@@ -31,10 +37,21 @@ runs: Final = cached(run_queries.runs, seconds=5, most=8)
 
 
 def loads(environment: Environment) -> Mapping[str, str]:
-    """Return the load of each group as a text; a group of which no game's load is known is left out."""
+    """Return the load of each group as a text: as its driver measured it, else as estimated, which is named.
+
+    A group of which no game's load is known is left out.
+    """
+    try:
+        recent = series(environment, _RECENT_SECONDS)
+    except Refused:  # the page says so where it shows them
+        recent = None
     return {
-        name: f"load {formatting.rate(group.cores)} cores"
-        if group.capacity_cores is None
-        else f"load {100 * group.share:.0f} %"
+        name: _load(group, None if recent is None else group_load.measured_now(recent, name))
         for name, group in _loads(environment).items()
     }
+
+
+def _load(group: GroupLoad, measured: float | None) -> str:
+    about, used = ("load", measured) if measured is not None else ("estimated load", group.cores)
+    limit = group.capacity_cores
+    return f"{about} {formatting.cores(used) if limit is None else f'{100 * used / limit:.0f} %'}"

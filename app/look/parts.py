@@ -146,14 +146,15 @@ def steps(items: Sequence[tuple[str, str, str]]) -> str:
     return f'<ol class="t-steps">{inside}</ol>'
 
 
-def loads(items: Sequence[Fullness], limit: float | None) -> str:
-    """Return loads before and after a plan: a gain strong, a loss faded, the limit a tick."""
+def loads(items: Sequence[Fullness], limit: float | None, scale: str) -> str:
+    """Return loads before and after a plan: a gain strong, a loss faded, the limit a tick; `scale` says of what."""
     tick = f'<s style="left:{_percent(limit)}%"></s>' if limit is not None else ""
     lines = "".join(
         f"<dt>{_text(each.name)}</dt><dd>{_bar(each, tick if each.limited else '')}</dd><dd>{_text(each.words)}</dd>"
         for each in items
     )
-    return f'<dl class="t-loads">{lines}</dl>'
+    axis = f"<dt></dt><dd><p><span>0</span><span>50 %</span><span>100 %</span></p></dd><dd>{_text(scale)}</dd>"
+    return f'<dl class="t-loads">{lines}{axis if items else ""}</dl>'
 
 
 def diff(lines: Sequence[tuple[str, str]]) -> str:

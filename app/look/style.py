@@ -133,6 +133,7 @@ PILLS
 .t-loads dt{font-size:.93rem;font-weight:600}
 .t-loads dd{margin:0!important;padding:0!important;font-size:.86rem;color:var(--mute);text-align:right}
 .t-loads i{position:relative;display:flex;height:15px;border-radius:2px;background:var(--soft)}
+.t-loads p{display:flex;justify-content:space-between;margin:0!important;font-size:.8rem;font-variant-numeric:tabular-nums}
 .t-loads u{display:block;background:var(--series-2);border-radius:2px 0 0 2px}
 .t-loads .t-gain{background:var(--series-1)}.t-loads .t-loss{opacity:.4}
 .t-loads s{position:absolute;top:0;bottom:0;width:2px;background:var(--bad-text)}

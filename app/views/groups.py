@@ -12,6 +12,7 @@ import streamlit as st
 from app import formatting
 from app.components import cards, confirm, group_cards, group_forms, group_load, header, links, log_panel, pills
 from app.components.cards import Card
+from app.components.group_load import Course
 from app.fleet import readers, timeline
 from app.look import parts, tokens
 from app.state import control_queries, previews, services
@@ -39,10 +40,12 @@ _COLUMNS = {
     "games": st.column_config.TextColumn("Games", width=60),
     "how": st.column_config.TextColumn("Worst", width=250),
     "load": st.column_config.TextColumn(
-        "Load", width=150, help="Cores its games take, of those it may use. ~ where the load of some games is unknown."
+        "Load",
+        width=190,
+        help="Cores that its driver measured of its processes; else an estimate of what its games take.",
     ),
     "share": st.column_config.TextColumn("Full", width=55, help="A dash where it is not limited."),
-    "headroom": st.column_config.TextColumn("Headroom", width=90, help="Cores that are left."),
+    "headroom": st.column_config.TextColumn("Headroom", width=120, help="Cores that are left."),
     "rows": st.column_config.AreaChartColumn("Rows per minute", width=120, y_min=0, color="blue"),
     "deaths": st.column_config.TextColumn(
         "Died, last hour", width=170, help="Counts only drivers that the controller started."
@@ -170,7 +173,7 @@ def _row(steering: ControlState, landed: group_cards.GroupCourses, name: str) ->
         else formatting.UNKNOWN_VALUE,
         "games": formatting.count(sum(row.group == name for row in fleet.rows)),
         "how": _worst(fleet, name),
-        **_load(steering.loads, name),
+        **_load(steering.loads, landed.courses.get(name), name),
         "rows": [] if (seen := landed.courses.get(name)) is None else seen.trend,
         "deaths": _deaths(steering, name),
         "desired": formatting.shown(group.desired, 20) if group is not None else formatting.UNKNOWN_VALUE,
@@ -188,18 +191,16 @@ def _error(state: DriverState | None) -> str | None:
     return state.liveness.reason if state is not None and state.is_problem else None
 
 
-def _load(loads: Loads, name: str) -> dict[str, str]:
-    """Say how full a group is; what is not limited has no share, and what was not measured is marked."""
+def _load(loads: Loads, seen: Course | None, name: str) -> dict[str, str]:
+    """Say how full a group is, as its card does; what is not limited has no share."""
+    load, headroom = group_cards.load_words(loads, seen, name, of_limit=True)
     group = loads.groups.get(name)
-    if group is None:
-        return dict.fromkeys(("load", "share", "headroom"), formatting.UNKNOWN_VALUE)
-    about = "" if all(each.is_known for each in loads.games if each.group == name) else "~"
-    limit = group.capacity_cores
-    return {
-        "load": f"{about}{group.cores:.2f} {'cores' if limit is None else f'of {limit:g} cores'}",
-        "share": formatting.UNKNOWN_VALUE if limit is None else f"{about}{group.share:.0%}",
-        "headroom": "not limited" if group.headroom is None else f"{about}{group.headroom:.2f} cores",
-    }
+    limit = None if group is None else group.capacity_cores
+    share = formatting.UNKNOWN_VALUE
+    if group is not None and limit is not None:
+        measured = None if seen is None else seen.measured_now
+        share = f"{group.share if measured is None else measured / limit:.0%}".replace("%", " %")
+    return {"load": load, "share": share, "headroom": headroom}
 
 
 def _deaths(steering: ControlState, name: str) -> str:

@@ -59,6 +59,7 @@ def _sample(row: Mapping[str, Any]) -> ProcessSample:
             row["outbox_items"],
             row["flush_failures"],
             row["push_failures"],
+            row["cpu_seconds"],
         ),
     )
 

@@ -6,7 +6,15 @@ A minute is closed a few seconds after its end. What arrives later makes a furth
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from listeners.sample import GameResult, IngestMinute, PassResult, StreamMinute, StreamState
+from listeners.sample import (
+    CpuUse,
+    GameResult,
+    IngestMinute,
+    PassResult,
+    ProcessMinute,
+    StreamMinute,
+    StreamState,
+)
 from listeners.status import Status
 
 MINUTE_SECONDS: Final = 60.0
@@ -14,18 +22,28 @@ GRACE_SECONDS: Final = 5.0
 """Seconds that a minute stays open after its end, for results that are on their way."""
 
 
-class Minutes:
-    """The open minutes of one process. Calls come from one thread."""
+Minute = StreamMinute | IngestMinute | ProcessMinute
 
-    def __init__(self) -> None:
-        """Begin without any."""
+
+class Minutes:
+    """The open minutes of one process. Calls come from one thread.
+
+    Args:
+        kind: of the process, by which its CPU time is known, as its name.
+        name: of the process.
+        is_whole: whether all that works for the process is below it, so that its CPU time is that of its work.
+    """
+
+    def __init__(self, kind: str = "", name: str = "", *, is_whole: bool = False) -> None:
+        self._kind, self._name, self._is_whole = kind, name, is_whole
+        self._cpu: dict[float, _Cpu] = {}
         self._games: dict[tuple[float, str], _Game] = {}
         self._ingest: dict[float, _Ingest] = {}
         self._close_at = float("inf")
 
     def __len__(self) -> int:
         """Return how many rows wait for the end of their minute."""
-        return len(self._games) + len(self._ingest)
+        return len(self._games) + len(self._ingest) + len(self._cpu)
 
     def add_pass(self, result: PassResult, now: float) -> None:
         """Add the results of a pass or chunk, each to the minute of its commit; failed ones come again."""
@@ -50,26 +68,38 @@ class Minutes:
         """
         self._ingest_minute(now).see(backlog_age_seconds)
 
-    def close(self, now: float) -> Sequence[StreamMinute | IngestMinute]:
+    def add_cpu(self, use: CpuUse) -> None:
+        """Add the CPU time of a span, to each minute its share of the span."""
+        whole = use.ended_at - use.began_at
+        begin = use.began_at
+        while begin < use.ended_at:
+            minute = self._opened(begin)
+            end = min(use.ended_at, minute + MINUTE_SECONDS)
+            self._cpu.setdefault(minute, _Cpu()).add(use.cpu_seconds * (end - begin) / whole, end - begin)
+            begin = end
+
+    def close(self, now: float) -> Sequence[Minute]:
         """Return the rows of the minutes that have ended and forget them, sorted by minute and game."""
         if now < self._close_at:
             return ()
         limit = now - GRACE_SECONDS - MINUTE_SECONDS
         closed = list(self._take(limit))
-        begun = [minute for minute, _ in self._games] + list(self._ingest)
+        begun = [minute for minute, _ in self._games] + list(self._ingest) + list(self._cpu)
         self._close_at = min(begun, default=float("inf")) + MINUTE_SECONDS + GRACE_SECONDS
         return closed
 
-    def release(self) -> Sequence[StreamMinute | IngestMinute]:
+    def release(self) -> Sequence[Minute]:
         """Return all rows, also of minutes that have not ended, and forget them: the end of the process."""
         self._close_at = float("inf")
         return list(self._take(float("inf")))
 
-    def _take(self, limit: float) -> Iterator[StreamMinute | IngestMinute]:
+    def _take(self, limit: float) -> Iterator[Minute]:
         for minute, game_key in sorted(key for key in self._games if key[0] <= limit):
             yield self._games.pop((minute, game_key)).row(minute, game_key)
         for minute in sorted(minute for minute in self._ingest if minute <= limit):
             yield self._ingest.pop(minute).row(minute)
+        for minute in sorted(minute for minute in self._cpu if minute <= limit):
+            yield self._cpu.pop(minute).row(minute, self._kind, self._name, is_whole=self._is_whole)
 
     def _game(self, at: float, game_key: str, group: str) -> "_Game":
         key = (self._opened(at), game_key)
@@ -148,6 +178,23 @@ class _Ingest:
 
     def row(self, minute: float) -> IngestMinute:
         return IngestMinute(minute, self._rows, self._refused, self._commits, _rounded(self._backlog))
+
+
+class _Cpu:
+    """A process's CPU time of one minute."""
+
+    __slots__ = ("_cpu_seconds", "_measured_seconds")
+
+    def __init__(self) -> None:
+        self._cpu_seconds = self._measured_seconds = 0.0
+
+    def add(self, cpu_seconds: float, measured_seconds: float) -> None:
+        self._cpu_seconds += cpu_seconds
+        self._measured_seconds += measured_seconds
+
+    def row(self, minute: float, kind: str, name: str, *, is_whole: bool) -> ProcessMinute:
+        cpu, measured = round(self._cpu_seconds, 3), round(self._measured_seconds, 3)
+        return ProcessMinute(minute, kind, name, cpu, measured, is_whole)
 
 
 def _larger(one: float | None, other: float | None) -> float | None:

@@ -17,7 +17,7 @@ import pyarrow.fs as pafs
 from deltalake import DeltaTable
 from numpy.typing import NDArray
 
-from listeners.metrics_schema import INGEST_MINUTE, STREAM_MINUTE, MetricsTable, moment
+from listeners.metrics_schema import INGEST_MINUTE, PROCESS_MINUTE, STREAM_MINUTE, MetricsTable, moment
 from listeners.metrics_table import BATCH_ROWS
 from listeners.minutes.fold import MINUTE_SECONDS
 from listeners.minutes.seen import Seen
@@ -47,11 +47,16 @@ class SeriesReader:
     Args:
         streams: the table `stream_minute`.
         ingest: the table `ingest_minute`.
+        processes: the table `process_minute`.
         windows: the width of a slot in seconds → how many slots are kept of it.
     """
 
-    def __init__(self, streams: TablePlace, ingest: TablePlace, windows: Mapping[int, int]) -> None:
-        self._tables = (_Table(streams, STREAM_MINUTE), _Table(ingest, INGEST_MINUTE))
+    def __init__(
+        self, streams: TablePlace, ingest: TablePlace, processes: TablePlace, windows: Mapping[int, int]
+    ) -> None:
+        self._tables = (
+            _Table(streams, STREAM_MINUTE), _Table(ingest, INGEST_MINUTE), _Table(processes, PROCESS_MINUTE),
+        )  # fmt: skip
         self._slots = dict(windows)
         self._windows: dict[int, _Filled] = {}
         self._turn = threading.Lock()
@@ -237,8 +242,10 @@ class _Filled:
             self._answers.clear()
             if kind is STREAM_MINUTE:
                 self._window.add_streams(closed)
-            else:
+            elif kind is INGEST_MINUTE:
                 self._window.add_ingest(closed)
+            else:
+                self._window.add_processes(closed)
         if closed.num_rows < rows.num_rows:
             is_soon = pc.less(rows["minute"], pa.scalar(moment(self._until + _AHEAD_SECONDS), zone))
             reading.open_rows.append(rows.filter(pc.and_not(is_soon, is_closed)))

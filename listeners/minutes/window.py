@@ -36,6 +36,8 @@ class Window:
         self._came = 0  # how often rows came
         self._arrays = _empty(_ROOM, slots)
         self._ingest: FloatArray = np.full((3, slots), np.nan)  # rows, refused, largest backlog
+        self._cpu: dict[tuple[str, str], FloatArray] = {}  # by kind and name of a driver: CPU seconds, measured ones
+        self._partly: dict[tuple[str, str], int] = {}  # drivers measured in part, and the latest slot of that
 
     @property
     def since(self) -> float:
@@ -76,6 +78,19 @@ class Window:
             np.add.at(sums, slots, _numbers(rows, column, 0))
         np.fmax.at(self._ingest[2], slots, _numbers(rows, "backlog_age_seconds", np.nan))
 
+    def add_processes(self, rows: pa.Table) -> None:
+        """Add rows of the table `process_minute`; those outside of the slots are left out."""
+        slots, inside = self._slots_of(rows)
+        columns = [rows[name].to_pylist() for name in ("kind", "name", "cpu_seconds", "measured_seconds", "is_whole")]
+        for slot, is_inside, kind, name, cpu, measured, is_whole in zip(
+            slots.tolist(), inside.tolist(), *columns, strict=True
+        ):
+            if is_inside and is_whole:
+                sums = self._cpu.setdefault((kind, name), np.zeros((2, self._slots)))
+                sums[:, slot] += cpu or 0.0, measured or 0.0
+            elif is_inside:
+                self._partly[kind, name] = max(slot, self._partly.get((kind, name), 0))
+
     def series(self, slots: int, until: float) -> Series:
         """Return the last `slots` slots, of which the minutes before `until` (Unix seconds) are closed."""
         begin = self._slots - slots
@@ -94,6 +109,12 @@ class Window:
             refused_early=ingest[1],
             source_backlog=ingest[2],
             until=until,
+            cores={
+                process: _fixed(np.divide(*sums, out=np.full(slots, np.nan), where=sums[1] > 0))
+                for process, whole in self._cpu.items()
+                if (sums := whole[:, begin:])[1].any()
+            },
+            partly_measured=frozenset(process for process, latest in self._partly.items() if latest >= begin),
             **arrays,
         )
         return by_game(lines, [self._newest[each] for each in at])
@@ -142,6 +163,11 @@ class Window:
         ingest: FloatArray = np.full_like(self._ingest, np.nan)
         ingest[:, : self._slots - slots] = self._ingest[:, slots:]
         self._ingest = ingest
+        none = np.zeros((2, slots))
+        cpu = {process: np.concatenate([sums[:, slots:], none], axis=1) for process, sums in self._cpu.items()}
+        self._cpu = {process: sums for process, sums in cpu.items() if sums[1].any()}
+        partly = {process: latest - slots for process, latest in self._partly.items()}
+        self._partly = {process: latest for process, latest in partly.items() if latest >= 0}
 
 
 def encoded(column: pa.ChunkedArray) -> tuple[IntArray, Sequence[Any]]:

@@ -6,7 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from listeners.metrics_schema import INGEST_MINUTE, STREAM_MINUTE, MetricsTable
+from listeners.metrics_schema import INGEST_MINUTE, PROCESS_MINUTE, STREAM_MINUTE, MetricsTable
 from listeners.minutes.fold import GRACE_SECONDS
 from listeners.minutes.reader import SeriesReader, TablePlace
 from listeners.series import Series
@@ -30,8 +30,8 @@ _WRITE_SECONDS: Final = 2.0
 def open_reader(paths: Paths) -> SeriesReader:
     """Return a reader of an environment's minute tables, for each range."""
     widths = {slot_seconds for slot_seconds, _ in RANGES.values()}
-    streams, ingest = (_place(paths.metrics, table) for table in (STREAM_MINUTE, INGEST_MINUTE))
-    return SeriesReader(streams, ingest, dict.fromkeys(widths, _KEPT_SLOTS))
+    places = (_place(paths.metrics, table) for table in (STREAM_MINUTE, INGEST_MINUTE, PROCESS_MINUTE))
+    return SeriesReader(*places, dict.fromkeys(widths, _KEPT_SLOTS))
 
 
 def read(reader: SeriesReader, settings: Metrics, paths: Paths, range_seconds: int) -> Series:

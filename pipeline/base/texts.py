@@ -23,6 +23,8 @@ _LONGEST_TEXT: Final = 300
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400  # seconds
 _LEAST_RATE: Final = 0.1  # a trickle is not nothing
 _FINE_BELOW: Final = 10  # below this a decimal tells something
+_LEAST_CORES: Final = 0.001  # below it a load is not worth a number
+_NO_CORES: Final = 1e-9  # what sums of the same numbers in another order differ by
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # Unicode categories
 
 
@@ -122,6 +124,23 @@ def rate(value: float | None) -> str:
     if 0 < value < _LEAST_RATE:
         return f"<{_LEAST_RATE}"
     return f"{value:.1f}" if 0 < value < _FINE_BELOW else count(value)
+
+
+def cores(value: float | None, unit: str = " cores") -> str:
+    """Return processor cores with two digits and their unit: `0.13 cores`; a dash when unknown.
+
+    What rounding leaves of a sum is 0, and a trickle is `<0.001 cores`.
+    """
+    if value is None or not math.isfinite(value):
+        return UNKNOWN_VALUE
+    size = abs(value)
+    if size < _NO_CORES:
+        return f"0{unit}"
+    sign = "-" if value < 0 else ""
+    if size < _LEAST_CORES:
+        return f"{sign}<{_LEAST_CORES}{unit}"
+    said = count(size) if size >= _FINE_BELOW else f"{float(f'{size:.2g}'):g}"
+    return f"{sign}{said}{unit}"
 
 
 def visible(text: str, longest: int = _LONGEST_TEXT) -> str:

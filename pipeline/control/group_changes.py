@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from pipeline.base.errors import Refused
+from pipeline.base.texts import cores
 from pipeline.health.verdicts.placement.capacity import GroupLoad
 from pipeline.store.backends import backend_kind
 from pipeline.store.groups import Group
@@ -38,9 +39,9 @@ def render_changes(seen: Group | None, then: Group, own_master: str) -> list[str
     return [f"{name}: {old[name]} → {value}" for name, value in new.items() if old[name] != value]
 
 
-def render_capacity(cores: float | None) -> str:
-    """Return how many cores a group may use as people read it."""
-    return "no limit" if cores is None else f"{cores:.12g} cores"
+def render_capacity(limit: float | None) -> str:
+    """Return how many cores a group may use as people read it: as it was set, with all its digits."""
+    return "no limit" if limit is None else f"{limit:.12g} cores"
 
 
 def describe(group: Group, own_master: str) -> dict[str, str]:
@@ -90,7 +91,7 @@ def _of_capacity(seen: Group, then: Group, load: GroupLoad | None) -> list[str]:
     if load.cores <= limit:
         return []
     sentence = (
-        f"Its {load.games} games take about {load.cores:.2f} cores, which is more: it gets no game, and who must leave "
-        "is named when moves are proposed. Nothing moves by itself."
+        f"Its {load.games} games take about {cores(load.cores)}, as estimated, which is more: it gets no game, and who "
+        "must leave is named when moves are proposed. Nothing moves by itself."
     )
     return [sentence]

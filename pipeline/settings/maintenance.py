@@ -60,6 +60,6 @@ class Maintenance:
     that commits every second takes up to 0.7 GB a day while a stream stands still. 0 keeps nothing."""
 
     series_days: Annotated[int, Range(2, 400)] = 7
-    """Whole days for which the metrics tables `stream_minute`, `ingest_minute` and `process_sample` keep their rows.
+    """Whole days for which the metrics tables with minutes, and `process_sample`, keep their rows.
     Pages show at most 24 hours, which reach into the day before; a week lets you compare with the same hour a week
     ago."""

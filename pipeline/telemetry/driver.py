@@ -21,9 +21,10 @@ from listeners.minutes.fold import Minutes
 from listeners.otlp.sender import read_headers, send
 from listeners.outbox import Outbox
 from listeners.periodic import PeriodicSender
+from listeners.process_cpu import TreeCpu
 from listeners.process_kinds import labels_of
 from listeners.prometheus import Exposition, push, serve
-from listeners.sample import GroupSample, PassResult, StatusEvent, StreamState, progress_from_json
+from listeners.sample import CpuUse, GroupSample, PassResult, StatusEvent, StreamState, progress_from_json
 from pipeline.base.errors import Refused
 from pipeline.base.private_files import PUBLIC, write_file
 from pipeline.settings.tree import Metrics, Paths
@@ -56,16 +57,26 @@ class _Alive:
     source_backlog_seconds: float | None
 
 
-_Item = QueryEvent | PassResult | Pass | StatusEvent | GroupSample | _States | _Landed | _Alive
+_Item = CpuUse | QueryEvent | PassResult | Pass | StatusEvent | GroupSample | _States | _Landed | _Alive
 
 
 class Telemetry:
     """The outbox of one driver and its sinks."""
 
-    def __init__(self, settings: Metrics, paths: Paths, kind: str, name: str, *, has_source: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Metrics,
+        paths: Paths,
+        kind: str,
+        name: str,
+        *,
+        has_source: bool = False,
+        works_here: bool = False,
+    ) -> None:
         """Start reporting: serve /metrics on loopback by default, write metrics tables, push and send if configured.
 
-        With `has_source` the minutes have what waits in the source.
+        With `has_source` the minutes have what waits in the source. With `works_here` all that works for the driver
+        is below this process, whose CPU time then is that of its work.
 
         Raises:
             Refused: the address for /metrics, or the headers for OTLP, cannot be used.
@@ -90,7 +101,7 @@ class Telemetry:
             at, instance = settings.otlp_endpoint, f"{kind}-{name}"
             self._pushers.append(send(registry.collect, at, headers, instance, labels, counts_since=time.time()))
         self._joiner = Joiner(_PATIENCE_SECONDS)
-        self._minutes = Minutes()
+        self._minutes, self._cpu = Minutes(kind, name, is_whole=works_here), TreeCpu()
         self._has_source = has_source
         self._kind, self._name, self._process = kind, name, uuid.uuid4().hex
         self._outbox: Outbox[_Item] = Outbox(_CAPACITY, self._publish)
@@ -121,14 +132,18 @@ class Telemetry:
         self._outbox.offer(_Landed(at, rows, refused))
 
     def tick(self, listener_errors: int) -> None:
-        """Update the numbers about the telemetry itself; called with every heartbeat."""
+        """Update the numbers about the process and its telemetry; called with every heartbeat."""
+        use = self._cpu.look(time.time())
         self.exposition.set_self(
             events_dropped=self._outbox.dropped,
             listener_errors=listener_errors + self._outbox.failures,
             outbox_items=len(self._outbox),
             flush_failures=self._tables.flush_failures,
             push_failures=sum(each.failures for each in self._pushers) if self._pushers else None,
+            cpu_seconds=self._cpu.total,
         )
+        if use is not None:
+            self._outbox.offer(use)
         self._tables.add(self.exposition.sample(self._kind, self._name, self._process, time.time()))
         self._outbox.offer(_Alive(None))
 
@@ -141,6 +156,8 @@ class Telemetry:
         self._outbox.close(_CLOSE_SECONDS)
         for report in self._joiner.release():
             self._publish_pass(report)
+        if (use := self._cpu.look(time.time())) is not None:
+            self._minutes.add_cpu(use)
         for row in self._minutes.release():
             self._tables.add(row)
         self._tables.close(_CLOSE_SECONDS)
@@ -180,6 +197,8 @@ class Telemetry:
                 self._minutes.add_states(item.states, now)
             case _Landed():
                 self._minutes.add_landed(item.at, item.rows, item.refused, now)
+            case CpuUse():
+                self._minutes.add_cpu(item)
             case _Alive() if self._has_source:
                 self._minutes.add_heartbeat(item.source_backlog_seconds, now)
             case _:

@@ -71,6 +71,20 @@ def test_unknown_numbers_are_dashes() -> None:
     assert formatting.clock(NOW) == "08:00:00 UTC"
 
 
+@pytest.mark.parametrize(
+    ("cores", "said"),
+    [
+        (None, "\u2013"), (float("nan"), "\u2013"), (0.0, "0 cores"), (5e-18, "0 cores"), (-3e-17, "0 cores"),
+        (0.0002, "<0.001 cores"), (0.0012, "0.0012 cores"), (0.032, "0.032 cores"), (0.1349, "0.13 cores"),
+        (1.96, "2 cores"), (9.96, "10 cores"), (14.4, "14 cores"),
+        (1234.0, "1\u202f234 cores"), (-0.516, "-0.52 cores"),
+    ],
+)  # fmt: skip
+def test_cores_have_two_digits_and_a_unit(cores: float | None, said: str) -> None:
+    """No exponent, nothing that rounding left of a sum, and unknown is no 0."""
+    assert formatting.cores(cores) == said
+
+
 @given(st.text())
 @example("\u202egnihton\u202c \u2066spoof\u2069\nsecond \u200bline\x1b[31m")
 def test_shown_text_has_no_invisible_power(text: str) -> None:

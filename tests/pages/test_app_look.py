@@ -49,7 +49,7 @@ def _all_parts(text: str) -> dict[str, str]:
         "pill": parts.pill(text, "well"),
         "title": parts.title(text, text, "well", text, text),
         "steps": parts.steps([("done", text, text), (text, text, text)]),
-        "loads": parts.loads([parts.Fullness(text, 0.2, 0.3, text)], 0.85),
+        "loads": parts.loads([parts.Fullness(text, 0.2, 0.3, text)], 0.85, text),
         "diff": parts.diff([("+", text), ("-", text), (text, text)]),
         "silence": parts.silence(text, text),
     }

@@ -1,4 +1,5 @@
 import re
+import time
 import urllib.request
 from typing import Any
 
@@ -7,7 +8,9 @@ import pytest
 
 from listeners import history
 from listeners.listener import attach
+from listeners.process_cpu import tree_cpu_seconds
 from pipeline.data.streams.watchdog import Watchdog
+from pipeline.platforms.session.spark import works_here
 from pipeline.telemetry.driver import Telemetry
 
 
@@ -48,3 +51,14 @@ def test_metrics_page_and_metrics_table_tell_the_same_numbers(world: Any) -> Non
     run = passes.filter(pc.equal(passes.column("lane"), "RUN"))
     assert run.column("input_rows").null_count == 0
     assert not (world.paths.targets / "group-a.json").exists()
+
+
+def test_the_time_of_the_jvm_counts_as_the_drivers(world: Any) -> None:
+    """Load: a driver works in the JVM that it started, whose CPU time is in what it measures of itself."""
+    assert works_here(world.spark)
+    before, own = tree_cpu_seconds(), time.process_time()
+    world.spark.range(20_000_000).selectExpr("sum(hash(id))").collect()
+    after, own = tree_cpu_seconds(), time.process_time() - own
+    assert before is not None
+    assert after is not None
+    assert after - before - own >= 0.1

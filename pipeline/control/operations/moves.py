@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pipeline.base.errors import Refused
-from pipeline.base.texts import join_limited
+from pipeline.base.texts import cores, join_limited
 from pipeline.control.operations.definition import (
     WAIT,
     ControlContext,
@@ -127,10 +127,10 @@ def drain(
     placed = leaving(loads, {group: [each.game_key for each in loads.games if each.group == group]})
     if placed.unplaced:
         keys = [each.game.game_key for each in placed.unplaced]
-        cores = sum(each.game.cores for each in placed.unplaced)
+        load = sum(each.game.cores for each in placed.unplaced)
         raise Refused(
             f"Group {group} cannot be drained: {len(keys)} of its {loads.groups[group].games} games fit nowhere, with "
-            f"{cores:.3g} cores: {join_limited(keys)}. When the others have left, {room_left(placed.after, group)}. "
+            f"about {cores(load)}: {join_limited(keys)}. When the others have left, {room_left(placed.after, group)}. "
             "Start another group, or give one more capacity."
         )
     planned = plan(placed.new_groups, assignments, groups, loads)
@@ -180,8 +180,8 @@ def _crowded(loads: Loads, after: GroupLoad, coming: Sequence[str]) -> str:
     if after.games > loads.max_games:
         why = f"it would carry {after.games} games, and placement.max_games_per_group is {loads.max_games}"
     else:
-        cores = sum(by_key[key].cores for key in coming if key in by_key)
-        why = f"they take {cores:.3g} cores, and it has {full(loads.groups[after.name])}"
+        load = sum(by_key[key].cores for key in coming if key in by_key)
+        why = f"they take about {cores(load)}, and it has {full(loads.groups[after.name])}"
     roomiest = room_left(loads.groups, after.name)
     return (
         f"Group {after.name} has no room for {len(coming)} more: {why}; {roomiest}. Take another group, or fewer games."

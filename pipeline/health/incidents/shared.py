@@ -317,7 +317,7 @@ def _busy_group(group: GroupWindow, evidence: Evidence) -> Finding | None:
     if (share is not None and share >= FULL_SHARE) or is_surge:
         evidences = [f"{group.troubled} of its {group.games} games are late"]
         if share is not None:
-            evidences.append(f"load {percent(share)} of its {group.seen.capacity_cores:g} cores")
+            evidences.append(f"estimated load {percent(share)} of its {group.seen.capacity_cores:g} cores")
         if is_surge and (times := times_usual(arriving, usually)) is not None:
             evidences.append(f"{arriving:,.0f} rows/s reach bronze, {times}")
         return of_group(

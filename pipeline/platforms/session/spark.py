@@ -130,13 +130,23 @@ def is_ours(context: SparkContext) -> bool:
     return context in _made
 
 
+def works_here(spark: SparkSession) -> bool:
+    """Return whether all that works for a session is below this process: its JVM is ours, and runs the tasks itself."""
+    gateway: Any = SparkContext._gateway  # noqa: SLF001 - it has no public name
+    return _is_local(spark.sparkContext) and getattr(gateway, "proc", None) is not None
+
+
+def _is_local(context: SparkContext) -> bool:
+    return re.match(r"local(\[|$)", str(context.master)) is not None
+
+
 def waits_for_cores(spark: SparkSession) -> str | None:
     """Return that a cluster has given this driver no executor, as a clause; None where it has one, or needs none.
 
     None also where a platform's context does not say: its own pages do.
     """
     context = spark.sparkContext
-    if re.match(r"local(\[|$)", str(context.master)):
+    if _is_local(context):
         return None
     try:
         status: Any = context._jsc.sc().getExecutorMemoryStatus()  # noqa: SLF001 - PySpark has no name for it

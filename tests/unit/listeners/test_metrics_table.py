@@ -2,9 +2,11 @@
 
 import json
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from listeners import history, metrics_table
 from listeners.join import Pass
-from listeners.metrics_schema import GROUP_SAMPLE, STATUS_EVENT, STREAM_BATCH, TABLES
+from listeners.metrics_schema import GROUP_SAMPLE, PROCESS_SAMPLE, STATUS_EVENT, STREAM_BATCH, TABLES
 from listeners.metrics_table import CHECKPOINT_COMMITS, MetricsTables
 from listeners.quantile import quantile
 from listeners.sample import (
@@ -22,6 +24,7 @@ from listeners.sample import (
     IngestMinute,
     Lane,
     PassResult,
+    ProcessMinute,
     Progress,
     Segments,
     StatusEvent,
@@ -236,6 +239,7 @@ def test_any_engine_can_write_the_tables(tmp_path: Path) -> None:
     tables.add(GroupSample("eu-1", NOW, None, 3, 1, None))
     tables.add(StreamMinute(NOW, "chess_a", "eu-1", 0, 0, 0, 0, (), None, None))
     tables.add(IngestMinute(NOW, 0, 0, 0))
+    tables.add(ProcessMinute(NOW, "group", "eu-1", 1.0, 60.0, is_whole=True))
     tables.add(ProcessSample("group", "eu-1", "p", NOW, GroupTotals(), None, {}, SelfCounts()))
     assert tables.flush()
     for table in TABLES:
@@ -243,6 +247,21 @@ def test_any_engine_can_write_the_tables(tmp_path: Path) -> None:
         protocol = delta.protocol()
         assert (protocol.min_reader_version, protocol.min_writer_version, protocol.reader_features) == (1, 2, None)
         assert delta.metadata().partition_columns == ["event_date"]
+
+
+def test_a_table_of_an_older_turnout_gets_the_columns_it_lacks(tmp_path: Path) -> None:
+    """An upgrade loses no row: the first write of a new column adds it, and older rows have null there."""
+    path = tmp_path / PROCESS_SAMPLE.name
+    older = pa.schema([field for field in PROCESS_SAMPLE.schema if field.name != "cpu_seconds"])
+    row = {"event_date": datetime.fromtimestamp(NOW, UTC).date(), "kind": "group", "name": "eu-1"}
+    write_deltalake(path, pa.Table.from_pylist([row], schema=older), partition_by=["event_date"])
+    tables = MetricsTables(located(tmp_path), "eu-1")
+    for seconds in (7.5, 8.5):
+        tables.add(ProcessSample("group", "eu-1", "p", NOW, None, None, {}, SelfCounts(cpu_seconds=seconds)))
+        assert tables.flush()
+    assert tables.flush_failures == 0
+    read = DeltaTable(path).to_pyarrow_table()["cpu_seconds"].to_pylist()
+    assert sorted(read, key=str) == [7.5, 8.5, None]
 
 
 def test_checkpoints_are_written(tmp_path: Path) -> None:

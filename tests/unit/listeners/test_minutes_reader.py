@@ -12,12 +12,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from listeners import metrics_table
-from listeners.metrics_schema import INGEST_MINUTE, STREAM_MINUTE, MetricsTable
+from listeners.metrics_schema import INGEST_MINUTE, PROCESS_MINUTE, STREAM_MINUTE, MetricsTable
 from listeners.metrics_table import MetricsTables
 from listeners.minutes import reader as reader_module
 from listeners.minutes.reader import SeriesReader, TablePlace
 from listeners.minutes.window import Window
-from listeners.sample import IngestMinute, StreamMinute
+from listeners.sample import IngestMinute, ProcessMinute, StreamMinute
 from listeners.series import BUCKETS, Series
 from listeners.status import STATUSES, Status
 from pipeline.lake.storage.places import located
@@ -33,7 +33,8 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.opened = 0
-        self.reader = SeriesReader(self._place(STREAM_MINUTE), self._place(INGEST_MINUTE), {60: 60, 360: 60})
+        places = (self._place(table) for table in (STREAM_MINUTE, INGEST_MINUTE, PROCESS_MINUTE))
+        self.reader = SeriesReader(*places, {60: 60, 360: 60})
 
     def read(self, until: float = NOW + 600, now: float = 0.0, slot_seconds: int = 60, slots: int = 60) -> Series:
         return self.reader.read(slot_seconds, slots, until, now)
@@ -53,7 +54,9 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def write(world: World, *rows: StreamMinute | IngestMinute, writer: MetricsTables | None = None) -> MetricsTables:
+def write(
+    world: World, *rows: StreamMinute | IngestMinute | ProcessMinute, writer: MetricsTables | None = None
+) -> MetricsTables:
     writer = writer or MetricsTables(located(world.folder), "group-eu-1")
     for row in rows:
         writer.add(row)
@@ -184,6 +187,24 @@ def test_minutes_stay_with_the_group_that_reported_them(world: World) -> None:
         series.moved.rows[0, 0] = 1
     later = world.read(NOW + 480 + 3600 - 300)  # eu-1's minutes have left the window
     assert (later.groups, later.moved) == (("eu-2",), None)
+
+
+def test_measured_cores_are_read_by_driver(world: World) -> None:
+    """CPU time is divided by the seconds in which it was measured; a slot without a measurement is unknown, never 0."""
+    busy = ProcessMinute(NOW, "group", "eu-1", 30.0, 60.0, is_whole=True)
+    again = replace(busy, cpu_seconds=4.0, measured_seconds=5.0)
+    write(world, MINUTE, busy, replace(busy, at=NOW + 60, cpu_seconds=1.0, measured_seconds=20.0))
+    write(world, replace(again, at=NOW + 60), replace(busy, kind="ingest", name="main"))
+    write(world, replace(busy, name="eu-2", is_whole=False))
+    series = world.read(NOW + 180, slots=4)
+    np.testing.assert_allclose([np.nan, 0.5, 0.2, np.nan], series.cores["group", "eu-1"])
+    assert set(series.cores) == {("group", "eu-1"), ("ingest", "main")}
+    assert series.partly_measured == {("group", "eu-2")}
+    coarse = world.read(NOW + 360, slot_seconds=360).cores["group", "eu-1"]
+    assert coarse[-1] == pytest.approx(35 / 85)
+    later = world.read(NOW + 3660)
+    assert list(later.cores) == [("group", "eu-1")]
+    assert (world.read(NOW + 7300).cores, world.read(NOW + 7300).partly_measured) == ({}, frozenset())
 
 
 def test_many_games_keep_their_own_rows(world: World) -> None:

@@ -39,7 +39,9 @@ def listed_metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
     exposition.set_fleet({"group": 1}, 1.0, ("b",), {"a": True}, [("g", "a")], {"g": 1.0}, 1.0)
     exposition.set_through_posts(1, 0)
     exposition.set_controller_metrics(CONTROLLER_METRICS)
-    exposition.set_self(events_dropped=0, listener_errors=0, outbox_items=0, flush_failures=0, push_failures=0)
+    exposition.set_self(
+        events_dropped=0, listener_errors=0, outbox_items=0, flush_failures=0, push_failures=0, cpu_seconds=0.0
+    )
     places = {"control_store": Readings(is_up=True, read_at=1.0, failures=0)}
     known = Known(exposition.snapshot(), {}, places, {"stream_batch": 1.0}, {("group", "a"): False})
     return {

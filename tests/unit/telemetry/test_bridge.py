@@ -29,7 +29,7 @@ OWN_TIMES = {"turnout_group_heartbeat_timestamp_seconds", "turnout_ingest_last_c
 """The store has these by its own clock, a moment later."""
 OF_EACH = {
     "turnout_listener_events_dropped_total", "turnout_listener_errors_total", "turnout_outbox_items",
-    "turnout_metrics_flush_failures_total",
+    "turnout_metrics_flush_failures_total", "turnout_driver_cpu_seconds_total",
 }  # fmt: skip
 """Series without labels, which a scrape tells apart by the target's."""
 OF_STORE = (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from listeners.metrics_schema import INGEST_MINUTE, STREAM_MINUTE
+from listeners.metrics_schema import INGEST_MINUTE, PROCESS_MINUTE, STREAM_MINUTE
 from listeners.sample import CHUNK, GameResult, GroupSample, Lane, PassResult, StreamState
 from listeners.series import BUCKETS
 from pipeline.settings.tree import Metrics, Paths
@@ -50,3 +50,23 @@ def test_ingest_reports_that_it_runs(tmp_path: Path) -> None:
     rows = DeltaTable(Paths(tmp_path).metrics / INGEST_MINUTE.name).to_pyarrow_table().to_pylist()
     assert tuple(sum(row[name] for row in rows) for name in ("rows", "refused", "commits")) == (5, 2, 1)
     assert max(row["backlog_age_seconds"] or 0.0 for row in rows) == 9.0
+
+
+def test_a_driver_leaves_its_cpu_time_by_minute(tmp_path: Path) -> None:
+    """Load: what the processes of a driver used is in its minutes and its /metrics, and says whether that is all."""
+    for name, works_here in (("a", True), ("b", False)):
+        telemetry = Telemetry(Metrics(), Paths(tmp_path), "group", name, works_here=works_here)
+        spent = time.process_time() + 0.05
+        while time.process_time() < spent:
+            pass
+        telemetry.tick(0)
+        total = telemetry.exposition.snapshot().own.cpu_seconds
+        telemetry.close()
+        assert total is not None
+        assert total >= 0.05
+    rows = DeltaTable(Paths(tmp_path).metrics / PROCESS_MINUTE.name).to_pyarrow_table().to_pylist()
+    for name, works_here in (("a", True), ("b", False)):
+        own = [row for row in rows if (row["kind"], row["name"]) == ("group", name)]
+        assert sum(row["cpu_seconds"] for row in own) >= 0.03, "the system counts in steps of 10 ms"
+        assert {row["is_whole"] for row in own} == {works_here}
+        assert 0.05 <= sum(row["measured_seconds"] for row in own) < 60

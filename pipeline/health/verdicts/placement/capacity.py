@@ -12,13 +12,16 @@ from pipeline.store.database.states import PRIORITIES, Desired, Priority
 
 # Solved from the windows in bench/results with a pass every 5 s, on which docs/performance.md reports: 60 commits/s
 # with 8,000 rows/s took 0.642 cores (sustain), with 2,000 rows/s 0.572 (neighbours, quiet), and 2 commits/s with 500
-# rows/s 0.176 (idle). The rest, 0.16 cores, is the driver itself: capacity excludes it.
+# rows/s 0.176 (idle). The rest is the driver itself.
 ROW_CORE_SECONDS: Final = 12e-6
 COMMIT_CORE_SECONDS: Final = 6.5e-3  # of the 10.7 ms of a commit with its rows and its share of the driver
 IDLE_CORES: Final = 46e-6  # a game without rows
 BYTES_LIKE_A_ROW: Final = 1024
 """Bytes of those windows' messages. A game with larger rows is assumed to cost proportionally more; never measured.
 """
+
+DRIVER_CORES: Final = 0.16
+"""What those windows leave for a driver without rows: estimates and capacity exclude it, a measured load has it."""
 
 TYPICAL_CORES: Final = 8_000 / 300 * ROW_CORE_SECONDS + 0.2 * COMMIT_CORE_SECONDS + IDLE_CORES
 """The load of a game when no load is known: one of the 300 of the sustained run."""
@@ -139,7 +142,8 @@ class Loads:
             for name, sign in ((game.group, -1), (target, 1)):
                 if name in then:
                     then[name] = then[name].plus(sign * game.cores, sign)
-        return then
+        # A group without games has no load, and not what rounding leaves of it.
+        return {name: each if each.games else replace(each, cores=0.0) for name, each in then.items()}
 
 
 def tallied(

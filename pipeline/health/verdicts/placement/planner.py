@@ -7,6 +7,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
+from pipeline.base.texts import cores
 from pipeline.health.verdicts.placement import rebalancing
 from pipeline.health.verdicts.placement.capacity import GameLoad, GroupLoad, Loads, choose, placed_sooner
 
@@ -167,10 +168,10 @@ def catch_up_seconds(game: GameLoad, trigger_seconds: float) -> float | None:
 
 
 def full(group: GroupLoad) -> str:
-    """Return a group's load, for a sentence."""
-    of = "cores, not limited" if group.capacity_cores is None else f"of {group.capacity_cores:g} cores"
-    cores = round(group.cores, 6) + 0.0  # rounding errors of the sums count as 0
-    return f"{cores:.3g} {of}, {group.games} games"
+    """Return a group's estimated load, for a sentence."""
+    used, limit = cores(group.cores, ""), group.capacity_cores
+    load = f"{used} cores, not limited" if limit is None else f"{used} of {limit:g} cores"
+    return f"{'' if used == '0' else 'about '}{load}, {group.games} games"
 
 
 def room_left(groups: Mapping[str, GroupLoad], besides: str) -> str:
@@ -184,7 +185,7 @@ def room_left(groups: Mapping[str, GroupLoad], besides: str) -> str:
     )
     if best.headroom is None:
         return f"most room: {best.name}, not limited"
-    return f"most room: {best.name}, {max(best.headroom, 0.0):.3g} cores"
+    return f"most room: {best.name}, {cores(max(best.headroom, 0.0))}"
 
 
 class _Board:
@@ -315,7 +316,7 @@ def _crowded(board: _Board) -> list[Unplaced]:
 def _nowhere(board: _Board, game: GameLoad, why: str) -> str:
     stays = "waits" if game.group is None else "stays"
     roomiest = room_left(board.rooms, str(board.at[game.game_key]))
-    return f"{why}; it {stays}, because its {game.cores:.3g} cores fit nowhere: {roomiest}."
+    return f"{why}; it {stays}, because its about {cores(game.cores)} fit nowhere: {roomiest}."
 
 
 def _leaves_sooner(game: GameLoad) -> tuple[int, float, float, str]:

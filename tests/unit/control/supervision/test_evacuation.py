@@ -155,7 +155,7 @@ def test_what_fits_nowhere_stays_and_is_told_of() -> None:
     assert some.intent is not None
     assert some.staying == {"g3"}
     assert (len(some.intent.targets), "desired" in some.intent.parameters) == (2, False)
-    assert "1 of its 3 games fit nowhere and stay: g3; most room: b, 0.0499 cores" in some.alarms[0]
+    assert "1 of its 3 games fit nowhere and stay: g3; most room: b, 0.05 cores" in some.alarms[0]
     (none,) = planned(0.05)
     assert none.intent is None
     assert "3 of its 3 games fit nowhere and stay" in none.alarms[0]

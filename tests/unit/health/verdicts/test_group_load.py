@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from app.components import group_load
+from app.components import group_cards, group_load
 from listeners.series import Series, by_game
 from pipeline.health.verdicts.placement.capacity import GameLoad, GroupLoad, Load, Loads, tallied
 from pipeline.store.database.states import OperationState
@@ -92,7 +92,7 @@ def test_a_slot_without_a_report_is_unknown_and_no_zero() -> None:
         values[:2, 10] = 0
     made.status[:2, 10] = -1
     seen = group_load.course(made, "a", OBJECTIVE)
-    assert (seen.per_minute[10], seen.cores[10]) == (None, None)
+    assert (seen.per_minute[10], seen.estimated[10]) == (None, None)
     assert seen.shares(2.0)[10] is None
     nobody = group_load.course(made, "gone", OBJECTIVE)
     assert not nobody.is_known
@@ -107,7 +107,7 @@ def test_the_course_estimates_as_the_placement_does() -> None:
     games = [(key, "a", Load(rows_per_second=10.0, commits_per_second=0.2)) for key in ("one", "two")]
     loads = tallied(games, [GroupLoad("a", capacity_cores=2.0)])
     seen = group_load.course(series(["one", "two"]), "a", OBJECTIVE)
-    assert seen.cores[-1] == pytest.approx(loads.groups["a"].cores)
+    assert seen.estimated[-1] == pytest.approx(loads.groups["a"].cores)
     assert seen.shares(2.0)[-1] == pytest.approx(loads.groups["a"].share)
 
 
@@ -125,6 +125,55 @@ def test_the_course_estimates_as_the_placement_does() -> None:
 def test_headroom_is_words(cores: float, unknown: int, said: str) -> None:
     """A limit says how much more fits, by how much it is passed, and what of it is a guess."""
     assert said in group_load.headroom(GroupLoad("a", capacity_cores=2.0, games=1, cores=cores), None, unknown)
+
+
+def measured(*cores: float, limit: float | None = 2.0) -> tuple[GroupLoad, group_load.Course]:
+    """Return a group of which its driver measured these cores in the last minutes, and its course."""
+    slots = np.array([*[np.nan] * (60 - len(cores)), *cores])
+    made = replace(hour(), cores={("group", "a"): slots, ("ingest", "main"): np.full(60, 9.0)})
+    return GroupLoad("a", capacity_cores=limit, games=2, cores=0.032), group_load.course(made, "a", OBJECTIVE)
+
+
+def test_a_measured_load_is_the_load() -> None:
+    """What the driver measured of its processes counts, and the estimate stands beside it as what it is."""
+    group, seen = measured(0.5, 0.13)
+    assert seen.shares(2.0)[-3:] == [None, 0.25, 0.065]
+    assert group_load.headroom(group, seen, 0) == (
+        "Could carry about 15 times as many rows, as measured; placement estimates 0.032 cores for its games."
+    )
+    loads = Loads((), {"a": group})
+    assert group_cards.load_words(loads, seen, "a") == ("0.13 cores", "1.9 cores")
+    assert "Over its limit by 0.5 cores, as measured" in group_load.headroom(*measured(2.5), 0)
+    empty = replace(hour().of([]), cores={("group", "a"): np.full(60, 0.1)})
+    assert group_load.course(empty, "a", OBJECTIVE).is_known, "a drained group still has a driver"
+
+
+def test_an_estimate_is_called_one() -> None:
+    """Without a measurement of now the load is an estimate; executors elsewhere are named as not measured."""
+    group, seen = measured(0.13, np.nan, np.nan, np.nan)
+    assert seen.measured_now is None
+    assert group_cards.load_words(Loads((), {"a": group}), seen, "a") == (
+        "about 0.032 cores, estimated",
+        "about 2 cores",
+    )
+    assert group_load.headroom(group, None, 0).endswith("as estimated from rows and commits.")
+    elsewhere = group_load.course(replace(hour(), partly_measured=frozenset({("group", "a")})), "a", OBJECTIVE)
+    assert "executors outside its driver's processes are not measured" in group_load.headroom(group, elsewhere, 0)
+    assert group_cards.load_words(Loads(), None, "a") == ("\u2013", "\u2013")
+
+
+def test_bars_say_cores_and_have_a_scale() -> None:
+    """A plan that empties a group leaves 0 cores and not what rounding leaves; bars say what 100 % is."""
+    games = tuple(GameLoad(f"g{at}", "a", Load(), cores) for at, cores in enumerate((0.011, 0.0105, 0.0105)))
+    groups = {"a": GroupLoad("a", games=3, cores=0.1 + 0.2 - 0.268, capacity_cores=2.0), "b": GroupLoad("b")}
+    loads = Loads(games, groups)
+    after = loads.after({"g0": "b", "g1": "b", "g2": "b"})
+    drawn = group_cards.load_bars((group, after[name]) for name, group in groups.items())
+    assert "<dd>0.032 → 0 of 2 cores</dd>" in drawn
+    assert "<dd>0 → 0.032 cores, no limit</dd>" in drawn
+    assert "50 %" in drawn
+    assert "of its limit, without one of 2 cores" in drawn
+    assert "e-" not in drawn
 
 
 def test_what_a_group_went_through_is_marked_there_only() -> None:

@@ -259,38 +259,38 @@ def test_a_drain_empties_one_group_and_moves_nobody_else(loads: Loads, group: st
 CASES = {
     "a drained group's game goes where most is free": (
         world({"g": ("a", 0.2), "h": ("b", 0.5)}, alive("a", 1.0, desired="drained"), alive("b", 1.0), alive("c", 1.0)),
-        "group a is drained; c is then least full of the groups for normal games: 0.2 of 1 cores, 1 games.",
+        "group a is drained; c is then least full of the groups for normal games: about 0.2 of 1 cores, 1 games.",
     ),
     "a dead group's game goes elsewhere": (
         world({"g": ("a", 0.2)}, alive("a", alive=False, silence="its driver is silent"), alive("b")),
         (
             "group a is dead: its driver is silent; b is then least full of the groups for normal games: "
-            "0.2 cores, not limited, 1 games."
+            "about 0.2 cores, not limited, 1 games."
         ),
     ),
     "a group that is not there": (
         world({"g": ("z", 0.2)}, alive("b", 1.0, priority="low")),
         (
             "group z does not exist; b is then least full of all groups, none of its priority has room: "
-            "0.2 of 1 cores, 1 games."
+            "about 0.2 of 1 cores, 1 games."
         ),
     ),
     "a new game": (
         world({"g": (None, 0.2)}, GroupLoad("a", "running", None)),
-        "it has no group; a is then least full of the groups for normal games: 0.2 cores, not limited, 1 games.",
+        "it has no group; a is then least full of the groups for normal games: about 0.2 cores, not limited, 1 games.",
     ),
     "a full group gives up the one that is enough": (
         world({"g1": ("a", 0.3), "g2": ("a", 0.4), "g3": ("a", 0.7)}, alive("a", 1.0), alive("b", 0.5)),
         (
-            "group a is full, 1.4 of 1 cores, 3 games; b is then least full of the groups for normal games: "
-            "0.4 of 0.5 cores, 1 games."
+            "group a is full, about 1.4 of 1 cores, 3 games; b is then least full of the groups for normal games: "
+            "about 0.4 of 0.5 cores, 1 games."
         ),
     ),
     "a group with too many games": (
         world({"g1": ("a", 0.1), "g2": ("a", 0.1)}, alive("a"), alive("b"), most=1),
         (
-            "group a is full, 0.2 cores, not limited, 2 games; b is then least full of the groups for normal games: "
-            "0.1 cores, not limited, 1 games."
+            "group a is full, about 0.2 cores, not limited, 2 games; b is then least full of the groups for normal "
+            "games: about 0.1 cores, not limited, 1 games."
         ),
     ),
 }
@@ -309,12 +309,12 @@ def test_what_fits_nowhere_stays_and_says_so() -> None:
     found = place(world({"g": ("a", 0.5), "h": ("b", 0.9)}, alive("a", desired="stopped"), alive("b", 1.0)))
     assert found.placements == ()
     assert [each.why for each in found.unplaced] == [
-        "group a is stopped; it stays, because its 0.5 cores fit nowhere: most room: b, 0.1 cores."
+        "group a is stopped; it stays, because its about 0.5 cores fit nowhere: most room: b, 0.1 cores."
     ]
     (alone,) = place(world({"g": ("a", 2.0)}, alive("a", 1.0))).unplaced
-    assert alone.why.endswith("it stays, because its 2 cores fit nowhere: no other group takes games.")
+    assert alone.why.endswith("it stays, because its about 2 cores fit nowhere: no other group takes games.")
     (waits,) = place(world({"g": (None, 2.0)})).unplaced
-    assert waits.why == "it has no group; it waits, because its 2 cores fit nowhere: no other group takes games."
+    assert waits.why == "it has no group; it waits, because its about 2 cores fit nowhere: no other group takes games."
 
 
 def test_a_full_group_gives_up_no_more_than_it_must() -> None:
@@ -360,7 +360,7 @@ def test_a_proposal_says_what_it_brings_and_costs() -> None:
     found: Placed = rebalance(loads, 1)
     assert [(each.game_key, each.source, each.target) for each in found.placements] == [("g2", "a", "b")]
     assert found.placements[0].why == (
-        "a is the fullest group, 0.8 of 1 cores, 3 games; with it b has 0.5 of 1 cores, 2 games."
+        "a is the fullest group, about 0.8 of 1 cores, 3 games; with it b has about 0.5 of 1 cores, 2 games."
     )
     assert [found.before["a"].share, found.after["a"].share] == pytest.approx([0.8, 0.5])
     assert found.restarts == 0

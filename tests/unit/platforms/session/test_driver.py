@@ -24,7 +24,7 @@ from pipeline.lake.storage.mounts import RUNTIME
 from pipeline.lake.storage.places import located
 from pipeline.platforms.session import spark as session
 from pipeline.platforms.session.driver import driver_session, is_platforms, require_version, session_conf, spark_conf
-from pipeline.platforms.session.spark import TUNED, waits_for_cores
+from pipeline.platforms.session.spark import TUNED, waits_for_cores, works_here
 from pipeline.settings.source import Source
 from pipeline.settings.tree import Ingest, Paths, Settings, Spark
 
@@ -335,3 +335,17 @@ def test_a_wrong_size_is_refused(text: str) -> None:
     """A wrong size is one sentence with the setting's name."""
     with pytest.raises(Refused, match=r"ingest\.max_bytes is"):
         landing._bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("master", "has_jvm", "here"),
+    [("local[2]", True, True), ("local", True, True), ("spark://host:7077", True, False), ("local[8]", False, False)],
+)
+def test_a_driver_knows_whether_its_work_is_below_it(
+    monkeypatch: pytest.MonkeyPatch, master: str, *, has_jvm: bool, here: bool
+) -> None:
+    """Load: executors elsewhere, or a platform's JVM, are not among the driver's processes, and it says so."""
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(master=master))
+    for gateway in (SimpleNamespace(proc=object() if has_jvm else None), *([] if has_jvm else [None])):
+        monkeypatch.setattr(SparkContext, "_gateway", gateway)
+        assert works_here(spark) is here  # type: ignore[arg-type]
