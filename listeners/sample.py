@@ -216,7 +216,7 @@ class ProcessMinute:
     name: str
     cpu_seconds: float  # of the processes on the driver's machine: Python, the JVM that it started, its workers
     measured_seconds: float  # of the minute, in which they were used
-    is_whole: bool  # False: executors, or the JVM, are somebody else's processes, and are not in it
+    is_whole: bool  # False: executors, or the JVM, are another's processes, and are not in it
 
 
 def largest_types(types: Mapping[str, TypeRows]) -> dict[str, TypeRows]:

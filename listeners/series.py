@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,9 @@ class Series:
 
     partly_measured: frozenset[tuple[str, str]] = frozenset()
     """Drivers of which a part alone can be measured, such as those with executors elsewhere, by kind and name."""
+
+    begun_anew: float | None = None
+    """Unix seconds: since when the tables are other ones than those that were read before; None: they are the same."""
 
     moved: "Series | None" = None
     """The games that several groups reported in these slots, a line for each game and group; None: there are none."""
@@ -179,8 +182,8 @@ def by_game(lines: Series, newest: Sequence[tuple[int, ...]]) -> Series:
     if len(begins) == len(lines.games) or not lines.games:
         return lines
     spans = list(zip(begins.tolist(), [*begins[1:].tolist(), len(lines.games)], strict=True))
-    folds = dict.fromkeys(_ARRAYS, np.add) | {"backlog": np.fmax, "status": np.maximum}
-    arrays = {name: fold.reduceat(getattr(lines, name), begins, axis=0) for name, fold in folds.items()}
+    folds: dict[str, Any] = dict.fromkeys(_ARRAYS, np.add) | {"backlog": np.fmax, "status": np.maximum}
+    arrays: dict[str, Any] = {name: fold.reduceat(getattr(lines, name), begins, axis=0) for name, fold in folds.items()}
     moved = lines.picked([at for begin, end in spans if end - begin > 1 for at in range(begin, end)])
     for array in (*arrays.values(), *(getattr(moved, name) for name in _ARRAYS)):
         array.flags.writeable = False  # all viewers share them
@@ -202,7 +205,7 @@ def _by_value(groups: Sequence[str]) -> dict[str, list[int]]:
 
 def _joined(one: Series, other: Series) -> Series:
     """Return the games of both."""
-    arrays = {name: np.concatenate([getattr(one, name), getattr(other, name)]) for name in _ARRAYS}
+    arrays: dict[str, Any] = {name: np.concatenate([getattr(one, name), getattr(other, name)]) for name in _ARRAYS}
     return replace(one, games=(*one.games, *other.games), groups=(*one.groups, *other.groups), **arrays)
 
 

@@ -34,12 +34,13 @@ class Click:
 
 @dataclass(frozen=True, slots=True)
 class GroupCourses:
-    """What the groups carried over the range on screen; `why` says why nobody knows."""
+    """What the groups carried over the range on screen; `why` says why nobody knows, `about` why it is old."""
 
     frame: vega.Frame | None
     courses: Mapping[str, Course]
     marks: Mapping[str, Sequence[vega.ChartMark]]
     why: str = ""
+    about: str = ""
 
 
 def draw(steering: ControlState, landed: GroupCourses, click: Click) -> None:
@@ -109,10 +110,10 @@ def _draw_course(loads: Loads, landed: GroupCourses, name: str) -> None:
     axis = replace(landed.frame, events=landed.marks.get(name, ()))
     if group is not None and group.capacity_cores is not None:
         how = "measured" if seen.is_measured else "estimated"
-        st.html(parts.section("Load", f"{how}, of {group.capacity_cores:g} cores"))
+        st.html(parts.section("Load", f"{how}, of {group.capacity_cores:g} cores{landed.about}"))
         chart, what = vega.load(axis, seen.shares(group.capacity_cores), 1.0), f"Load, {how},"
     else:
-        st.html(parts.section("Rows", "landed per minute"))
+        st.html(parts.section("Rows", f"landed per minute{landed.about}"))
         peak = None if seen.kept_up is None else (seen.kept_up.per_minute, "kept up with")
         chart, what = vega.bars(axis, [("landed", "series-2", seen.per_minute)], "/min", peak), "Rows landed per minute"
     alt = f"{what} of group {formatting.shown(name, 40)}."

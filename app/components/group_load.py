@@ -42,12 +42,13 @@ class Course:
     estimated: Values  # cores by slot, without the driver itself
     kept_up: Peak | None
     measured: Values = ()  # cores by slot, of the driver and all its processes; empty: its driver measures none
+    is_old: bool = False  # the newest slots could not be read, so that nothing is known of now
     is_partly_measured: bool = False  # its executors, or its JVM, are not among its driver's processes
 
     @property
     def now(self) -> float | None:
-        """Rows a minute of the newest slot with a report."""
-        return next((each for each in reversed(self.per_minute[-_LATEST_SLOTS:]) if each is not None), None)
+        """Rows a minute of the newest slot with a report; None: nobody knows."""
+        return None if self.is_old else _newest(self.per_minute)
 
     @property
     def trend(self) -> list[int]:
@@ -57,7 +58,7 @@ class Course:
     @property
     def measured_now(self) -> float | None:
         """Cores of the newest slot with a measurement, as they are used now; None: nobody knows."""
-        return next((each for each in reversed(self.measured[-_LATEST_SLOTS:]) if each is not None), None)
+        return None if self.is_old else _newest(self.measured)
 
     @property
     def is_measured(self) -> bool:
@@ -75,7 +76,7 @@ class Course:
         return [None if each is None else each / capacity_cores for each in cores]
 
 
-def course(series: Series, group: str, objective_seconds: float) -> Course:
+def course(series: Series, group: str, objective_seconds: float, *, is_old: bool = False) -> Course:
     """Return what a group carried: what games landed while it had them, whichever group has them now."""
     own = series.of_group(group)
     games = own.known.sum(axis=0).tolist()
@@ -85,6 +86,7 @@ def course(series: Series, group: str, objective_seconds: float) -> Course:
         [_cores(*each) for each in zip(rows, commits, games, strict=True)],
         _peak(own, objective_seconds),
         gapped(series.cores[GROUP, group]) if (GROUP, group) in series.cores else (),
+        is_old,
         (GROUP, group) in series.partly_measured,
     )
 
@@ -92,15 +94,20 @@ def course(series: Series, group: str, objective_seconds: float) -> Course:
 def measured_now(series: Series, group: str) -> float | None:
     """Return the cores that a group's driver used in the newest slot with a measurement; None: nobody knows."""
     cores = series.cores.get((GROUP, group))
-    return None if cores is None else Course((), (), None, gapped(cores)).measured_now
+    return None if cores is None else _newest(gapped(cores))
+
+
+def _newest(values: Values) -> float | None:
+    """Return the value of the newest slot that has one, unless that is too long ago."""
+    return next((each for each in reversed(values[-_LATEST_SLOTS:]) if each is not None), None)
 
 
 def marks(
     fleet: Fleet, runs: Sequence[Run], operations: Sequence[Operation], group: str, since: float
 ) -> list[ChartMark]:
-    """Return the starts and deaths of a group's drivers, and the games that came to it or left it, since then."""
-    drivers = driver_events(fleet.drivers_of(GROUP), runs, since)
-    found = [ChartMark(each.at, each.what) for each in drivers if (each.kind, each.name) == (GROUP, group)]
+    """Return the starts and deaths of a group's drivers, and the games that arrived or left, since then."""
+    drivers = driver_events(fleet.drivers_of(GROUP), runs, since, GROUP)
+    found = [ChartMark(each.at, each.what) for each in drivers if each.name == group]
     found += [ChartMark(at, f"{sign}{games} {'game' if games == 1 else 'games'}")
               for at, sign, games in _moved(operations, group)]  # fmt: skip
     return sorted((each for each in found if each.at >= since), key=lambda each: each.at)
@@ -162,7 +169,7 @@ def _peak(own: Series, objective_seconds: float) -> Peak | None:
 
 
 def _moved(operations: Sequence[Operation], group: str) -> Iterator[tuple[float, str, int]]:
-    """Yield when games came (+) to a group or left (-) it, and how many; who left is in what was previewed."""
+    """Yield when games came (+) to a group or left (-) it, and how many; a move's preview has where they were."""
     for each in operations:
         assigned = each.parameters.get("assignments")
         if not isinstance(assigned, Mapping) or each.state != OperationState.SUCCEEDED or each.ended_at is None:

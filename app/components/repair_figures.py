@@ -65,7 +65,7 @@ def _refused(steering: ControlState, hour: Reading[Series]) -> Figure:
         name = series.games[worst] if row is None else row.game
         note = f"{100 * int(sums[worst]) / amount:.0f} % of {formatting.shown(name, 24)}"
     if hour.failed:
-        note = f"until {formatting.clock(hour.good_at)}"
+        note = formatting.shown(f"until {formatting.clock(hour.good_at)}: {hour.why}", _LONGEST)
     return Figure(
         "Rows refused, 1 h", formatting.count(amount), "", note, points, "late" if amount else "plain", floor=_FLOOR
     )

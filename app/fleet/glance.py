@@ -19,6 +19,7 @@ from app.look.tokens import Mode
 from app.state import services
 from app.state.control_queries import OperationList
 from app.state.readings import Reading
+from app.state.series import about
 from app.state.services import Environment
 from app.state.shared import once
 from listeners.series import Series
@@ -98,6 +99,8 @@ def _draw_strip(known: Gathered, signals: Signals) -> None:
         st.html(parts.silence("No history", formatting.shown(signals.whys.get("series", "not read"), _LONGEST)))
     else:
         st.html(once(_strip, signals, known.stale_since, _now(known, signals)))
+        if old := _until(known):
+            st.html(parts.note(f"History{old}"))
     st.html(once(_figures, signals, known.stale_since is not None))
 
 
@@ -245,9 +248,8 @@ def _draw_latency(known: Gathered, signals: Signals) -> None:
 
 
 def _until(known: Gathered) -> str:
-    """Return until when the charts go, where the history cannot be read any more."""
-    seen = known.series
-    return f" until {short_moment(seen.good_at, known.at)}" if seen.failed and seen.good_at is not None else ""
+    """Return until when the charts go and why, where the history cannot be read any more or was made again."""
+    return about(known.series, known.at)
 
 
 def _around(known: Gathered, signals: Signals) -> tuple[object, ...]:

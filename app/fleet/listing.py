@@ -14,8 +14,10 @@ from app.fleet.choice import NO_GROUP, SORTS, Choice
 from app.fleet.gathering import fleet_reading, incidents_reading, series_reading, stale_since
 from app.fleet.signals import forgotten
 from app.look import grid, parts, tokens
-from app.state.readings import reading
+from app.state.readings import Reading, reading
+from app.state.series import about
 from app.state.services import Environment
+from listeners.series import Series
 from listeners.status import Status
 from pipeline.base.texts import join_limited
 from pipeline.health.facts.fleet import Fleet, GameRow
@@ -45,11 +47,12 @@ def draw(environment: Environment) -> None:
     with st.container(border=True, key="card_grid", gap="xsmall"):
         place = st.container(key="grid_place", gap="xsmall")
     involved = frozenset(key for each in found.value or () if each.ended_at is None for key in each.games)
-    rows = _draw_filters(fleet, involved)
+    hour = series_reading(environment, header.range_seconds(), paused=paused)
+    rows = _draw_filters(fleet, involved, about(hour, time.time()))
     links.draw_unknown(unknown, _WIDGETS)
     with place:
         _draw_grid(environment, fleet, rows, () if found.failed else found.value or (), stale=stale)
-    _draw_table(environment, fleet, rows, found.value, paused=paused)
+    _draw_table(fleet, rows, found.value, hour)
     links.keep(_WIDGETS)
 
 
@@ -64,7 +67,7 @@ def _take(fleet: Fleet) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _draw_filters(fleet: Fleet, involved: frozenset[str]) -> list[GameRow]:
+def _draw_filters(fleet: Fleet, involved: frozenset[str], old: str) -> list[GameRow]:
     """Draw the head of the table with its filters, which live in the URL; return the games that pass them."""
     held = st.session_state
     asked = Choice(
@@ -78,7 +81,7 @@ def _draw_filters(fleet: Fleet, involved: frozenset[str]) -> list[GameRow]:
     counted = choice.counts(fleet.rows)
     offered = [str(status) for status in reversed(Status) if counted.get(status) or status in asked.statuses]
     with st.container(horizontal=True, vertical_alignment="center", key="filters", gap="small"):
-        st.html(parts.section("Games", _about(fleet, rows, asked)), width="stretch")
+        st.html(parts.section("Games", f"{_about(fleet, rows, asked)}{old}"), width="stretch")
         st.pills(
             "Status",
             offered,
@@ -149,16 +152,7 @@ def _draw_grid(
         links.open_page("game", {"game": picked[0]["key"]})
 
 
-def _draw_table(
-    environment: Environment,
-    fleet: Fleet,
-    rows: Sequence[GameRow],
-    found: Sequence[Incident] | None,
-    *,
-    paused: bool,
-) -> None:
-    range_seconds = header.range_seconds()
-    hour = series_reading(environment, range_seconds, paused=paused)
+def _draw_table(fleet: Fleet, rows: Sequence[GameRow], found: Sequence[Incident] | None, hour: Reading[Series]) -> None:
     labels = choice.labels(fleet.rows)
     shown = rows[: table.MOST]
     links.remember("fleet", {label: key for key, label in labels.items()})
@@ -168,7 +162,7 @@ def _draw_table(
         hide_index=True,
         row_height=_ROW_HEIGHT,
         height=min(_ROW_HEIGHT * (len(shown) + 1) + 2, _MOST_HEIGHT),
-        column_config=fleet_table.columns(mode, _span(range_seconds)),
+        column_config=fleet_table.columns(mode, _span(header.range_seconds())),
         placeholder=formatting.UNKNOWN_VALUE,
         alt="All games that match the filters. The name opens the game's page.",
         key="games",

@@ -46,8 +46,8 @@ def operation_words(operation: Operation) -> str:
 
 def _drivers(signals: GameSignals, known: Sequence[Stay]) -> list[DriverEvent]:
     since = -math.inf if signals.series is None else signals.series.since
-    found = driver_events(signals.fleet.drivers_of(GROUP), signals.runs or (), since)
-    return [each for each in found if each.kind == GROUP and held(known, each.name, each.at)]
+    found = driver_events(signals.fleet.drivers_of(GROUP), signals.runs or (), since, GROUP)
+    return [each for each in found if held(known, each.name, each.at)]
 
 
 def _causes(signals: GameSignals, known: Sequence[Stay], died: Sequence[float]) -> Iterator[ChartMark]:

@@ -84,6 +84,8 @@ def draw_strip(signals: GameSignals) -> None:
     made = figures.slots(signals)
     with st.container(border=True, key="strip_game", gap="xxsmall"):
         st.html(parts.strip(made, *figures.edges(made, signals.now), figures.label(made)))
+        if signals.series_about:
+            st.html(parts.note(f"History{signals.series_about}"))
         st.html(parts.figures(figures.figures(signals)))
 
 
@@ -92,7 +94,7 @@ def draw_charts(signals: GameSignals) -> None:
     series = signals.series
     with st.container(border=True, key="card_charts", gap="xxsmall", height="stretch"):
         legend = (("series-1", "landed"), ("late", "refused"))
-        about = f"per second, landed and refused{until_text(signals, 'series')}"
+        about = f"per second, landed and refused{signals.series_about}"
         st.html(parts.section("Rows", about, legend))
         if series is None or not series.games:
             none = "No history to draw." if series is None else "No driver reported this game in this time."
@@ -105,9 +107,10 @@ def draw_charts(signals: GameSignals) -> None:
         rows = vega.bars(marked, [("landed", "series-1", landed), ("refused", "late", refused)])
         _draw(rows, "chart_rows", "Rows landed and refused")
         plain = Frame(series.since, series.slot_seconds, signals.now, mode, (), _LOWER_HEIGHT)
-        st.html(parts.section("Backlog", "age of the oldest event that waits"))
+        st.html(parts.section("Backlog", f"age of the oldest event that waits{signals.series_about}"))
         _draw(vega.backlog(plain, figures.backlog(series), signals.objective_seconds), "chart_backlog", "Backlog")
-        st.html(parts.section("Latency", f"from {signals.fleet.latency_start}, without caught-up rows", vega.QUANTILES))
+        clock = f"from {signals.fleet.latency_start}, without caught-up rows{signals.series_about}"
+        st.html(parts.section("Latency", clock, vega.QUANTILES))
         quantiles = figures.quantiles(series)
         _draw(vega.latency(plain, quantiles, signals.objective_seconds), "chart_latency", "Latency p50, p95, p99")
         if signals.trend is not None and signals.trend.failed_passes:

@@ -1,7 +1,7 @@
 """Reads what the page of one game shows, each part by itself: a part that cannot be read leaves the others."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from app.fleet import readers
 from app.game.signals import GameSignals
@@ -9,7 +9,7 @@ from app.game.stays import stays
 from app.state import alerts, control_queries, series, services
 from app.state.alerts import FiringAlert
 from app.state.control_queries import ControlState
-from app.state.readings import reading
+from app.state.readings import Reading, reading
 from app.state.services import Environment, cached
 from listeners.series import Series
 from pipeline.api import versions
@@ -27,6 +27,7 @@ def signals(environment: Environment, steering: ControlState, row: GameRow, rang
     """Read all parts of a game's page; what could not be read is None, and why it could not."""
     whys: dict[str, str] = {}
     until: dict[str, float] = {}
+    readings: dict[str, Reading[Any]] = {}
 
     def part(name: str, read: Callable[[], Part]) -> Part | None:
         try:
@@ -37,7 +38,7 @@ def signals(environment: Environment, steering: ControlState, row: GameRow, rang
 
     def kept(name: str, read: Callable[[], Part]) -> Part | None:
         """Read what says nothing of this very moment: its last good value stays, and says of when it is."""
-        seen = reading(f"game_{name}", (environment.store, key, range_seconds), read)
+        seen = readings[name] = reading(f"game_{name}", (environment.store, key, range_seconds), read)
         if seen.failed:
             whys[name] = seen.why or ""
             if seen.good_at is not None:
@@ -65,6 +66,7 @@ def signals(environment: Environment, steering: ControlState, row: GameRow, rang
         versions=None if of_game is None else of_game.versions,
         whys=whys,
         until=until,
+        series_about=series.about(readings["series"], steering.fleet.read_at),
     )
 
 

@@ -34,6 +34,7 @@ class GameSignals:
     runs: Sequence[Run] | None = None  # of drivers, over the range on screen
     versions: Sequence[Version] | None = None  # of its schemas, oldest first
     whys: Mapping[str, str] = field(default_factory=dict)
+    series_about: str = ""  # how old the numbers over time are, and why, for the heads of their panels
     until: Mapping[str, float] = field(default_factory=dict)
     """When a part was last read (Unix seconds), by its name, if its last value is shown because it cannot be read."""
 

@@ -6,13 +6,15 @@ A panel whose reading fails says what did not answer and since when, and the oth
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import streamlit as st
 
 from pipeline.base.errors import Refused
+from pipeline.base.texts import short_moment, visible
 
 _T = TypeVar("_T")
+_LONGEST: Final = 120  # characters of why something could not be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,13 @@ class Reading(Generic[_T]):
     def failed(self) -> bool:
         """Whether the newest attempt failed."""
         return self.why is not None
+
+
+def outdated(seen: Reading[Any], now: float) -> str:
+    """Return until when a panel's values go, and why there are no newer ones, to stand in its head; empty where new."""
+    if not seen.failed or seen.good_at is None:
+        return ""
+    return f" · until {short_moment(seen.good_at, now)}: {visible(seen.why or '', _LONGEST)}"
 
 
 def reading(name: str, about: Hashable, read: Callable[[], _T], *, paused: bool = False) -> Reading[_T]:

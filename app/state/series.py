@@ -1,9 +1,11 @@
 """Numbers by slots of time for the pages: one reader per environment, shared by all viewers."""
 
+from app.state.readings import Reading, outdated
 from app.state.services import Environment, kept
 from listeners.series import Series
 from pipeline.api import series as queries
 from pipeline.api.series import SeriesReader
+from pipeline.base.texts import short_moment
 
 
 @kept(seconds=3, most=8)
@@ -16,6 +18,16 @@ def series(environment: Environment, range_seconds: int) -> Series:
         Refused: the minute tables cannot be read.
     """
     return queries.read(_reader(environment), environment.settings.metrics, environment.paths, range_seconds)
+
+
+def about(seen: Reading[Series], now: float) -> str:
+    """Return how old the numbers of a panel are, and why, to stand in its head; empty where they are new and whole."""
+    if old := outdated(seen, now):
+        return old
+    anew = None if seen.value is None else seen.value.begun_anew
+    if seen.value is None or anew is None or anew < seen.value.since:
+        return ""
+    return f" · since {short_moment(anew, now)} from other tables: the metrics folder was moved or made again"
 
 
 @kept()

@@ -17,13 +17,14 @@ from app.fleet import readers, timeline
 from app.look import parts, tokens
 from app.state import control_queries, previews, services
 from app.state.control_queries import ControlState
-from app.state.series import series
+from app.state.readings import reading
+from app.state.series import about, series
 from app.state.services import Environment
 from listeners.process_kinds import GROUP
 from listeners.status import Status
-from pipeline.api.operations import OperationKind
+from pipeline.api.operations import Operation, OperationKind
+from pipeline.api.runs import Run
 from pipeline.api.steering import backend_kind
-from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
 from pipeline.health.facts.fleet import Fleet
 from pipeline.health.verdicts.placement.capacity import Loads
@@ -85,19 +86,26 @@ def _live(environment: Environment) -> None:
 
 def _landed(environment: Environment, steering: ControlState) -> group_cards.GroupCourses:
     """Return what each group carried over the range on screen; without it the page goes on."""
-    fleet, objective = steering.fleet, environment.settings.metrics.latency_objective_seconds
-    try:
-        seen, operations = series(environment, header.range_seconds()), control_queries.journal(environment).operations
-        runs = readers.runs(environment, header.range_seconds())
-    except Refused as refused:
-        return group_cards.GroupCourses(None, {}, {}, formatting.shown(str(refused), 160))
+    fleet, objective, now = steering.fleet, environment.settings.metrics.latency_objective_seconds, time.time()
+    range_seconds = header.range_seconds()
+    hour = reading("series", (environment.store, range_seconds), lambda: series(environment, range_seconds))
+    seen = hour.value
+    if seen is None:
+        return group_cards.GroupCourses(None, {}, {}, formatting.shown(hour.why or "not read", 160))
+    marked = reading("group_marks", (environment.store, range_seconds), lambda: _journal(environment, range_seconds))
+    runs, operations = marked.value or ((), ())
     mode = tokens.mode_of(st.context.theme.type)
-    axis = replace(timeline.frame(seen, time.time(), mode, ()), height=_LOW)
+    axis = replace(timeline.frame(seen, now, mode, ()), height=_LOW)
     return group_cards.GroupCourses(
         axis,
-        {name: group_load.course(seen, name, objective) for name in fleet.groups},
+        {name: group_load.course(seen, name, objective, is_old=hour.failed) for name in fleet.groups},
         {name: group_load.marks(fleet, runs, operations, name, axis.since) for name in fleet.groups},
+        about=about(hour, now),
     )
+
+
+def _journal(environment: Environment, range_seconds: int) -> tuple[Sequence[Run], Sequence[Operation]]:
+    return readers.runs(environment, range_seconds), control_queries.journal(environment).operations
 
 
 def _open(group: str) -> None:

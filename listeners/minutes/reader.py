@@ -25,12 +25,17 @@ from listeners.minutes.window import Window, encoded
 from listeners.series import Series
 
 _REOPEN_SECONDS: Final = 60.0  # after which the whole log is read again: the table may be another one
+_QUIET_SECONDS: Final = 10.0  # the same where nothing was added: it may have been moved away, which no listing tells
 _AHEAD_SECONDS: Final = 3600.0  # rows this far in the future are left out: their driver's clock is wrong
 _BACK_SECONDS: Final = 120.0  # a clock that goes back by more was ahead: its window is read again
 _BATCH_ROWS: Final = 131_072  # held in memory at once
 _REPEATED: Final = ("writer", "game_key", "cluster_group", "status")  # read as dictionaries
 _KEY: Final = ("writer", "row")
 _FORMAT: Final = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(dictionary_columns=list(_REPEATED)))
+
+
+class MinutesGone(OSError):
+    """A table that was read before is no longer where it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,7 @@ class SeriesReader:
         )  # fmt: skip
         self._slots = dict(windows)
         self._windows: dict[int, _Filled] = {}
+        self._begun_anew: float | None = None  # Unix seconds: when a table was seen to be another one than before
         self._turn = threading.Lock()
 
     def read(self, slot_seconds: int, slots: int, until: float, now: float) -> Series:
@@ -67,6 +73,7 @@ class SeriesReader:
         `now` is a monotonic clock's. The same series is returned until something was added.
 
         Raises:
+            MinutesGone: a table that was read before is no longer there.
             OSError: a file cannot be read; a log that cannot be read raises deltalake's own errors.
             KeyError: no window has slots of this width.
         """
@@ -79,11 +86,14 @@ class SeriesReader:
 
     def _read(self, slot_seconds: int, slots: int, until: float, now: float) -> Series:
         for table in self._tables:
-            table.refresh(now)
+            if table.refresh(now):
+                self._begun_anew = until
         window = self._windows.get(slot_seconds)
         is_ahead = window is not None and window.is_ahead(until)
         if window is None or is_ahead or any(window.is_of_another(table) for table in self._tables):
-            window = self._windows[slot_seconds] = _Filled(Window(slot_seconds, self._slots[slot_seconds]))
+            window = self._windows[slot_seconds] = _Filled(
+                Window(slot_seconds, self._slots[slot_seconds], self._begun_anew)
+            )
         try:
             window.advance(until)
             for table in self._tables:
@@ -106,23 +116,30 @@ class _Table:
         self._open = place.open
         self._table: DeltaTable | None = None
         self._version = -1
-        self._read_at = float("-inf")
+        self._opened_at = self._changed_at = float("-inf")  # by the monotonic clock
 
-    def refresh(self, now: float) -> None:
-        """Look for a newer version."""
+    def refresh(self, now: float) -> bool:
+        """Look for a newer version; return whether another table is there than the one that was read before.
+
+        Raises:
+            MinutesGone: it was there, and is not any more; once it is back all goes on.
+        """
         table, self._table = self._table, None  # after an error the next reading opens it again
-        if table is None or now - self._read_at > _REOPEN_SECONDS:
-            table = self._open()
+        is_quiet = now - max(self._opened_at, self._changed_at) > _QUIET_SECONDS
+        if table is None or is_quiet or now - self._opened_at > _REOPEN_SECONDS:
+            table, self._opened_at = self._open(), now
         else:
             table.update_incremental()
-        self._read_at = now
-        known = (self.identity, self._version)
+        before = self.identity
         if table is None:
-            self.identity, self._version, self.files = None, -1, {}
-        elif known != (found := (str(table.metadata().id), table.version())):
+            if before is not None:
+                raise MinutesGone(f"the table {self.kind.name} was read before and is gone")
+            return False
+        if (before, self._version) != (found := (str(table.metadata().id), table.version())):
             self.identity, self._version = found
-            self.files = _files(table)
+            self.files, self._changed_at = _files(table), now
         self._table = table
+        return before is not None and before != self.identity
 
     def forget(self) -> None:
         """Open the table again at the next reading."""

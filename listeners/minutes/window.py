@@ -26,10 +26,11 @@ class Window:
     Args:
         slot_seconds: the width of a slot.
         slots: how many there are.
+        begun_anew: Unix seconds: since when the tables are other ones than those that were read before; None: never.
     """
 
-    def __init__(self, slot_seconds: int, slots: int) -> None:
-        self._slot_seconds, self._slots = slot_seconds, slots
+    def __init__(self, slot_seconds: int, slots: int, begun_anew: float | None = None) -> None:
+        self._slot_seconds, self._slots, self._begun_anew = slot_seconds, slots, begun_anew
         self._first: int | None = None  # slots since 1970 before the first one here
         self._places: dict[tuple[str, str], int] = {}  # of (game, group) in the arrays
         self._newest: list[tuple[int, int, int]] = []  # of each place: the latest report's slot, and when it came
@@ -109,10 +110,11 @@ class Window:
             refused_early=ingest[1],
             source_backlog=ingest[2],
             until=until,
+            begun_anew=self._begun_anew,
             cores={
-                process: _fixed(np.divide(*sums, out=np.full(slots, np.nan), where=sums[1] > 0))
-                for process, whole in self._cpu.items()
-                if (sums := whole[:, begin:])[1].any()
+                process: _fixed(np.divide(cpu, measured, out=np.full(slots, np.nan), where=measured > 0))
+                for process, (cpu, measured) in ((each, sums[:, begin:]) for each, sums in self._cpu.items())
+                if measured.any()
             },
             partly_measured=frozenset(process for process, latest in self._partly.items() if latest >= begin),
             **arrays,
@@ -133,7 +135,7 @@ class Window:
         # Of each line the row of its latest slot: the order sorts by line, then by slot.
         order = np.lexsort((slots, codes))
         last = order[np.flatnonzero(np.append(codes[order][1:] != codes[order][:-1], True))]
-        places = np.zeros(len(games) * len(groups), np.int64)
+        places: IntArray = np.zeros(len(games) * len(groups), np.int64)
         self._came += 1
         for row in last.tolist():
             line = games[game_codes[row]], groups[group_codes[row]] or ""
@@ -147,7 +149,8 @@ class Window:
         if len(self._places) > room:
             more = _empty(max(len(self._places) - room, room), self._slots)
             self._arrays = {name: np.concatenate([array, more[name]]) for name, array in self._arrays.items()}
-        return places[codes]
+        found: IntArray = places[codes]
+        return found
 
     def _shift(self, slots: int) -> None:
         """Drop the oldest slots, and the lines that then have no report."""

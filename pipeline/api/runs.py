@@ -31,17 +31,21 @@ def runs(environment: OpenEnvironment, seconds: float) -> tuple[Run, ...]:
     return tuple(runs_since(environment.engine, time.time() - seconds, _MOST))
 
 
-def driver_events(drivers: Sequence[Driver], known: Sequence[Run], since: float) -> tuple[DriverEvent, ...]:
-    """Return the starts and deaths since then, oldest first; runs have also those of earlier drivers.
+def driver_events(
+    drivers: Sequence[Driver], known: Sequence[Run], since: float, kind: str | None = None
+) -> tuple[DriverEvent, ...]:
+    """Return the starts and deaths since then, oldest first, by default of all kinds of drivers.
 
-    A death stays one where a person has reset the budget of restarts: what counts is that nobody asked for the end.
+    Runs have also those of earlier drivers. A death stays one where a person has reset the budget of restarts: an end
+    that nobody requested counts.
     """
     named = {each.run_id for each in known}
     found = [event for each in known for event in _events(each)]
     found += [
         DriverEvent(each.kind, each.name, each.started_at, "starts") for each in drivers if each.run_id not in named
     ]
-    return tuple(sorted((each for each in found if each.at >= since), key=lambda each: (each.at, each.kind, each.name)))
+    wanted = [each for each in found if each.at >= since and kind in {None, each.kind}]
+    return tuple(sorted(wanted, key=lambda each: (each.at, each.kind, each.name)))
 
 
 def _events(run: Run) -> Iterator[DriverEvent]:

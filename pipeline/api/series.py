@@ -30,8 +30,9 @@ _WRITE_SECONDS: Final = 2.0
 def open_reader(paths: Paths) -> SeriesReader:
     """Return a reader of an environment's minute tables, for each range."""
     widths = {slot_seconds for slot_seconds, _ in RANGES.values()}
-    places = (_place(paths.metrics, table) for table in (STREAM_MINUTE, INGEST_MINUTE, PROCESS_MINUTE))
-    return SeriesReader(*places, dict.fromkeys(widths, _KEPT_SLOTS))
+    tables = (STREAM_MINUTE, INGEST_MINUTE, PROCESS_MINUTE)
+    streams, ingest, processes = (_place(paths.metrics, table) for table in tables)
+    return SeriesReader(streams, ingest, processes, dict.fromkeys(widths, _KEPT_SLOTS))
 
 
 def read(reader: SeriesReader, settings: Metrics, paths: Paths, range_seconds: int) -> Series:

@@ -30,6 +30,7 @@ _BY_WHAT_IS_USUAL: Final = frozenset({Cause.CAPACITY, Cause.DRIVER_SLOW, Cause.S
 
 _TONES: Final[tuple[IncidentTone, ...]] = get_args(IncidentTone)
 _MOSTLY_REFUSED: Final = 0.5
+_OF_GROUP: Final = "group "  # as scopes of a group begin
 _Key = tuple[Cause, str]
 _SILENT: Final[_Key] = (Cause.SOURCE_SILENT, "source")
 
@@ -290,8 +291,8 @@ def _subject(games: Sequence[str], group: str | None, evidence: Evidence) -> str
 
 def _scoped_group(finding: Finding) -> str | None:
     """Return the group whose cause it is: games that were moved out of it since change nothing about it."""
-    word, _, name = finding.scope.partition(" ")
-    return name if word == "group" and name else None
+    name = finding.scope.removeprefix(_OF_GROUP)
+    return name if name != finding.scope else None
 
 
 def _group_of(games: Sequence[str], evidence: Evidence) -> str | None:

@@ -111,7 +111,7 @@ def ended_runs(engine: Engine, since: float, kind: str = GROUP) -> dict[str, lis
 
 
 def runs_since(engine: Engine, since: float, most: int) -> list[Run]:
-    """Return the runs of all kinds that began or ended after `since`, the newest first, at most so many as `most`."""
+    """Return the runs of all kinds that began or ended after `since`, the newest first, at most `most`."""
     touched = (group_runs.c.started_at > since) | (group_runs.c.ended_at > since)
     query = select(*RUN_COLUMNS).where(touched).order_by(group_runs.c.run_id.desc()).limit(most)
     with engine.connect() as connection:

@@ -40,7 +40,7 @@ def moving(at: float = MOVED, target: str = "b", source: str | None = "a") -> Op
 
 
 def run(group: str, began: float, ended: float | None = None, **more: Any) -> Run:
-    """Return a run of a group's driver; its end was asked for by nobody."""
+    """Return a run of a group's driver; nobody requested its end."""
     return Run(int(began), group, "r", began, None, ended, ended is not None, "killed", **more)
 
 
@@ -49,7 +49,7 @@ def known(incidents: Sequence[Incident] = (), **more: Any) -> GameSignals:
     seen = fleet([Game("one", group="b"), Game("two", group="a")])
     row = seen.row(KEY)
     assert row is not None
-    given = {"series": moved_series(), "operations": [moving()], "incidents": incidents}
+    given: dict[str, Any] = {"series": moved_series(), "operations": [moving()], "incidents": incidents}
     return GameSignals(seen, row, 60.0, **(given | more))
 
 
@@ -95,7 +95,7 @@ def test_a_moved_game_shows_the_death_that_made_its_gap() -> None:
 
 
 def test_causes_of_the_game_and_of_the_source_are_marked() -> None:
-    """A cause without a group belongs to the games it names; what is undetermined says nothing in a chart."""
+    """A cause without a group belongs to the games it names; an undetermined one says nothing in a chart."""
     own = incident([KEY], since=NOW - 500)
     other = replace(own, games=("other",))
     source = gone(NOW - 400, "a", cause=Cause.INGEST_BEHIND)

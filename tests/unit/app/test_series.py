@@ -9,13 +9,16 @@ import pytest
 import streamlit as st
 
 from app.state import series as series_of
+from app.state.readings import Reading
 from app.state.services import Environment
 from listeners.metrics_schema import STREAM_MINUTE
 from listeners.metrics_table import MetricsTables
 from listeners.sample import StreamMinute
+from pipeline.api import series as queries
 from pipeline.api.series import RANGES, settled_seconds
 from pipeline.base.errors import Refused
 from pipeline.settings.tree import Metrics, Paths, Settings
+from tests.unit.app.fleet_world import series as fleet_series
 
 NOW = 1_767_600_000.0  # 2026-01-05 08:00, a whole hour
 MINUTE = StreamMinute(NOW, "chess_a", "eu-1", 4, 0, 1, 1, (), 2.0, "RUNNING")
@@ -76,3 +79,31 @@ def test_a_damaged_table_gets_a_reason(environment: Environment) -> None:
         file.write_text("{")
     with pytest.raises(Refused, match="minute tables cannot be read"):
         series_of.series(environment, 900)
+
+
+def test_a_panel_says_until_when_its_numbers_go_and_why() -> None:
+    """Old numbers, and those of other tables than before, are never shown without since when and the reason."""
+    made = fleet_series(["chess"])
+    now = made.since + 3600
+    assert series_of.about(Reading(made, now), now) == ""
+    gone = Reading(made, now - 120, "the table stream_minute was read before and is gone", now - 100)
+    assert series_of.about(gone, now) == " · until 07:58: the table stream_minute was read before and is gone"
+    assert series_of.about(Reading(None, None, "gone", now), now) == ""
+    anew = replace(made, begun_anew=now - 600)
+    said = " · since 07:50 from other tables: the metrics folder was moved or made again"
+    assert series_of.about(Reading(anew, now), now) == said
+    assert series_of.about(Reading(replace(made, begun_anew=made.since - 1), now), now) == "", "all of it is newer"
+
+
+def test_a_metrics_folder_that_is_moved_away_gets_a_reason(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages: within seconds the panels know that their table is gone, and where to look."""
+    written(environment, MINUTE)
+    clock = iter(float(second) for second in range(0, 600, 15))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    assert series_of.series(environment, 900) is not None
+    Path(str(environment.paths.metrics)).rename(Path(str(environment.paths.root)) / "away")
+    reader = series_of._reader(environment)
+    with pytest.raises(Refused, match=r"the table \w+ was read before and is gone.*Check .*metrics"):
+        queries.read(reader, Metrics(), environment.paths, 900)

@@ -65,7 +65,7 @@ def test_a_change_says_what_was_and_what_will_be() -> None:
         (SEEN, {"capacity_cores": None}, FULL, None),
         (SEEN, {"capacity_cores": 9.0}, FULL, None),
         (SEEN, {"capacity_cores": 1.5}, FULL, None),
-        (SEEN, {"capacity_cores": 1.4}, FULL, "Its 7 games take about 1.50 cores, which is more"),
+        (SEEN, {"capacity_cores": 1.4}, FULL, "Its 7 games take about 1.5 cores, as estimated, which is more"),
         (SEEN, {"capacity_cores": 1.4}, None, "Nobody knows what its games take"),
         (replace(SEEN, capacity_cores=None), {"capacity_cores": 1.0}, FULL, "Its 7 games"),
         (SEEN, {"spark_master": None}, FULL, "counts from its driver's next start"),

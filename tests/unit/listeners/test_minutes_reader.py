@@ -15,7 +15,7 @@ from listeners import metrics_table
 from listeners.metrics_schema import INGEST_MINUTE, PROCESS_MINUTE, STREAM_MINUTE, MetricsTable
 from listeners.metrics_table import MetricsTables
 from listeners.minutes import reader as reader_module
-from listeners.minutes.reader import SeriesReader, TablePlace
+from listeners.minutes.reader import MinutesGone, SeriesReader, TablePlace
 from listeners.minutes.window import Window
 from listeners.sample import IngestMinute, ProcessMinute, StreamMinute
 from listeners.series import BUCKETS, Series
@@ -33,8 +33,9 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.opened = 0
-        places = (self._place(table) for table in (STREAM_MINUTE, INGEST_MINUTE, PROCESS_MINUTE))
-        self.reader = SeriesReader(*places, {60: 60, 360: 60})
+        tables = (STREAM_MINUTE, INGEST_MINUTE, PROCESS_MINUTE)
+        streams, ingest, processes = (self._place(table) for table in tables)
+        self.reader = SeriesReader(streams, ingest, processes, {60: 60, 360: 60})
 
     def read(self, until: float = NOW + 600, now: float = 0.0, slot_seconds: int = 60, slots: int = 60) -> Series:
         return self.reader.read(slot_seconds, slots, until, now)
@@ -290,19 +291,33 @@ def test_a_writer_that_was_killed_doubles_nothing(world: World, monkeypatch: pyt
 
 @pytest.mark.parametrize("seconds_later", [1.0, 3600.0])
 def test_a_table_made_again_replaces_the_old_one(world: World, seconds_later: float) -> None:
-    """Series show the rows of the table that is there, not of a deleted table."""
+    """Series show the rows of the table that is there, not of a deleted table, and say since when it is another."""
     writer = write(world, *(replace(MINUTE, at=NOW + 60 * at) for at in range(5)))
     write(world, MINUTE, IngestMinute(NOW, 1, 0, 1), writer=writer)
-    assert world.read().rows.sum() == 24
+    assert (world.read().rows.sum(), world.read().begun_anew) == (24, None)
     shutil.rmtree(world.folder / STREAM_MINUTE.name)
     for at in range(3):
         write(world, replace(MINUTE, at=NOW + 60 * at, game_key="go_b"))
     series = world.read(now=seconds_later)
-    if seconds_later < 60:  # within a minute nothing says so yet
-        series = world.read(now=100.0)
+    if seconds_later < 10:  # within some seconds nothing says so yet
+        series = world.read(now=12.0)
     assert (series.games, series.rows.sum(), np.nansum(series.events)) == (("go_b",), 12, 1.0)
-    shutil.rmtree(world.folder / STREAM_MINUTE.name)
-    assert world.read(now=10_000.0).games == ()
+    assert (series.begun_anew, world.read(now=9_000.0, slot_seconds=360).begun_anew) == (NOW + 600, NOW + 600)
+
+
+def test_a_table_that_was_moved_away_is_missed_and_goes_on_when_it_is_back(world: World) -> None:
+    """Old values are not shown as new: the reading fails with a reason until the table is there again."""
+    writer = write(world, MINUTE)
+    assert world.read().rows.sum() == 4
+    place, away = world.folder / STREAM_MINUTE.name, world.folder / "away"
+    place.rename(away)
+    for now in (12.0, 13.0, 100.0):
+        with pytest.raises(MinutesGone, match="the table stream_minute was read before and is gone"):
+            world.read(now=now)
+    away.rename(place)
+    write(world, replace(MINUTE, at=NOW + 60), writer=writer)
+    series = world.read(now=101.0)
+    assert (series.rows.sum(), series.begun_anew) == (8, None)
 
 
 def test_a_store_that_is_away_hides_nothing_afterwards(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

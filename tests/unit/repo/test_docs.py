@@ -132,6 +132,7 @@ _TYPES = {
     pa.int64(): "long",
     pa.int32(): "int",
     pa.float64(): "double",
+    pa.bool_(): "boolean",
     pa.binary(): "binary",
     pa.date32(): "date",
     pa.timestamp("us", "UTC"): "timestamp",

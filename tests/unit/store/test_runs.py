@@ -28,7 +28,7 @@ def lived(engine: Engine, name: str, began: float, ended: float | None, message:
 
 
 def test_a_death_stays_after_a_person_has_dealt_with_it(engine: Engine, tmp_path: Path) -> None:
-    """A reset budget, a stop that was asked for and a release: only an end that nobody asked for is a death."""
+    """A reset budget, a requested stop and a release: only an end that nobody requested is a death."""
     now = time.time()
     lived(engine, "a", now - 7000, now - 6000)
     lived(engine, "a", now - 5000, now - 4000, "exit code 0", stop_requested_at=now - 4001)

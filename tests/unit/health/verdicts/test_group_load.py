@@ -40,7 +40,7 @@ def came_to_a(made: Series, slot: int) -> Series:
 
 
 def test_a_group_keeps_its_hour_after_a_drain() -> None:
-    """What games landed before they moved is the old group's course, and no course of the new one."""
+    """Rows that games landed before they moved are the old group's course, and not the new one's."""
     made = came_to_a(hour(), 40)
     left, came = (group_load.course(made, name, OBJECTIVE) for name in ("b", "a"))
     assert (came.per_minute[39], came.per_minute[40]) == (None, 1200)
@@ -135,7 +135,7 @@ def measured(*cores: float, limit: float | None = 2.0) -> tuple[GroupLoad, group
 
 
 def test_a_measured_load_is_the_load() -> None:
-    """What the driver measured of its processes counts, and the estimate stands beside it as what it is."""
+    """The measurement of the driver's processes counts, and the estimate is named beside it."""
     group, seen = measured(0.5, 0.13)
     assert seen.shares(2.0)[-3:] == [None, 0.25, 0.065]
     assert group_load.headroom(group, seen, 0) == (
@@ -176,7 +176,7 @@ def test_bars_say_cores_and_have_a_scale() -> None:
     assert "e-" not in drawn
 
 
-def test_what_a_group_went_through_is_marked_there_only() -> None:
+def test_starts_deaths_and_moves_are_marked_at_their_group_only() -> None:
     """A chart has its own drivers' starts and deaths, and the games that came and left, and nothing of others."""
     seen = fleet([Game("one"), Game("two", group="b")])
     moved = {"ended_at": NOW - 60, "preview": {"x": ["a", "b", 1], "y": [None, "b", 1], "desired": 1}}
