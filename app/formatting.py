@@ -26,8 +26,8 @@ from pipeline.base.texts import (
     moment,
     principal_text,
     rate,
+    visible,
 )
-from pipeline.base.texts import visible as shown
 
 __all__ = [
     "DRIVER_TONES",
@@ -64,6 +64,8 @@ _QUIET, _BUSY, _WATCH, _LATE, _BLIND, _BROKEN = "#88888855", "#56B4E9", "#F0E442
 _MARKDOWN: Final = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&@=^\"'/])")
 _LINKED: Final = re.compile(r"(?i)(?=@)|(?<=http)(?=s?://)|(?<=www)(?=\.)")  # where Markdown sees an e-mail or a URL
 _NOTHING: Final = ":small[]"  # an empty element
+_COMMAND: Final = re.compile(r"`((?:turnout|kill|databricks|producers|--) [^`\n]+)`")  # as errors and advice quote one
+_LONGEST: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,11 @@ def access_text(changes: Sequence[AccessChange], names: Mapping[str, str], most:
 def status_text(status: str) -> str:
     """Return glyph and word of a status, so that it is readable without colour."""
     return f"{STATUS_STYLES[status].glyph} {STATUS_STYLES[status].word}"
+
+
+def shown(text: str, longest: int = _LONGEST) -> str:
+    """Return a text as `visible` does, with the commands in it as they are typed: no page draws their backticks."""
+    return visible(_COMMAND.sub(r"\1", text), longest)
 
 
 def escaped(text: str) -> str:

@@ -12,7 +12,7 @@ from app.fleet.signals import Signals
 from listeners.process_kinds import GROUP
 from listeners.status import Status
 from pipeline.api.incidents import Cause
-from pipeline.base.texts import join_limited, short_moment
+from pipeline.base.texts import join_limited, short_moment, some_are
 from pipeline.control.kinds import find
 from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.causes import Action
@@ -253,7 +253,7 @@ def _neighbours(group: str, members: Sequence[GameRow], fleet: Fleet) -> str:
     if not others:
         return ""
     if bad:
-        return f"{bad} of its {_many(len(others), 'neighbour')} in trouble, too"
+        return f"{some_are(bad, len(others), 'neighbour')} in trouble, too"
     return f"its {_many(len(others), 'neighbour')} {'is' if len(others) == 1 else 'are'} well"
 
 

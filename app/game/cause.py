@@ -101,7 +101,8 @@ def _of_neighbours(group: str, bad: int, count: int) -> list[tuple[str, str]]:
     """Say whether the neighbours share the trouble, which tells the stream's from the group's."""
     if not bad:
         return [("not", f"{group}: its {_games(count)} {'is' if count == 1 else 'are'} well")]
-    lines = [("evidence", f"{bad} of {_games(count)} of {group} in trouble too")]
+    share = f"{formatting.count(bad)} of " if bad < count else "the " if count == 1 else "all "
+    lines = [("evidence", f"{share}{_games(count)} of {group} in trouble too")]
     return [*lines, ("next", f"Look at {group} first")] if bad * 2 >= count else lines
 
 

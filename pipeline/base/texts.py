@@ -46,6 +46,14 @@ def join_limited(items: Sequence[_T], most: int = 5, text: Callable[[_T], str] =
     return f"{named} and {left:,} more" if left > 0 else named
 
 
+def some_are(some: int, count: int, noun: str) -> str:
+    """Return `2 of its 3 neighbours are`, `all its 3 neighbours are` or `its only neighbour is`; `some` is above 0."""
+    if count == 1:
+        return f"its only {noun} is"
+    are = "is" if some == 1 else "are"
+    return f"all its {count:,} {noun}s are" if some >= count else f"{some:,} of its {count:,} {noun}s {are}"
+
+
 def first_lines(items: Sequence[_T], most: int = 12, text: Callable[[_T], str] = str) -> list[str]:
     """Return a line for each of the first items, and one with the number of the others."""
     left = len(items) - most

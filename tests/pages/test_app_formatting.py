@@ -103,6 +103,18 @@ def test_markdown_is_escaped() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("Run `turnout repair retry x_1`; then `kill 7`.", "Run turnout repair retry x_1; then kill 7."),
+        ("a game named `b` or `turnout`", "a game named `b` or `turnout`"),
+    ],
+)
+def test_a_command_has_no_backticks_on_a_page(text: str, seen: str) -> None:
+    """Advice that quotes a command is drawn without the marks that only Markdown hides; other names keep theirs."""
+    assert formatting.shown(text) == seen
+
+
 @pytest.mark.parametrize(("text", "written"), [
     ("ann@example.com", r"ann:small[]\@example\.com"),
     ("see HTTPS://evil.example/x", r"see HTTP:small[]S\:\/\/evil\.example\/x"),

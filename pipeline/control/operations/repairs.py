@@ -359,7 +359,7 @@ def _obstacle_to_replay(facts: GameFacts) -> str | None:
 def _replayed_rows(facts: GameFacts) -> str:
     count = None if facts.quarantined is None else sum(facts.quarantined.values())
     of_all = "the chosen of its rows in quarantine" if any(facts.rows.values()) else "its rows in quarantine"
-    rows = f"{of_all}, which nobody has counted" if count is None else f"{count:,} rows in quarantine"
+    rows = f"{of_all} and counts them" if count is None else f"{count:,} rows in quarantine"
     return f"Decodes {rows}: what decodes goes into its table, the rest stays."
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pipeline.base.names import plain
+from pipeline.base.texts import some_are
 from pipeline.health.incidents.causes import Action, Finding
 from pipeline.health.incidents.evidence import Evidence, GameWindow, GroupWindow
 from pipeline.store.database.states import Cause
@@ -33,6 +34,7 @@ def of_group(
     excludes = source_is_well(all_of)
     if ill:
         which = "the other group" if len(others) == 1 else f"{ill:,} of {len(others):,} other groups"
+        which = f"all {len(others):,} other groups" if ill == len(others) > 1 else which
         evidence.append(f"{which} {'is' if ill == 1 else 'are'} in trouble, too")
     elif others:
         well = "the other group is" if len(others) == 1 else f"the {len(others):,} other groups are"
@@ -76,9 +78,7 @@ def troubled_neighbours(window: GameWindow, group: GroupWindow | None) -> tuple[
     ill = 0 if group is None else _troubled_others(window, group)
     if group is None or not ill:
         return ()
-    others = group.games - 1
-    noun = "neighbour" if others == 1 else "neighbours"
-    return (f"{ill:,} of its {others:,} {noun} {'is' if ill == 1 else 'are'} in trouble, too",)
+    return (f"{some_are(ill, group.games - 1, 'neighbour')} in trouble, too",)
 
 
 def _troubled_others(window: GameWindow, group: GroupWindow) -> int:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.base.texts import exact, first_lines, join_limited
+from pipeline.base.texts import exact, first_lines, join_limited, some_are
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,15 @@ def test_lines_end_with_the_count_of_what_is_left_out() -> None:
     """The same holds of a list with one item a line."""
     assert first_lines(["a", "b"], 2) == ["a", "b"]
     assert first_lines(["a", "b", "c"], 2) == ["a", "b", "and 1 more"]
+
+
+@pytest.mark.parametrize(
+    ("some", "count", "said"),
+    [(1, 1, "its only game is"), (1, 3, "1 of its 3 games is"), (39, 39, "all its 39 games are")],
+)
+def test_all_neighbours_are_called_all(some: int, count: int, said: str) -> None:
+    """A share of neighbours reads as a person says it: never `39 of its 39`."""
+    assert some_are(some, count, "game") == said
 
 
 def test_only_what_is_shown_is_spelled() -> None:

@@ -112,7 +112,7 @@ def test_why_not_and_what_instead(facts: GameFacts, name: str, why_not: str, ins
 def test_what_it_touches_and_how_long_it_takes_is_told() -> None:
     """Unknown is said to be unknown, and a time says where it comes from."""
     assert "4 rows in quarantine" in named(WELL, "replay").touches
-    assert "which nobody has counted" in named(replace(WELL, quarantined=None), "replay").touches
+    assert "its rows in quarantine and counts them" in named(replace(WELL, quarantined=None), "replay").touches
     assert "It and the 4 other games of group a stand still" in named(WELL, "restart").touches
     assert (named(WELL, "rebuild").seconds, "nobody knows" in named(WELL, "rebuild").estimate) == (None, True)
     known = named(replace(WELL, took_seconds={"rebuild": 12.5}), "rebuild")

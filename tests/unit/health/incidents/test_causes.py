@@ -350,7 +350,11 @@ def test_troubled_neighbours_are_evidence_and_never_what_a_cause_is_not() -> Non
     failure = StreamFailure("poison", "ValueError: row 17", 1, NOW)
     kinds: list[dict[str, Any]] = [{}, {"failure": failure}, {"refused": {"malformed_payload": 9_000}}]
     for own in kinds:
-        for others, said in ((("go", "ludo"), "2 of its 3 neighbours are in trouble, too"), (("go",), "1 of its 3")):
+        for others, said in (
+            (("go", "ludo", "risk"), "all its 3 neighbours are in trouble, too"),
+            (("go", "ludo"), "2 of its 3 neighbours are in trouble, too"),
+            (("go",), "1 of its 3"),
+        ):
             near = [game(key, **ill) if key in others else game(key) for key in ("go", "ludo", "risk")]
             finding = found(game(**{**ill, **own}), *near, source=blind)
             assert any(each.startswith(said) for each in finding.evidence), finding
