@@ -25,7 +25,7 @@ _WHEN_LABEL: Final = (
 )
 _MOST_EVENTS: Final = 6
 _MOST_MARKS: Final = 20
-_LETTER: Final = 0.0095  # of the range: a letter, in the narrowest chart
+_LETTER: Final = 5.6  # px: a letter of a mark's words
 _ROOM: Final = 2  # letters between the words of two events, or for a count of the others
 _IN_SECONDS: Final = 120
 _LOW: Final = 150  # a chart below this height has few ticks
@@ -41,7 +41,10 @@ class ChartMark:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What the charts of one page share: their time axis, which ends at now, the marked events, theme and height."""
+    """What the charts of one page share: their time axis, which ends at now, the marked events, theme and height.
+
+    `width` is that of the plot in px on a screen of 1,280 px: the words of events share it.
+    """
 
     since: float
     slot_seconds: int
@@ -49,6 +52,7 @@ class Frame:
     mode: Mode = "light"
     events: Sequence[ChartMark] = ()
     height: int = 170
+    width: int = 520
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +216,8 @@ def _aim(seconds: float) -> str:
 def _events(frame: Frame) -> pa.Table:
     """Return the events within the axis, with words on two lanes where they find room; the last words count the others.
 
-    The words of an event near the end of the axis stand left of it, towards those of the event before.
+    The words of an event near the end of the axis stand left of it, towards those of the event before; they have none
+    where they would begin before the axis.
     """
     whole = max(1.0, frame.until - frame.since)
     inside = sorted((each for each in frame.events if frame.since <= each.at <= frame.until), key=lambda each: each.at)
@@ -221,11 +226,11 @@ def _events(frame: Frame) -> pa.Table:
     said: list[int] = []
     for each in inside[:_MOST_MARKS]:
         words = formatting.shown(each.label, 24)
-        wide = (len(words) + _ROOM) * _LETTER * whole
+        wide = (len(words) + _ROOM) * _LETTER / frame.width * whole
         near = each.at + wide > frame.until
         begin, end = (each.at - wide, each.at) if near else (each.at, each.at + wide)
         lane = next((lane for lane, last in enumerate(taken) if last <= begin), None)
-        if lane is not None and len(said) < _MOST_EVENTS:
+        if lane is not None and len(said) < _MOST_EVENTS and begin >= frame.since:
             taken[lane] = end
             said.append(len(rows))
         else:

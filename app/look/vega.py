@@ -79,7 +79,7 @@ def throughput(frame: Frame, by_group: Mapping[str, Values], unit: str = "/s") -
         "transform": [axes.WHEN],
         "mark": {
             "type": "area",
-            "interpolate": "monotone",
+            "interpolate": "step",
             "stroke": tokens.colour("card", frame.mode),
             "strokeWidth": 1,
             "fillOpacity": 1,
@@ -110,7 +110,7 @@ def latency(frame: Frame, quantiles: Mapping[str, Values], objective: float | No
     line = {
         "data": {"name": "series"},
         "transform": [axes.WHEN],
-        "mark": {"type": "line", "interpolate": "monotone", "invalid": "break-paths-filter-domains"},
+        "mark": {"type": "line", "interpolate": "linear", "invalid": "break-paths-filter-domains"},
         "encoding": {
             "x": axes.time_axis(),
             "y": y,

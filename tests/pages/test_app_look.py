@@ -217,7 +217,7 @@ def test_words_of_events_never_lie_over_each_other(gap: float) -> None:
     ends, words = {0: 0.0, 1: 0.0}, 0
     for row in chart.datasets["events"].to_pylist():
         if row["label"].strip():
-            at, wide = row["t"] / 1000, len(row["label"]) * 0.0095 * 3600
+            at, wide = row["t"] / 1000, len(row["label"]) * 5.6 / 520 * 3600
             begin, end = (at - wide, at) if row["near"] else (at, at + wide)
             assert begin >= ends[row["lane"]]
             assert end <= 3600.0
