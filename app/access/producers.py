@@ -35,14 +35,14 @@ _HELP: Final = {
     "certificate": "The name in the certificate: uri:spiffe://…, else dns:host, else cn:name.",
 }
 _COLUMNS: Final = {
-    "State": st.column_config.TextColumn(width=150),
+    "State": st.column_config.TextColumn(width=130),
     "Producer": st.column_config.TextColumn(width=170),
-    "Games": st.column_config.TextColumn(width=200, help="Exact names of which it may send events."),
-    "Prefixes": st.column_config.TextColumn(width=150, help="It may send events of all names that begin so."),
-    "Token": st.column_config.TextColumn(width=100, help="The first digits of the token's SHA-256."),
-    "Certificate": st.column_config.TextColumn(width=220, help="The name in its client certificate."),
+    "Games": st.column_config.TextColumn(width=185, help="Exact names of which it may send events."),
+    "Prefixes": st.column_config.TextColumn(width=140, help="It may send events of all names that begin so."),
+    "Token": st.column_config.TextColumn(width=90, help="The first digits of the token's SHA-256."),
+    "Certificate": st.column_config.TextColumn(width=215, help="The name in its client certificate."),
     "Expires": st.column_config.TextColumn(width=160, help="UTC"),
-    "Events/s": st.column_config.TextColumn(width=80, help="The most that it may send."),
+    "Events/s": st.column_config.TextColumn(width=85, help="The most that it may send."),
 }
 
 _preview_added: Final = planned(edge_producers.preview_added)
@@ -118,7 +118,7 @@ def lines(seen: ProducersOverview) -> list[dict[str, str | None]]:
 
 def _state(each: EdgeProducer, now: float) -> str:
     if each.revoked:
-        return "✕ revoked"
+        return "✗ revoked"
     if not each.is_valid(now):
         return "▲ expired"
     left = None if each.expires_at is None else each.expires_at - now

@@ -35,16 +35,16 @@ _ABOUT_STATE: Final = (
     "Under way: an operation on it is open."
 )
 _COLUMNS: Final = {
-    "name": st.column_config.TextColumn("Name", width=180),
+    "name": st.column_config.TextColumn("Name", width=170),
     "rows": st.column_config.TextColumn(
-        "Rows refused", width=120, alignment="right", help="A range where the name was crowded out for a while."
+        "Rows refused", width=100, alignment="right", help="A range where the name was crowded out for a while."
     ),
-    "first": st.column_config.TextColumn("First row, UTC", width=130),
-    "last": st.column_config.TextColumn("Last row, UTC", width=130),
-    "rule": st.column_config.TextColumn("Rule", width=160, help="That its name matches, or nearly matches."),
-    "group": st.column_config.TextColumn("Group now", width=100, help="Where it would be placed now."),
-    "why": st.column_config.TextColumn("Why it is proposed, or is no game", width=320),
-    "like": st.column_config.TextColumn("Looks like", width=150),
+    "first": st.column_config.TextColumn("First row, UTC", width=118),
+    "last": st.column_config.TextColumn("Last row, UTC", width=118),
+    "rule": st.column_config.TextColumn("Rule", width=120, help="That its name matches, or nearly matches."),
+    "group": st.column_config.TextColumn("Group now", width=90, help="Where it would be placed now."),
+    "why": st.column_config.TextColumn("Why it is proposed, or is no game", width=245),
+    "like": st.column_config.TextColumn("Looks like", width=115),
 }
 
 

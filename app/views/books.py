@@ -58,6 +58,7 @@ def _live(environment: Environment) -> None:
             hide_index=True,
             row_height=_ROW,
             height=min(_ROW * (min(len(found), _MOST) + 1) + 2, 620),
+            column_order=tuple(_columns()),
             column_config=_columns(),
             alt="Days of games, with state, rows of each class, reasons, and who closed each.",
             key="books_days",
@@ -71,16 +72,20 @@ def _columns() -> dict[str, Any]:
         "Duplicate": "Second rows of an event, by the silver table.",
         "Refused": "Rows that no table has.",
     }
+    widths = {"Accepted": 85, "Late": 65, "Duplicate": 75, "Refused": 70}
     return {
         "Game": st.column_config.TextColumn(width=150),
-        "State": pills.column("State", tables.TONES, 150),
+        "Day": st.column_config.TextColumn(width=150),
+        "State": pills.column("State", tables.TONES, 140),
         **{
-            name: st.column_config.TextColumn(width=85, alignment="right", help=about)
+            name: st.column_config.TextColumn(width=widths[name], alignment="right", help=about)
             for name, about in numbers.items()
         },
-        "Reasons": st.column_config.TextColumn(width="large", help="Of an open day why it waits, of a closed one why."),
-        "Sums": st.column_config.TextColumn(width="medium", help="Of the accepted rows at the closing, by column."),
-        "Hash": st.column_config.TextColumn(width=90, help="Of the accepted rows; the ledger has all of it."),
+        "Closed by": st.column_config.TextColumn(width=110),
+        "At, UTC": st.column_config.TextColumn(width=95),
+        "Reasons": st.column_config.TextColumn(width=230, help="Of an open day why it waits, of a closed one why."),
+        "Sums": st.column_config.TextColumn(width=230, help="Of the accepted rows at the closing, by column."),
+        "Hash": st.column_config.TextColumn(width=80, help="Of the accepted rows; the ledger has all of it."),
     }
 
 

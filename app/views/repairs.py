@@ -54,15 +54,15 @@ _CLASSES = {
 }
 _STATUSES = {formatting.status_text(status): style.tone for status, style in formatting.STATUS_STYLES.items()}
 _COLUMNS = {
-    "game": st.column_config.TextColumn("Game", width=150),
-    "page": links.game_column("Key (opens its page)", "repairs", 190),
+    "game": st.column_config.TextColumn("Game", width=145),
+    "page": links.game_column("Key (opens its page)", "repairs", 165),
     "group": st.column_config.TextColumn("Group", width=60),
-    "how": st.column_config.TextColumn("Stopped", width=150),
-    "possible": st.column_config.TextColumn("Possible now", width=170, help="Rows in quarantine are not counted here."),
-    "class": st.column_config.TextColumn("Class of cause", width=170),
-    "evidence": st.column_config.TextColumn("Evidence", width=380),
-    "failures": st.column_config.TextColumn("Failures", width=75, help="In a row."),
-    "last": st.column_config.TextColumn("Last failed", width=95),
+    "how": st.column_config.TextColumn("Stopped", width=130),
+    "possible": st.column_config.TextColumn("Possible now", width=140, help="Rows in quarantine are not counted here."),
+    "class": st.column_config.TextColumn("Class of cause", width=140),
+    "evidence": st.column_config.TextColumn("Evidence", width=250),
+    "failures": st.column_config.TextColumn("Failures", width=65, help="In a row."),
+    "last": st.column_config.TextColumn("Last failed", width=80),
 }
 _ORDER: Final = ("status", "game", "page", "evidence", "how", "failures", "last", "possible", "class", "group")
 _HOUR: Final = 3600  # seconds, of the rows that were refused
@@ -105,7 +105,7 @@ def _draw_table(environment: Environment, steering: ControlState, rows: list[Gam
         row_height=36,
         height=min(36 * (len(rows) + 1) + 2, 620),
         column_order=_ORDER,
-        column_config={"status": pills.column("Status", _STATUSES, 112), **_COLUMNS},
+        column_config={"status": pills.column("Status", _STATUSES, 105), **_COLUMNS},
         alt="Games that failed or are in trouble, worst first. The key links to the game's page.",
         key="repairs_table",
     )

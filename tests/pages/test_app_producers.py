@@ -53,7 +53,7 @@ def test_each_producer_has_a_state_and_what_ends_stands_first() -> None:
     over, free = replace(CHESS, name="over", expires_at=NOW - 1), EdgeProducer("free", "cd" * 32, prefixes=("",))
     seen = ProducersOverview(ProducerSet(3, (gone, free, soon, over), "ann", NOW - 60), {}, NOW)
     assert [(each["Producer"], str(each["State"])[0]) for each in producers.lines(seen)] == [
-        ("over", "▲"), ("soon", "△"), ("free", "●"), ("gone", "✕"),
+        ("over", "▲"), ("soon", "△"), ("free", "●"), ("gone", "✗"),
     ]  # fmt: skip
     assert producers.about(seen).endswith("no edge runs")
     assert "2 edges, last heard of" in producers.about(replace(seen, edges={"a": 9.0, "b": 1.0}))
@@ -102,7 +102,7 @@ def test_a_producer_is_revoked_with_a_reason(store: Engine, opening: Opening) ->
     fill(app, reason="the key leaked")
     app.button(key="ask_edge_producers").click().run()
     assert [(each.name, each.revoked) for each in read_producers(store).producers] == [("go", False), ("chess", True)]
-    assert column(again(app), "State") == ["● may send", "✕ revoked"]
+    assert column(again(app), "State") == ["● may send", "✗ revoked"]
 
 
 def test_producers_of_another_person_are_not_overwritten(store: Engine, opening: Opening) -> None:
