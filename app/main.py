@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from app.bar import bar
 from app.components import links
 from app.look import style
 from app.look.logo import LOGO
@@ -19,21 +20,25 @@ except Refused as refused:
     st.stop()
 st.html(style.block())
 st.logo(LOGO, size="medium")
+titles = {
+    "fleet": "Fleet",
+    "groups": "Groups",
+    "games": "Games",
+    "schemas": "Schemas",
+    "repairs": "Repairs",
+    "access": "Access",
+    "operations": "Operations",
+    "audit": "Audit",
+    "books": "Books",
+    **({"break_it": "Break it"} if breaking.is_offered() else {}),
+}
 page = st.navigation(
     [
-        st.Page("views/fleet.py", title="Fleet", default=True),
+        *(st.Page(f"views/{name}.py", title=title, default=name == "fleet") for name, title in titles.items()),
         st.Page("views/game.py", title="Game", visibility="hidden"),
-        st.Page("views/groups.py", title="Groups"),
-        st.Page("views/games.py", title="Games"),
-        st.Page("views/schemas.py", title="Schemas"),
-        st.Page("views/repairs.py", title="Repairs"),
-        st.Page("views/access.py", title="Access"),
-        st.Page("views/operations.py", title="Operations"),
-        st.Page("views/audit.py", title="Audit"),
-        st.Page("views/books.py", title="Books"),
-        *([st.Page("views/break_it.py", title="Break it")] if breaking.is_offered() else []),
     ],
     position="top",
 )
+bar.draw(titles)
 links.turn_page(page.url_path)
 page.run()

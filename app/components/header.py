@@ -1,4 +1,4 @@
-"""The frame of every page: person, environment, the page's sentence, the data's age, range, refresh, and keys."""
+"""The frame of every page: its sentence, the data's age, range, refresh, and keys."""
 
 import time
 from collections.abc import Callable, Collection
@@ -13,8 +13,8 @@ from app import formatting
 from app.components import links
 from app.look import parts
 from app.look.tokens import Tone
-from app.person import act_as, identity
-from app.state import control_queries, services
+from app.person import identity
+from app.state import services
 from app.state.services import Environment
 from pipeline.base.errors import Refused
 from pipeline.health.verdicts.judgement import Judgement
@@ -23,13 +23,13 @@ _MISSED_REFRESHES = 3
 _CLOCK_SECONDS: Final = 60.0  # two clocks differ; what several viewers share was read some seconds ago
 _PAUSED, _RANGE, _EVERY, _IN_USE = "paused", "range", "every", "every_in_use"  # keys; `range` and `every` are the URL's
 _TROUBLE: Final = "trouble"  # the key of Fleet's switch
-_MYSELF: Final = ""  # of the people to act as
 _RANGES: Final = {"15m": (900, "15 min"), "1h": (3600, "1 h"), "6h": (21_600, "6 h"), "24h": (86_400, "24 h")}
 _DEFAULT_RANGE: Final = "1h"
 _INTERVALS: Final = (2, 5, 15, 60)  # seconds; the setting's is offered, too
 _KEYS: Final = (
     ("F", "only streams in trouble, or all (Fleet)"),
     ("G", "open Groups"),
+    ("S", "find a game, a group, an operation, a page or an action"),
     ("P", "pause the refresh, or go on"),
     ("H", "this list"),
     ("Tab", "to the next control; tables: the arrow keys"),
@@ -117,11 +117,8 @@ def draw(
 
 def lines(environment: Environment, *, ranged: bool = True) -> FrameLines:
     """Draw the frame; `ranged`: the page has charts over time."""
-    counted, unread = _count(environment)
     with st.container(horizontal=True, vertical_alignment="center", key="context", gap="small"):
         _SENTENCE.set(st.container(key="sentence", width="stretch", gap=None))
-        _draw_who(environment)
-        _draw_needs(counted, unread)
         age_place = st.empty()
         if ranged:
             _draw_range()
@@ -172,64 +169,6 @@ def sentence_place() -> DeltaGenerator:
     """Return where the page says its sentence: left in the frame; below what is drawn where there is no frame."""
     place = _SENTENCE.get()
     return st.container(gap=None) if place is None else place
-
-
-def _draw_who(environment: Environment) -> None:
-    """Draw the acting person; in a demo that offers people, also the others to choose."""
-    people = services.offered_people(environment)
-    if not people:
-        act_as.choose(None)
-        with st.container(key="whoami", width="content"):
-            st.text(_who(environment))
-        return
-    if act_as.chosen() not in {None, *people}:
-        act_as.choose(None)
-    acting = act_as.chosen()
-    with st.container(key="whoami_demo", width="content"):
-        name = identity.person().name if acting is None else f"{acting} (admin)"
-        with st.popover(
-            formatting.escaped(f"{formatting.shown(environment.settings.environment, 30)} · you are: {name}"),
-            type="tertiary",
-            icon=":material/group:",
-            key="act_as",
-        ):
-            names = {_MYSELF: f"{formatting.shown(identity.person().name, 40)} (who started the demo)"}
-            names |= {each: f"{formatting.shown(each, 40)} (admin)" for each in people}
-            said = st.radio(
-                "Act as",
-                list(names),
-                index=list(names).index(acting or _MYSELF),
-                format_func=lambda each: formatting.escaped(names.get(str(each), str(each))),
-                key="act_as_person",
-                help="Only a demo offers this: one may ask, another may approve. The audit log has the name.",
-            )
-    if said is not None and said != (acting or _MYSELF):
-        act_as.choose(said or None)
-        st.rerun()  # the whole page: each part of it acts as this person
-
-
-def _who(environment: Environment) -> str:
-    """Return the environment, the person, and their roles where the environment has any."""
-    name, bracket, roles = formatting.shown(services.who(environment), 80).partition(" (")
-    said = [formatting.shown(environment.settings.environment, 30), name]
-    return " · ".join([*said, roles.removesuffix(")")] if bracket else said)
-
-
-def _count(environment: Environment) -> tuple[control_queries.OpenCounts | None, Refused | None]:
-    """Return how many operations are open, or why nobody knows."""
-    try:
-        return control_queries.waiting(environment), None
-    except Refused as refused:
-        return None, refused
-
-
-def _draw_needs(counted: control_queries.OpenCounts | None, unread: Refused | None) -> None:
-    """Draw what waits for a person, on whatever page one is; or that nobody knows."""
-    if counted is None:
-        st.badge("operations unknown", icon=":material/help:", color="gray", help=formatting.escaped(str(unread)))
-    elif counted.need_a_person:
-        needs = f"{counted.need_a_person} {'needs' if counted.need_a_person == 1 else 'need'} a person"
-        st.badge(needs, icon=":material/person_alert:", color="orange")
 
 
 def _draw_range() -> None:

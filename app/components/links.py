@@ -17,7 +17,12 @@ from pipeline.base.texts import join_limited
 
 _MAX_SAID = 4
 _LONGEST = 40  # characters of one that is shown
-_PAGES = frozenset({"fleet", "game", "games", "groups", "schemas", "repairs", "access", "operations", "audit", "books"})
+_PAGES = frozenset(
+    {
+        *("fleet", "game", "games", "groups", "schemas", "repairs"),
+        *("access", "operations", "audit", "books", "break_it"),
+    }
+)
 _CARRIED = ("range",)  # what a link to another page takes along
 _ONCE = ("do",)  # what a link of ours chooses that a reload of its page must not do again: it stays out of the URL
 FILTERS: Final = ("status", "group", "q", "sort", "trouble")

@@ -12,18 +12,19 @@ _FRAME: Final = """
 [data-testid="stStatusWidget"]{display:none}
 [data-stale="true"]{opacity:.85!important}
 [data-testid="stMainBlockContainer"]{padding-left:1.75rem;padding-right:1.75rem;max-width:1976px}
-.st-key-whoami{position:fixed;top:1.05rem;right:3.6rem;z-index:1000000;width:auto;pointer-events:none}
-.st-key-whoami_demo{position:fixed;top:.75rem;right:3.6rem;z-index:1000000;width:auto}
-.st-key-whoami_demo button p{font-size:.86rem}
-.st-key-whoami [data-testid="stText"] *{color:var(--mute);font-size:.86rem;white-space:nowrap;max-width:40vw;overflow:hidden;text-overflow:ellipsis}
+.st-key-bar{position:fixed;top:.55rem;right:3.4rem;z-index:1000000;width:auto;min-height:2.6rem}
+.st-key-bar button{min-height:2rem;padding:.1rem .4rem}
+.st-key-bar button p{font-size:.86rem}
+[role="dialog"]:has(.st-key-palette) button[aria-label="Close"]{display:none}
+.st-key-whoami [data-testid="stText"] *{color:var(--mute);font-size:.86rem;white-space:nowrap;max-width:22vw;overflow:hidden;text-overflow:ellipsis}
 .st-key-context{min-height:2.6rem;margin-top:.9rem}
 .st-key-context>div:first-child,.st-key-context [data-testid="stHtml"]{min-width:min(22rem,100%)}
 button[data-variant="segmented_control"][aria-checked="true"] *{color:var(--ink)!important}
-[data-testid="stLayoutWrapper"]:has(>.st-key-whoami),[data-testid="stLayoutWrapper"]:has(>.st-key-whoami_demo),[data-testid="stLayoutWrapper"]:has(>.st-key-keys){position:absolute;width:0;height:0}
+[data-testid="stLayoutWrapper"]:has(>.st-key-bar),[data-testid="stLayoutWrapper"]:has(>.st-key-keys){position:absolute;width:0;height:0}
 .st-key-keys{position:fixed;top:.55rem;left:50%;z-index:1000001;width:auto;background:var(--card);border:1px solid var(--line);border-radius:6px;padding:.2rem .4rem;opacity:0;pointer-events:none}
 .st-key-keys:focus-within{opacity:1;pointer-events:auto}
 .st-key-keys button{min-height:2rem;padding:.1rem .7rem}
-@media(max-width:900px){.st-key-whoami{display:none}}
+@media(max-width:1000px){.st-key-whoami{display:none}}
 """
 
 _CARDS: Final = """

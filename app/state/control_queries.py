@@ -9,7 +9,7 @@ from app.state.services import cached
 from pipeline.api import audit, operations
 from pipeline.api import steering as steering_queries
 from pipeline.api.audit import AuditFilter, Log
-from pipeline.api.operations import OneOperation, OpenCounts, OperationList
+from pipeline.api.operations import OneOperation, OperationList
 from pipeline.api.steering import ControlState
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "ControlState",
     "Log",
     "OneOperation",
-    "OpenCounts",
     "OperationList",
     "audit_log",
     "facts",
@@ -26,14 +25,12 @@ __all__ = [
     "one_operation",
     "steering",
     "verify_audit",
-    "waiting",
 ]
 
 steering: Final = cached(steering_queries.read, seconds=2, by_acts=True)
 facts: Final = cached(operations.facts, seconds=3, most=50, by_acts=True)
 journal: Final = cached(operations.journal, seconds=1, by_acts=True)
 one_operation: Final = cached(operations.one, seconds=1, most=50, by_acts=True)
-waiting: Final = cached(operations.count_open, seconds=2, by_acts=True)
 audit_log: Final = cached(audit.log, seconds=5, most=4)
 verify_audit: Final = cached(audit.verify, seconds=600)
 """It reads the whole log, so it is kept until `forget_verdict`."""

@@ -54,6 +54,7 @@ __all__ = [
     "newest",
     "read",
     "resolve",
+    "waiting",
     "why_values_hidden",
 ]
 
@@ -177,6 +178,12 @@ def read(environment: OpenEnvironment, known: ResolvedCatalog | None, problem: s
         no_controller=no_controller,
         read_at=time.time(),
     )
+
+
+@reading()
+def waiting(environment: OpenEnvironment, most: int) -> tuple[Request, ...]:
+    """Read the requests that nobody has decided about, the oldest first, without the catalog."""
+    return tuple(each for each in list_requests(environment.engine, most) if each.state == "asked")
 
 
 @reading()

@@ -26,14 +26,12 @@ from pipeline.store.processes.leases import store_time
 __all__ = [
     "Intent",
     "OneOperation",
-    "OpenCounts",
     "Operation",
     "OperationKind",
     "OperationList",
     "OperationState",
     "Step",
     "absence",
-    "count_open",
     "facts",
     "journal",
     "one",
@@ -63,15 +61,6 @@ class OneOperation:
     names: Mapping[str, str]
     no_controller: str | None  # why no controller acts, as a clause; None: one does
     why_no_undo: str | None  # None: it may be undone
-    read_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class OpenCounts:
-    """How many operations are open, and how many of them need a person, at one moment (Unix seconds)."""
-
-    open: int
-    need_a_person: int
     read_at: float
 
 
@@ -109,12 +98,6 @@ def one(environment: OpenEnvironment, operation_id: str) -> OneOperation:
         why = str(refused)
     journaled = tuple(steps(store, stored.operation_id))
     return OneOperation(stored, journaled, known_games(store), absence(environment), why, time.time())
-
-
-def count_open(environment: OpenEnvironment) -> OpenCounts:
-    """Count the open operations."""
-    found = opened(environment)
-    return OpenCounts(len(found), sum(each.is_stuck for each in found), time.time())
 
 
 @reading()

@@ -97,3 +97,24 @@ def test_axe_finds_nothing_serious(browser: Browser, oncall_address: str, breaka
             found[theme] = findings(page)
     assert found["light"] == []
     assert found["dark"] == []
+
+
+@pytest.mark.long
+def test_axe_finds_nothing_serious_in_the_palette_and_the_inbox(browser: Browser, oncall_address: str) -> None:
+    """Open, the palette and the inbox have no serious or critical finding, in the light theme and in the dark one."""
+    with opened(browser, oncall_address) as page:
+        found = {}
+        for theme in ("light", "dark"):
+            page.emulate_media(color_scheme=theme)
+            page.goto("/audit?every=60s")
+            expect(page.get_by_role("button", name="Find")).to_be_visible(timeout=SOON)
+            settled(page)
+            page.add_style_tag(content="*{transition:none!important;animation:none!important}")
+            page.keyboard.press("s")
+            expect(page.get_by_role("dialog").get_by_role("combobox")).to_be_visible(timeout=SOON)
+            found[f"palette, {theme}"] = findings(page)
+            page.keyboard.press("Escape")
+            page.get_by_role("button", name="Inbox").click()
+            expect(page.get_by_test_id("stPopoverBody")).to_be_visible(timeout=SOON)
+            found[f"inbox, {theme}"] = findings(page)
+    assert {name: each for name, each in found.items() if each} == {}

@@ -130,6 +130,13 @@ def links(app: AppTest) -> list[str]:
     return [each.label for each in app.get("page_link") if isinstance(each, PageLink)]
 
 
+def inbox_label(app: AppTest) -> str:
+    """Return what the button of the inbox says."""
+    labels: list[str] = [str(each.proto.popover.label) for each in app.get("popover")]
+    (label,) = [each for each in labels if each.startswith("Inbox")]
+    return label
+
+
 def drawn_alive(app: AppTest) -> str:
     """Return what could act of all that is drawn as Markdown: without what a backslash holds."""
     acting = [*app.markdown, *app.caption, *app.title, *app.subheader, *app.info, *app.warning, *app.error]
