@@ -7,10 +7,9 @@ from typing import Final
 import streamlit as st
 
 from app import formatting
-from app.components import group_load
+from app.components import group_load, group_state
 from app.components.group_load import Course
 from app.look import parts, vega
-from app.look.tokens import Tone
 from app.state.control_queries import ControlState
 from listeners.process_kinds import GROUP
 from pipeline.health.facts.fleet import Fleet
@@ -82,16 +81,13 @@ def _fits(loads: Loads, assigned: Mapping[str, str], target: GroupLoad) -> str:
 
 
 def _draw_card(steering: ControlState, name: str, click: Click, landed: GroupCourses) -> None:
-    fleet = steering.fleet
-    state = fleet.state(GROUP, name)
-    word = formatting.UNKNOWN_VALUE if state is None else formatting.driver_text(state.liveness.state)
-    tone: Tone = "plain" if state is None else formatting.DRIVER_TONES[state.liveness.state]
+    fleet, state = steering.fleet, group_state.of(steering, name)
     driver = fleet.driver(GROUP, name)
     beat = formatting.UNKNOWN_VALUE if driver is None else formatting.age(driver.heartbeat_age(fleet.read_at))
-    st.html(parts.title(formatting.shown(f"group {name}", 46), word, tone, right=f"heartbeat {beat}"))
+    st.html(parts.title(formatting.shown(f"group {name}", 46), state.word, state.tone, right=f"heartbeat {beat}"))
     st.html(parts.numbers(_numbers(fleet, steering.loads, landed.courses.get(name), name)))
-    if state is not None and state.is_problem and state.liveness.reason:
-        st.html(parts.note(formatting.shown(state.liveness.reason, 160)))
+    if state.about:
+        st.html(parts.note(state.about))
     _draw_course(steering.loads, landed, name)
     with st.container(horizontal=True, key=f"row_group_{name}", gap="xsmall"):
         st.button("Open", key=f"open_{name}", on_click=click.open, args=(name,))

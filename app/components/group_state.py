@@ -1,0 +1,115 @@
+"""How a cluster group is, in a word: what its driver suffers first, then whether it drains or progresses. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from app import formatting
+from app.look.tokens import Tone
+from app.state.control_queries import ControlState
+from listeners.process_kinds import GROUP
+from listeners.status import Status
+from pipeline.api.operations import Operation
+
+DRAINED, DRAINING, PROGRESSING = "○ drained", "» draining", "» progressing"
+TONES: Final[Mapping[str, Tone]] = {
+    **{formatting.driver_text(state): tone for state, tone in formatting.DRIVER_TONES.items()},
+    DRAINED: "plain",
+    DRAINING: "busy",
+    PROGRESSING: "busy",
+    formatting.UNKNOWN_VALUE: "plain",
+}
+"""The tone of each word."""
+
+_COMING: Final = (Status.STARTING, Status.BACKFILLING, Status.CATCHING_UP)
+_CALM: Final = ("running", "stopped")  # of a driver: it does what it should
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """A word with its glyph, a key of `TONES`, and what it means here; empty where the word says all."""
+
+    word: str
+    about: str = ""
+
+    @property
+    def tone(self) -> Tone:
+        """What the word's colour means."""
+        return TONES[self.word]
+
+
+def of(steering: ControlState, name: str) -> GroupState:
+    """Return the state of a group: trouble of its driver hides all else."""
+    state = steering.fleet.state(GROUP, name)
+    driver = None if state is None else state.liveness.state
+    word = formatting.UNKNOWN_VALUE if driver is None else formatting.driver_text(driver)
+    if state is not None and (state.is_problem or driver not in _CALM):
+        return GroupState(word, formatting.shown(state.liveness.reason or "", 160) if state.is_problem else "")
+    games = sum(each.group == name and each.retired_at is None for each in steering.assignments.values())
+    leaving, is_drained = _leaving(steering, name), _takes_no_games(steering, name)
+    if is_drained and not games:
+        return GroupState(DRAINED, "takes no games") if driver == "running" else GroupState(word, "drained")
+    if is_drained and leaving:
+        return GroupState(DRAINING, f"{_many(games)} left{_by(leaving)}")
+    if is_drained:
+        return GroupState(word, f"takes no more games, {_many(games)} {'stays' if games == 1 else 'stay'}")
+    if whole := steering.busy.get(f"group:{name}"):
+        return GroupState(PROGRESSING, f"{formatting.shown(whole.kind, 24)}{_by([whole])}")
+    changes = [*_moves(leaving, "leave"), *_moves(_coming(steering, name), "come")]
+    catching = sum(row.group == name and row.verdict.status in _COMING for row in steering.fleet.rows)
+    changes += [f"{_many(catching)} {'catches' if catching == 1 else 'catch'} up"] if catching else []
+    return GroupState(PROGRESSING, ", ".join(changes)) if changes and driver == "running" else GroupState(word)
+
+
+def _takes_no_games(steering: ControlState, name: str) -> bool:
+    """Return whether a group is set to take no more games, or an open operation sets it so."""
+    group = steering.groups.get(name)
+    wishes = (_mapping(each, "desired").get(name) for each in _open(steering))
+    return (group is not None and group.desired == "drained") or any(_last(each) == "drained" for each in wishes)
+
+
+def _leaving(steering: ControlState, name: str) -> list[Operation]:
+    return [each for each, key, to in _assigned(steering) if to != name and steering.assignments[key].group == name]
+
+
+def _coming(steering: ControlState, name: str) -> list[Operation]:
+    return [each for each, key, to in _assigned(steering) if to == name and steering.assignments[key].group != name]
+
+
+def _assigned(steering: ControlState) -> Iterator[tuple[Operation, str, str]]:
+    """Yield each open move with a game of it, and the group where it goes."""
+    for each in _open(steering):
+        for key, to in _mapping(each, "assignments").items():
+            if key in steering.assignments:
+                yield each, key, str(to)
+
+
+def _open(steering: ControlState) -> list[Operation]:
+    open_ones = {each.operation_id: each for each in steering.busy.values()}
+    return list(open_ones.values())
+
+
+def _mapping(operation: Operation, name: str) -> Mapping[str, object]:
+    """Return a parameter that is a mapping; of an operation that was spoilt by hand an empty one."""
+    found = operation.parameters.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _last(states: object) -> object:
+    return states[-1] if isinstance(states, (list, tuple)) and states else None
+
+
+def _moves(moving: list[Operation], does: str) -> list[str]:
+    """Say how many games move; an operation stands once for each of its games."""
+    if not moving:
+        return []
+    return [f"{_many(len(moving))} {does if len(moving) > 1 else f'{does}s'}{_by(moving)}"]
+
+
+def _by(done: list[Operation]) -> str:
+    who = sorted({formatting.shown(each.actor, 40) for each in done})
+    return f" by {who[0]}" if len(who) == 1 else ""
+
+
+def _many(count: int) -> str:
+    return f"{formatting.count(count)} {'game' if count == 1 else 'games'}"
