@@ -29,7 +29,7 @@ WHO: Final = "bob@example.com"
 PAGES: Final[Mapping[str, str]] = {
     "fleet": "/",
     "game": f"/game?game={CHESS}",
-    "groups": "/groups?steer=b",
+    "groups": "/groups",
     "games": "/games",
     "schemas": f"/schemas?game={CHESS}",
     "repairs": "/repairs",

@@ -24,8 +24,10 @@ from pipeline.control.gate import level
 from pipeline.control.operations import registry
 
 Items = Callable[[Environment, Operation], None]
+Act = Callable[[], None]
 _OFFERED: Final = "offer_"
-_WIDE: Final = 560  # px, of the drawer
+WIDE: Final = 560
+"""Pixels of a drawer."""
 _TALL: Final = 8  # lines of a preview; more scroll
 
 
@@ -80,6 +82,27 @@ def stage_preview(place: str, make: Callable[[], Preview]) -> None:
         st.session_state[_slot(place)] = _Offer(refused=str(refused))
 
 
+def offered() -> str | None:
+    """Return the place at which something is offered; None: nothing is. There is one drawer."""
+    places = (str(name).removeprefix(_OFFERED) for name in st.session_state if str(name).startswith(_OFFERED))
+    return next(places, None)
+
+
+def draw_within(environment: Environment, place: str, form: Act, close: Act, items: Items | None = None) -> None:
+    """Draw, in a drawer that is open, the form of a plan, below it why there is no plan; or the plan in its place.
+
+    `form` draws the fields, which have to outlast the plan (`persist_state`); `close` closes the drawer when all is
+    over.
+    """
+    draw_scheme()
+    kept: _Offer | None = st.session_state.get(_slot(place))
+    if kept is None or kept.preview is None:
+        form()
+    if kept is not None:
+        st.html(parts.section(_title(kept)))
+        _draw_offer(environment, place, kept, items, close)
+
+
 def draw_confirmation(environment: Environment, place: str, items: Items | None = None) -> None:
     """Draw what was offered at this place, in a drawer: why not, the preview to confirm, or what became of it.
 
@@ -89,12 +112,13 @@ def draw_confirmation(environment: Environment, place: str, items: Items | None 
     if kept is None:
         return
 
-    @st.dialog(_title(kept), width=_WIDE, position="right", on_dismiss=partial(drop, place))
+    @st.dialog(_title(kept), width=WIDE, position="right", on_dismiss=partial(drop, place))
     def drawer() -> None:
         identity.rerun_where_another_acts()
         now: _Offer | None = st.session_state.get(_slot(place))
         if now is None:
             st.rerun()  # it was dropped: only a run of the whole page closes the drawer
+        draw_scheme()
         _draw_offer(environment, place, now, items)
 
     drawer()
@@ -110,10 +134,16 @@ def _title(kept: _Offer) -> str:
     return f"{verb(intent).capitalize()} {games} {known.counts}{'' if games == 1 else 's'}"
 
 
-def _draw_offer(environment: Environment, place: str, kept: _Offer, items: Items | None) -> None:
+def draw_scheme() -> None:
+    """Draw the theme's colour scheme for what stands in a drawer, which is outside the page."""
+    if st.context.theme.type is not None:
+        st.html(style.scheme(tokens.mode_of(st.context.theme.type)))
+
+
+def _draw_offer(
+    environment: Environment, place: str, kept: _Offer, items: Items | None, close: Act | None = None
+) -> None:
     with st.container(key=f"confirm_{place}", gap="small"):
-        if st.context.theme.type is not None:
-            st.html(style.scheme(tokens.mode_of(st.context.theme.type)))
         if kept.preview is not None and not kept.is_over:
             _draw_preview(environment, place, kept.preview)
         if kept.refused is not None:
@@ -123,7 +153,13 @@ def _draw_offer(environment: Environment, place: str, kept: _Offer, items: Items
         if kept.done is not None:
             st.text(f"✓ {formatting.shown(kept.done)}")
         if kept.preview is None or kept.is_over:
-            st.button("Dismiss", key=f"drop_{place}", on_click=drop, args=(place,))
+            st.button("Dismiss", key=f"drop_{place}", on_click=_dismiss, args=(place, close if kept.is_over else None))
+
+
+def _dismiss(place: str, close: Act | None) -> None:
+    drop(place)
+    if close is not None:
+        close()
 
 
 def drop(place: str) -> None:

@@ -13,7 +13,6 @@ import streamlit as st
 from app import formatting
 from app.components import confirm
 from app.state import services
-from app.state.control_queries import ControlState
 from app.state.previews import Preview
 from app.state.services import Environment
 from pipeline.api import acts
@@ -33,7 +32,7 @@ _OPENED: Final = "opened_group"  # what was seen of the group whose form is open
 def draw_make(environment: Environment) -> None:
     """Draw the form in which a group is made."""
     disabled_reason = services.missing_role(environment, DirectAct.CREATE_GROUP)
-    with st.expander("Make a group", icon=":material/add_circle:", key="make_group"):
+    with st.expander("Make a group", icon=":material/add_circle:", key="make_group", on_change="rerun"):
         st.caption("Registers the group. No game moves until you move one. You choose who starts its driver.")
         with st.form("fields_make_group", enter_to_submit=False, border=False):
             with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -52,27 +51,28 @@ def draw_make(environment: Environment) -> None:
         confirm.draw_confirmation(environment, _MAKE)
 
 
-def draw_change(environment: Environment, steering: ControlState, name: str) -> None:
-    """Draw a group's settings and the form that changes them."""
-    group = steering.groups.get(name)
-    if group is None:
-        return  # its driver has reported, and nobody has registered it
+def draw_change(environment: Environment, group: Group) -> None:
+    """Draw a group's settings and the form that changes them; what it plans is offered at `place_of` the group."""
     disabled_reason = services.missing_role(environment, DirectAct.CHANGE_GROUP)
     seen: Group | None = st.session_state.get(_OPENED)
     with st.container(border=True, key="card_wanted", gap="small"):
-        st.markdown(f"**Settings of group {formatting.escaped(formatting.shown(name, 40))}**")
-        if seen is None or seen.name != name:
+        st.markdown("**Settings**")
+        if seen is None or seen.name != group.name:
             values = describe(group, environment.settings.spark.master).items()
             st.text(" · ".join(f"{what}: {formatting.shown(value, 120)}" for what, value in values))
             st.button("Change…", key="open_change", on_click=_open, args=(group,), disabled=disabled_reason is not None)
         else:
             _draw_form(environment, seen, group, disabled_reason)
         _draw_disabled_reason(disabled_reason)
-        confirm.draw_confirmation(environment, _place(name))
+
+
+def place_of(name: str) -> str:
+    """Return where the change of a group's settings is offered."""
+    return f"change_{name}"
 
 
 def _draw_form(environment: Environment, seen: Group, now: Group, disabled_reason: str | None) -> None:
-    place = _place(seen.name)
+    place = place_of(seen.name)
     if now.version > seen.version:
         lines = group_proposals.what_changed(seen, now, environment.settings.spark.master)
         st.warning("This group was changed after you opened this form.", icon=":material/group:")
@@ -90,7 +90,7 @@ def _draw_form(environment: Environment, seen: Group, now: Group, disabled_reaso
             )
             if now.version > seen.version:
                 st.form_submit_button("Look again", key="reopen_change", on_click=_open, args=(now,))
-            st.form_submit_button("Close", key="close_change", on_click=_close, args=(seen.name,), type="tertiary")
+            st.form_submit_button("Close", key="close_change", on_click=close, args=(seen.name,), type="tertiary")
 
 
 def _draw_fields(prefix: str, group: Group, environment: Environment) -> None:
@@ -104,6 +104,7 @@ def _draw_fields(prefix: str, group: Group, environment: Environment) -> None:
         key=f"{prefix}_backend",
         placeholder="choose",
         width=190,
+        persist_state="page",
     )
     cores, limit = f"{prefix}_cores", group.capacity_cores
     if cores not in st.session_state:  # a `value` could not be taken away: Streamlit puts it back into an empty field
@@ -117,6 +118,7 @@ def _draw_fields(prefix: str, group: Group, environment: Environment) -> None:
         key=cores,
         placeholder="no limit",
         width=170,
+        persist_state="page",
         help="Cores its games may use. Empty: no limit.",
     )
     st.selectbox(
@@ -126,6 +128,7 @@ def _draw_fields(prefix: str, group: Group, environment: Environment) -> None:
         key=f"{prefix}_priority",
         placeholder="choose",
         width=170,
+        persist_state="page",
     )
     st.text_input(
         "Spark master",
@@ -135,6 +138,7 @@ def _draw_fields(prefix: str, group: Group, environment: Environment) -> None:
         placeholder=f"the setting's, {formatting.shown(environment.settings.spark.master, 40)}",
         width=300,
         autocomplete="off",
+        persist_state="page",
         help="Its own Spark master. Empty: the setting spark.master counts.",
     )
 
@@ -176,7 +180,7 @@ def _plan_change(environment: Environment, seen: Group) -> None:
     def change() -> Preview:
         return _preview(acts.plan_group(services.opened(environment), seen, _filled(_fields(seen), seen)))
 
-    confirm.stage_preview(_place(seen.name), change)
+    confirm.stage_preview(place_of(seen.name), change)
 
 
 def _preview(proposal: GroupProposal) -> Preview:
@@ -204,21 +208,18 @@ def _write(proposal: GroupProposal, environment: OpenEnvironment, intent: Intent
 
 def _open(group: Group) -> None:
     st.session_state[_OPENED] = group
-    confirm.drop(_place(group.name))
+    confirm.drop(place_of(group.name))
 
 
-def _close(name: str) -> None:
+def close(name: str) -> None:
+    """Close the form of a group's settings, and drop what it planned."""
     st.session_state.pop(_OPENED, None)
-    confirm.drop(_place(name))
+    confirm.drop(place_of(name))
 
 
 def _draw_disabled_reason(disabled_reason: str | None) -> None:
     if disabled_reason is not None:
         st.caption(formatting.escaped(disabled_reason))
-
-
-def _place(name: str) -> str:
-    return f"change_{name}"
 
 
 def _fields(seen: Group) -> str:

@@ -160,4 +160,4 @@ def _draw_commands(name: str) -> None:
     if said is None:
         st.text("The name holds characters that cannot be seen: compare it with `turnout games pending --json`.")
     else:
-        st.code("\n".join(said), language=None)
+        st.code("\n".join(said), language=None, wrap_lines=True)

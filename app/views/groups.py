@@ -10,8 +10,18 @@ import pandas as pd
 import streamlit as st
 
 from app import formatting
-from app.components import cards, confirm, group_cards, group_forms, group_load, header, links, log_panel, pills
-from app.components.cards import Card
+from app.components import (
+    confirm,
+    group_cards,
+    group_drawer,
+    group_forms,
+    group_load,
+    group_state,
+    header,
+    links,
+    log_panel,
+    pills,
+)
 from app.components.group_load import Course
 from app.fleet import readers, timeline
 from app.look import parts, tokens
@@ -24,37 +34,32 @@ from listeners.process_kinds import GROUP
 from listeners.status import Status
 from pipeline.api.operations import Operation, OperationKind
 from pipeline.api.runs import Run
-from pipeline.api.steering import backend_kind
 from pipeline.base.texts import join_limited
 from pipeline.health.facts.fleet import Fleet
 from pipeline.health.verdicts.placement.capacity import Loads
 from pipeline.health.verdicts.processes import DriverState
 
-_PLACE, _PLACE_GROUP, _PLACE_EVEN = "groups_move", "groups_group", "groups_propose"
+_PLACE, _PLACE_EVEN = "groups_move", "groups_propose"
 _GAMES, _TO, _GROUP, _OPEN = "move_games", "move_to", "steered_group", "opened_fleet"
 _LINKED = {"steer": _GROUP, "games": _GAMES, "to": _TO}  # the URL's parameters, and whose they are
-_LOW = 112  # px, of a chart in a card
-_DRIVERS = {formatting.driver_text(state): tone for state, tone in formatting.DRIVER_TONES.items()}
+_LOW, _NARROW = 112, 210  # px, of the plot of a chart in a card
 _COLUMNS = {
-    "group": st.column_config.TextColumn("Group", width=90),
-    "heartbeat": st.column_config.TextColumn("Heartbeat", width=85),
+    "group": st.column_config.TextColumn("Group", width=150),
+    "heartbeat": st.column_config.TextColumn("Heartbeat", width=80),
     "games": st.column_config.TextColumn("Games", width=60),
-    "how": st.column_config.TextColumn("Worst", width=250),
+    "how": st.column_config.TextColumn("Worst", width=160),
     "load": st.column_config.TextColumn(
         "Load",
-        width=190,
+        width=155,
         help="Cores that its driver measured of its processes; else an estimate of what its games take.",
     ),
     "share": st.column_config.TextColumn("Full", width=55, help="A dash where it is not limited."),
-    "headroom": st.column_config.TextColumn("Headroom", width=120, help="Cores that are left."),
-    "rows": st.column_config.AreaChartColumn("Rows per minute", width=120, y_min=0, color="blue"),
+    "headroom": st.column_config.TextColumn("Headroom", width=95, help="Cores that are left."),
+    "rows": st.column_config.AreaChartColumn("Rows per minute", width=100, y_min=0, color="blue"),
     "deaths": st.column_config.TextColumn(
-        "Died, last hour", width=170, help="Counts only drivers that the controller started."
+        "Died, last hour", width=135, help="Counts only drivers that the controller started."
     ),
-    "desired": st.column_config.TextColumn("Desired state", width=105),
-    "backend": st.column_config.TextColumn("Started by", width=110),
-    "priority": st.column_config.TextColumn("Priority", width=70, help="Of the games it is for."),
-    "error": st.column_config.TextColumn("Error", width=240),
+    "error": st.column_config.TextColumn("Error", width=110),
 }
 
 
@@ -75,7 +80,9 @@ def _live(environment: Environment) -> None:
     if len(fleet.groups) <= group_cards.MOST_CARDS:
         group_cards.draw(steering, landed, group_cards.Click(_open, _steer))
     _draw_move(environment, steering)
-    _draw_group(environment, steering)
+    with st.container(horizontal=True, vertical_alignment="center", key="row_groups"):
+        st.html(parts.section("All groups", "state, load and deaths"), width="stretch")
+        _draw_steering(environment, steering)
     links.keep(_LINKED)
     _draw_table(steering, landed)
     group_forms.draw_make(environment)
@@ -95,7 +102,7 @@ def _landed(environment: Environment, steering: ControlState) -> group_cards.Gro
     marked = reading("group_marks", (environment.store, range_seconds), lambda: _journal(environment, range_seconds))
     runs, operations = marked.value or ((), ())
     mode = tokens.mode_of(st.context.theme.type)
-    axis = replace(timeline.frame(seen, now, mode, ()), height=_LOW)
+    axis = replace(timeline.frame(seen, now, mode, ()), height=_LOW, width=_NARROW)
     return group_cards.GroupCourses(
         axis,
         {name: group_load.course(seen, name, objective, is_old=hour.failed) for name in fleet.groups},
@@ -158,24 +165,23 @@ def _sentence(fleet: Fleet) -> str:
 
 
 def _draw_table(steering: ControlState, landed: group_cards.GroupCourses) -> None:
-    st.html(parts.section("All groups", "settings, load and deaths"))
     rows = [_row(steering, landed, name) for name in steering.fleet.groups]
     st.dataframe(
         pd.DataFrame(rows),
         hide_index=True,
         height=min(36 * (len(rows) + 1), 620),
-        column_config={**_COLUMNS, "driver": pills.column("Driver", _DRIVERS, 120)},
-        alt="All cluster groups: their drivers, games and settings.",
+        column_config={**_COLUMNS, "driver": pills.column("State", group_state.TONES, 125)},
+        alt="All cluster groups: their states, games, load and deaths.",
         key="groups_table",
     )
 
 
 def _row(steering: ControlState, landed: group_cards.GroupCourses, name: str) -> dict[str, str | list[str] | list[int]]:
-    fleet, group = steering.fleet, steering.groups.get(name)
+    fleet = steering.fleet
     driver = fleet.driver(GROUP, name)
     return {
         "group": formatting.shown(name, 40),
-        "driver": [_state(fleet, name)],
+        "driver": [group_state.of(steering, name).word],
         "heartbeat": f"{formatting.age(driver.heartbeat_age(fleet.read_at))} ago"
         if driver is not None
         else formatting.UNKNOWN_VALUE,
@@ -184,11 +190,6 @@ def _row(steering: ControlState, landed: group_cards.GroupCourses, name: str) ->
         **_load(steering.loads, landed.courses.get(name), name),
         "rows": [] if (seen := landed.courses.get(name)) is None else seen.trend,
         "deaths": _deaths(steering, name),
-        "desired": formatting.shown(group.desired, 20) if group is not None else formatting.UNKNOWN_VALUE,
-        "backend": formatting.shown(backend_kind(group.backend).title, 40)
-        if group is not None
-        else formatting.UNKNOWN_VALUE,
-        "priority": formatting.shown(group.priority, 20) if group is not None else formatting.UNKNOWN_VALUE,
         "error": formatting.shown(error, 120)
         if (error := _error(fleet.state(GROUP, name)))
         else formatting.UNKNOWN_VALUE,
@@ -219,11 +220,6 @@ def _deaths(steering: ControlState, name: str) -> str:
     return f"{len(condition.deaths)}: {formatting.shown(condition.deaths[0].message or 'nobody knows how', 80)}"
 
 
-def _state(fleet: Fleet, name: str) -> str:
-    state = fleet.state(GROUP, name)
-    return formatting.UNKNOWN_VALUE if state is None else formatting.driver_text(state.liveness.state)
-
-
 def _worst(fleet: Fleet, name: str) -> str:
     """Count a group's games in trouble by status, worst first."""
     counts = Counter(row.verdict.status for row in fleet.rows if row.group == name)
@@ -239,44 +235,30 @@ def _worst(fleet: Fleet, name: str) -> str:
     )
 
 
-def _draw_group(environment: Environment, steering: ControlState) -> None:
-    """Draw what can be done with a group that is chosen by its name."""
-    with st.container(border=True, key="plan_group", gap="small"):
-        st.html(parts.section("Steer a whole group", "start, stop, restart or drain it; change its settings"))
-        names = steering.fleet.groups
-        st.selectbox(
-            "Group",
-            names,
-            key=_GROUP,
-            format_func=formatting.shown,
-            index=None,
-            placeholder="choose a group",
-            width=320,
-        )
-        chosen = st.session_state.get(_GROUP)
-        if chosen in names:
-            offered = cards.of_group(str(chosen), steering, partial(services.missing_role, environment))
-            title = f"Group {formatting.shown(str(chosen), 40)} and its games"
-            cards.draw({3: title}, offered, on_click=_offer_group, args=(environment, str(chosen)))
-            _offer_linked(environment, str(chosen), offered)
-        confirm.draw_confirmation(environment, _PLACE_GROUP)
-        if chosen in names:
-            group_forms.draw_change(environment, steering, str(chosen))
-
-
-def _offer_linked(environment: Environment, chosen: str, offered: Sequence[Card]) -> None:
-    """Open, once, what an incident's button leads to: it stands below the fold."""
+def _draw_steering(environment: Environment, steering: ControlState) -> None:
+    """Draw the list from which a group is steered, and the drawer of the chosen one."""
+    names = steering.fleet.groups
+    st.selectbox(
+        "Group",
+        names,
+        key=_GROUP,
+        format_func=formatting.shown,
+        index=None,
+        placeholder="steer a group",
+        label_visibility="collapsed",
+        width=240,
+    )
+    chosen = st.session_state.get(_GROUP)
+    if chosen not in names:
+        return
     linked = links.choice_of_link()
-    wanted = [card for card in offered if card.can.name == linked.get("do") and card.disabled_reason is None]
-    if wanted and linked.get("steer") == chosen:
-        _offer_group(environment, chosen, wanted[0].can.name)
+    if linked.get("steer") == chosen and linked.get("do"):
+        group_drawer.offer_linked(environment, steering, str(chosen), str(linked["do"]))
+    group_drawer.draw(environment, steering, str(chosen), lambda: st.session_state.get(_GROUP) == chosen, _let_go)
 
 
-def _offer_group(environment: Environment, group: str, kind: str) -> None:
-    if kind == "drain":
-        confirm.stage_preview(_PLACE_GROUP, partial(previews.preview_drain, environment, group))
-    else:
-        confirm.stage_preview(_PLACE_GROUP, partial(previews.preview_named, environment, kind, [group]))
+def _let_go() -> None:
+    st.session_state[_GROUP] = None
 
 
 def _draw_move(environment: Environment, steering: ControlState) -> None:

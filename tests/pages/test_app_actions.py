@@ -331,7 +331,7 @@ def test_a_group_shows_what_is_wanted_and_a_dash_for_what_is_not_known(store: En
     assert "1 group down (idle)" in texts(app)
     table = app.dataframe[0].value.set_index("group")
     assert list(table.loc["idle", ["driver", "heartbeat", "games", "how"]]) == [["○ never started"], "–", "0", "–"]
-    assert list(table.loc["idle", ["desired", "priority", "deaths"]]) == ["drained", "high", "0"]
+    assert table.loc["idle", "deaths"] == "0"
     assert list(table.loc["idle", ["load", "share", "headroom"]]) == ["0 of 2.5 cores", "0 %", "2.5 cores"]
     assert list(table.loc["b", ["driver", "games", "how"]]) == [["● running"], "2", "✗ 1 failed"]
     assert list(table.loc["b", ["share", "headroom", "deaths"]]) == ["–", "no limit", "–"]
@@ -414,8 +414,8 @@ def test_a_restart_of_a_group_needs_words_that_count_its_games(store: Engine, op
     set_groups(store, backend="local")
     app = opening("groups")
     app.selectbox(key="steered_group").set_value("b").run()
-    app.button(key="act_restart").click().run()
     assert "✗ Start: It is set to run already." in texts(app)
+    app.button(key="act_restart").click().run()
     assert "1 to restart. 2 games stand still meanwhile" in texts(app)
     fill(app, reason="new jar", typed="RESTART 1").button(key="ask_groups_group").click().run()
     assert "Type RESTART 2 to confirm" in app.warning[-1].value.replace("\\", "")
@@ -494,7 +494,7 @@ def test_a_capability_refusal_is_on_the_pages(store: Engine, opening: Opening, t
 def test_a_replay_counts_before_it_is_asked_for(store: Engine, opening: Opening) -> None:
     """The card knows no count and lets ask; the preview looks, and says that there is nothing to replay."""
     app = opening("game", game=KEY["Chess"])
-    assert "which nobody has counted" in texts(app)
+    assert "its rows in quarantine and counts them" in texts(app)
     app.button(key="act_replay").click().run()
     assert "Quarantine holds no row of it." in texts(app)
     assert list_operations(store) == []

@@ -241,7 +241,10 @@ def test_a_preview_says_what_changes_and_only_that(store: Engine, opening: Openi
     app.button(key="ask_change_b").click().run()
     assert "✓ Group b is changed." in texts(app)
     assert read_groups(store)["b"] == Group("b", "none", "running", None, "low", version=2)
-    assert "for games of priority: low" in texts(app), "what is wanted stands on the page"
+    app.button(key="drop_change_b").click().run()
+    assert app.selectbox(key="steered_group").value is None, "the drawer is closed"
+    app.selectbox(key="steered_group").set_value("b").run()
+    assert "for games of priority: low" in texts(app), "what is wanted stands in the drawer"
 
 
 def test_what_disturbs_needs_a_reason(store: Engine, opening: Opening) -> None:
