@@ -347,6 +347,12 @@ def _controller(seen: ControllerMetrics) -> Iterator[Metric]:
         [((), seen.source_rows)],
     )
     yield _gauge(
+        "source_silent_after_seconds",
+        "Seconds without a row after which the source is silent; absent while rows wait, and when unknown.",
+        (),
+        [((), seen.source_silent_after)],
+    )
+    yield _gauge(
         "sources_backlog_seconds",
         "Age of the oldest row in one of several sources that is not in bronze; absent when unknown.",
         ("source",),

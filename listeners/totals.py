@@ -123,6 +123,7 @@ class ControllerMetrics:
     overdue_access: int | None = None  # grants that are over and not seen revoked; None: unknown
     source_age_seconds: float | None = None  # of the oldest row that waits in the source; None: unknown
     source_rows: int | None = None  # that wait there; None: unknown
+    source_silent_after: float | None = None  # seconds without a row; None: some wait, or it is unknown
     sources: Mapping[str, tuple[float | None, int | None]] = field(default_factory=dict)  # the same of each of several
     mistrusted: Mapping[str, float] = field(default_factory=dict)  # registries that contradicted themselves, since when
     incidents: Mapping[str, tuple[int, int]] | None = None

@@ -8,9 +8,10 @@ from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 
 from pipeline.store.database.engine import writing
 from pipeline.store.database.report_tables import maintenance_rounds, source_backlog
-from pipeline.store.database.tables import ingest_generations, waiting_evacuations
+from pipeline.store.database.tables import bronze_commits, ingest_generations, waiting_evacuations
 from pipeline.store.processes.leases import store_now
 from pipeline.store.rows import NamedBacklog, RoundFacts, SourceReading
+from pipeline.store.source_gaps import keep_gap
 
 _KEPT_SECONDS = 90 * 86_400.0
 _MAX_ERROR = 500  # characters
@@ -60,15 +61,33 @@ def write_backlog(
     reason: str | None,
     sources: Sequence[NamedBacklog] = (),
 ) -> None:
-    """Replace the source's state by the values measured just now."""
-    values = {
-        "measured_at": store_now(), "age_seconds": age_seconds, "peak_seconds": peak_seconds, "rows": rows,
-        "limit_seconds": limit_seconds, "reason": reason,
-        "sources": json.dumps([asdict(each) for each in sources]) if sources else None,
-    }  # fmt: skip
+    """Replace the source's state by the values measured just now, and keep the gap that a bronze commit has ended."""
     with engine.begin() as connection:
+        now = float(connection.scalar(select(store_now())) or 0.0)
+        since, quiet = _quiet(connection, rows, now)
+        values = {
+            "measured_at": now, "age_seconds": age_seconds, "peak_seconds": peak_seconds, "rows": rows,
+            "limit_seconds": limit_seconds, "reason": reason, "quiet_since": since, "quiet_seconds": quiet,
+            "sources": json.dumps([asdict(each) for each in sources]) if sources else None,
+        }  # fmt: skip
         if not connection.execute(update(source_backlog).values(values)).rowcount:
             connection.execute(source_backlog.insert().values(backlog_id=_ROW, **values))
+
+
+def _quiet(connection: Connection, rows: int | None, now: float) -> tuple[float | None, float]:
+    """Return the newest bronze commit, and after how many seconds nothing waited yet; `rows` wait now."""
+    before = connection.execute(select(source_backlog.c.quiet_since, source_backlog.c.quiet_seconds)).first()
+    since, seconds = (None, 0.0) if before is None else before
+    if rows is None:
+        return since, seconds
+    newest = connection.scalar(select(bronze_commits.c.committed_at).order_by(bronze_commits.c.seq.desc()).limit(1))
+    if newest != since:
+        if since is not None:
+            keep_gap(connection, since, seconds, now)
+        since, seconds = newest, 0.0
+    if rows == 0 and since is not None:
+        seconds = max(seconds, now - since)
+    return since, seconds
 
 
 def backlog_in(connection: Connection) -> SourceReading | None:

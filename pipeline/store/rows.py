@@ -133,7 +133,17 @@ class SourceReading:
     rows: int | None  # that wait; None: unknown
     limit_seconds: float  # above it the source is late: ingest's setting metrics.latency_objective_seconds
     reason: str | None = None  # why a number is unknown, as a clause
+    quiet_since: float | None = None  # the newest bronze commit then; None: there was none
+    quiet_seconds: float = 0.0  # after which nothing waited and nothing had come; 0: never seen
     sources: tuple[NamedBacklog, ...] = ()  # of each of several
+
+
+class SourceGap(NamedTuple):
+    """Gaps of the source that began within ten minutes: how long nothing came after a bronze commit."""
+
+    began_at: float  # the longest of them, Unix seconds
+    seconds: float  # how long it was, as measured; 0: rows waited whenever it was measured
+    number: int  # of gaps
 
 
 @dataclass(frozen=True, slots=True)

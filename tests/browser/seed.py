@@ -182,7 +182,7 @@ def _driver(name: str, now: float, silent: float) -> dict[str, Any]:
 
 def _measured(at: float) -> dict[str, Any]:
     """Return the row of a source in which nothing waits."""
-    numbers = {"age_seconds": 0.0, "peak_seconds": 0.0, "rows": 0, "limit_seconds": 60.0}
+    numbers = {"age_seconds": 0.0, "peak_seconds": 0.0, "rows": 0, "limit_seconds": 60.0, "quiet_seconds": 0.0}
     return {"backlog_id": 1, "measured_at": at, "reason": None, **numbers}
 
 

@@ -368,6 +368,24 @@ SCENARIOS = [
         {1_185: [], 1_245: [_fired("TurnoutIngestStalled")]},
     ),
     Scenario(
+        "a source that is usually quiet for as long pages nobody, and does once rows wait",
+        [
+            up(flat(1, 2 * HOUR), "ingest"),
+            (INGESTED[0], f"{grows(1, 600)} {flat(600, 7_000)}"),
+            ("turnout_source_silent_after_seconds", f"{flat(12, 600)} {flat(4_000, 2_400)} stale"),
+        ],
+        {1_245: [], 3_000: [], 3_360: [_fired("TurnoutIngestStalled")]},
+    ),
+    Scenario(
+        "a source that is quiet for longer than usual fires after 10 minutes however short its gaps are",
+        [
+            up(flat(1, HOUR), "ingest"),
+            (INGESTED[0], f"{grows(1, 600)} {flat(600, 1_800)}"),
+            ("turnout_source_silent_after_seconds", flat(12, HOUR)),
+        ],
+        {1_185: [], 1_245: [_fired("TurnoutIngestStalled")]},
+    ),
+    Scenario(
         "ingest that nobody hears of fires",
         [up(flat(1, HOUR)), heartbeat(grows(1, HOUR)), (INGESTED[0], f"{grows(1, 600)} {gone(1_800)}")],
         {870: [], 930: [_fired("TurnoutIngestStalled")]},

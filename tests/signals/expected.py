@@ -223,7 +223,8 @@ def _ingest_stalled(samples: Sequence[Sample], number: int) -> Truth:
     if not now.ingest_commits:
         return True
     quiet = now.page.read_at - (at or 0.0)
-    return True if quiet > 301 else False if quiet < 299 else None
+    limit = max(300.0, now.page.judgement.source.silent_after or 0.0)
+    return True if quiet > limit + 1 else False if quiet < limit - 1 else None
 
 
 _OF_FLEET: Final[Mapping[str, Callable[[Sequence[Sample], int], Truth]]] = {

@@ -208,7 +208,7 @@ _SIGNS: Final[Mapping[str, Signs]] = {
     SLOW_SINK: Signs(90.0, _any_late, _any_stream_late, Cause.STORAGE, SOURCE, 120.0),
     "disk": Signs(BY_SILENCE_SECONDS, _failed, _streams_failed, Cause.STORAGE, GROUP),
     "lock": Signs(BY_SILENCE_SECONDS, _all_silent, _unjudged, Cause.STORE, STORE),
-    "silence": Signs(BY_SILENCE_SECONDS, _all_run, _no_commit, Cause.SOURCE_SILENT, SOURCE, 240.0, stays_well=True),
+    "silence": Signs(BY_SILENCE_SECONDS, _all_run, _no_commit, Cause.SOURCE_SILENT, SOURCE, 30.0, stays_well=True),
     "poison": Signs(REFUSED_SECONDS, _refused, _rejects, Cause.POISON, GAME),
     "quarantine": Signs(REFUSED_SECONDS, _refused, _rejects, Cause.POISON, GAME),
     "schema": Signs(REFUSED_SECONDS, _refused, _rejects, Cause.SCHEMA, GAME),

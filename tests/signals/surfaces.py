@@ -218,6 +218,7 @@ def _compare_metrics(history: History, page: Fleet) -> None:
     source = page.judgement.source
     assert only(seen, "turnout_source_backlog_seconds") == source.age_seconds
     assert only(seen, "turnout_source_backlog_rows") == source.rows
+    assert only(seen, "turnout_source_silent_after_seconds") == source.silent_after
     assert only(seen, "turnout_controller_running") == float(page.judgement.controller_runs)
     assert only(seen, "turnout_maintenance_overdue_seconds") == page.upkeep.overdue_seconds(page.read_at)
     kept = by_label(seen, "turnout_incident_games", "cause")

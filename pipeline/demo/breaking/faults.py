@@ -143,7 +143,7 @@ _ALL: Final = (
         "Ends the simulator, so that no event arrives. Drivers, broker and tables are well.",
         (
             Sign(30, "Fleet", "no events arrive; no game is behind"),
-            Sign(180, "Fleet", "an incident with the cause source silent, as the usual gaps between rows allow"),
+            Sign(30, "Fleet", "an incident with the cause source silent, which names the usual gap between rows"),
         ),
         "turnout is well: the producers are not. Start the source again.",
         "Start the source",

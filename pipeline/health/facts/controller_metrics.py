@@ -71,6 +71,7 @@ def read_controller_metrics(
         evacuations=evacuations,
         source_age_seconds=judgement.source.age_seconds,
         source_rows=judgement.source.rows,
+        source_silent_after=judgement.source.silent_after,
         sources={each.name: (each.age_seconds, each.rows) for each in judgement.source.sources},
         incidents=incidents,
         mistrusted={each.registry: each.since for each in registries if each.state == "mistrusted"},

@@ -19,7 +19,6 @@ from pipeline.health.incidents.evidence import (
     SourceSeen,
     StreamFailure,
 )
-from pipeline.health.incidents.gaps import Commit, longest_gap
 from pipeline.health.verdicts.condition import MOST_DEATHS
 from pipeline.health.verdicts.placement.capacity import Load
 from pipeline.store.database.states import OPEN, OperationState
@@ -37,7 +36,6 @@ from pipeline.store.database.tables import (
 from pipeline.store.rows import Driver
 from pipeline.store.schema_needs import count_needs, read_states
 
-_COMMITS: Final = 600  # of bronze: a gap between the newest of them is usual
 _ARRIVAL_SECONDS: Final = 60.0
 _MOST_TYPES: Final = 5  # named in one sentence
 _KEYS_PER_QUERY: Final = 500  # databases limit the parameters of a statement
@@ -231,17 +229,11 @@ def _other_types(connection: Connection, keys: Collection[str]) -> dict[str, str
 
 
 def _source(connection: Connection, fleet: Fleet) -> SourceSeen:
-    commits = bronze_commits.c
-    newest = (
-        select(commits.committed_at, commits.rows, commits.oldest_source_at)
-        .order_by(commits.seq.desc())
-        .limit(_COMMITS)
-    )
-    rows = connection.execute(newest).all()
-    recent = [each.rows for each in rows if each.committed_at > fleet.read_at - _ARRIVAL_SECONDS]
+    since = fleet.read_at - _ARRIVAL_SECONDS
+    rows = connection.scalar(select(func.sum(bronze_commits.c.rows)).where(bronze_commits.c.committed_at > since))
     source, state = fleet.judgement.source, fleet.judgement.of(INGEST)[0]
     return SourceSeen(
         source.condition, source.sentence, state.liveness, source.age_seconds, source.rows, fleet.newest_bronze_seq,
-        fleet.newest_bronze_at, longest_gap([Commit(*each) for each in rows]),
-        sum(recent) / _ARRIVAL_SECONDS if rows else None,
+        fleet.newest_bronze_at, source.quiet,
+        None if fleet.newest_bronze_seq is None else float(rows or 0) / _ARRIVAL_SECONDS,
     )  # fmt: skip

@@ -27,6 +27,7 @@ from pipeline.store.operations import read_open
 from pipeline.store.processes.drivers import REPORTED, reported_in
 from pipeline.store.reports import backlog_in, ingested_since, newest_rounds
 from pipeline.store.rows import Driver, Withdrawal
+from pipeline.store.source_gaps import gaps_in
 from pipeline.store.sources import newest_clock
 from pipeline.store.through import through_in
 
@@ -140,6 +141,7 @@ def read_fleet(
 def _read(connection: Connection, now: float | None, settings: Settings) -> Fleet:
     through = through_in(connection)  # before the games: their last seqs are no older
     known = drivers_in(connection, settings.metrics, now)
+    backlog = backlog_in(connection)
     joined = games.outerjoin(streams, streams.c.game_key == games.c.game_key)
     rows = connection.execute(select(games, *REPORTED).select_from(joined)).mappings().all()
     waiting, stuck = _open_operations(connection)
@@ -159,7 +161,8 @@ def _read(connection: Connection, now: float | None, settings: Settings) -> Flee
         stuck_operations=stuck,
         newest_bronze_at=newest.committed_at if newest is not None else None,
         heartbeat_seconds=settings.metrics.heartbeat_seconds,
-        source=backlog_in(connection),
+        source=backlog,
+        gaps=gaps_in(connection) if backlog is not None and backlog.rows == 0 else (),
         upkeep=UpkeepFacts(limit_seconds(settings.maintenance), ingested_since(connection), *newest_rounds(connection)),
     )
     if is_silent(facts):

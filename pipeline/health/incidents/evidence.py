@@ -10,6 +10,7 @@ from typing import Final
 
 from listeners.status import Status
 from pipeline.health.verdicts.liveness import Liveness
+from pipeline.health.verdicts.quiet import Quiet
 
 REFUSED_SECONDS: Final = 300.0
 """Seconds over which refused rows are counted: the window of the driver's watch."""
@@ -150,7 +151,7 @@ class SourceSeen:
     rows: int | None = None
     head_seq: int | None = None  # of bronze
     newest_at: float | None = None  # when bronze got its newest commit
-    longest_gap_seconds: float | None = None  # between two of its recent commits; None: too few are known
+    quiet: Quiet | None = None  # how long nothing has come; None: something waits, or nobody knows
     rows_per_second: float | None = None  # into bronze, in the last minute
 
 

@@ -14,10 +14,6 @@ from pipeline.health.incidents.texts import cut, of_all, times_usual
 from pipeline.health.verdicts.upkeep import duration
 from pipeline.store.database.states import Cause
 
-SILENT_SECONDS: Final = 120.0
-SILENT_GAPS: Final = 5.0
-"""A source is silent after 120 s without a row, and five times the longest gap between its recent commits."""
-
 _Rule = Callable[[GameWindow, GroupWindow | None, Evidence], Finding | None]
 _RULES: Final[tuple[_Rule, ...]] = (
     shared.stopped_on_purpose, shared.operation, shared.driver, own.registry, own.failing, own.refused,
@@ -78,14 +74,11 @@ def judge_source(evidence: Evidence) -> Finding | None:
             Cause.UNDETERMINED, "What waits in the source is unknown", (cut(seen.sentence),), ("ingest runs",), None,
             "turnoutsourceunknown", scope="source",
         )  # fmt: skip
-    quiet = None if seen.newest_at is None else now - max(seen.newest_at, ingest.since or 0.0)
-    gap = seen.longest_gap_seconds
-    if seen.condition == "level" and quiet is not None and gap is not None:
-        limit = max(SILENT_SECONDS, SILENT_GAPS * gap)
-        if quiet > limit:
-            return of_all(
-                Cause.SOURCE_SILENT, "The source fell silent",
-                (f"no row for {duration(quiet)}", f"its longest recent gap was {duration(gap)}"),
-                ("ingest runs, and nothing waits in the source",), None, "turnoutingeststalled", scope="source",
-            )  # fmt: skip
-    return None
+    quiet = seen.quiet
+    if quiet is None or quiet.usual is None or not quiet.is_silent:
+        return None
+    return of_all(
+        Cause.SOURCE_SILENT, "The source fell silent",
+        (f"no row for {duration(quiet.seconds)}", f"{quiet.usual.text}: silent from {duration(quiet.usual.limit)} on"),
+        ("ingest runs, and nothing waits in the source",), None, "turnoutingeststalled", scope="source", is_fact=True,
+    )  # fmt: skip

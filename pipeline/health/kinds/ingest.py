@@ -10,7 +10,8 @@ from pipeline.health.verdicts.processes import DriverState, FleetFacts, ProcessK
 from pipeline.health.verdicts.source import SILENT_SOURCE_SECONDS, source_notes
 
 INGEST_SILENT: Final = f"""\
-time() - max(turnout_ingest_last_commit_timestamp_seconds) > {SILENT_SOURCE_SECONDS:g}
+time() - max(turnout_ingest_last_commit_timestamp_seconds)
+> (clamp_min(max(turnout_source_silent_after_seconds), {SILENT_SOURCE_SECONDS:g}) or vector({SILENT_SOURCE_SECONDS:g}))
 or
 0 * (absent(turnout_ingest_last_commit_timestamp_seconds) and on () (count(up{{job="turnout"}}) > 0))"""
 

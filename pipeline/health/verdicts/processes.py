@@ -4,7 +4,7 @@ Pure. `pipeline.health.kinds` has the kinds; a judgement gets them as an argumen
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from listeners.process_kinds import described
@@ -12,9 +12,9 @@ from pipeline.health.verdicts.alert import Alert
 from pipeline.health.verdicts.condition import GroupCondition
 from pipeline.health.verdicts.liveness import DriverFacts, Liveness, heartbeat_limit
 from pipeline.health.verdicts.reported import AssignedGame
-from pipeline.health.verdicts.source import SourceState, judge_source
+from pipeline.health.verdicts.source import SourceState, judge_quiet, judge_source
 from pipeline.health.verdicts.upkeep import UNKNOWN, UpkeepFacts
-from pipeline.store.rows import SourceReading
+from pipeline.store.rows import SourceGap, SourceReading
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class FleetFacts(DriverFacts):
     stuck_operations: int = 0  # open ones that need a person
     newest_bronze_at: float | None = None  # when the newest bronze commit was made; None is unknown
     source: SourceReading | None = None  # None: ingest has never measured what waits in its source
+    gaps: Sequence[SourceGap] = ()  # of the source
     upkeep: UpkeepFacts = UNKNOWN
     store_refusal: str | None = None  # why the control store takes no write now; asked only where all are silent
     conditions: Mapping[str, GroupCondition] = field(default_factory=dict)
@@ -38,7 +39,8 @@ class FleetFacts(DriverFacts):
 
     def source_state(self, ingest: Liveness) -> SourceState:
         """Judge what waits in the source of an ingest that lives or not."""
-        return judge_source(self.source, ingest, self.now, heartbeat_limit(self.heartbeat_seconds))
+        found = judge_source(self.source, ingest, self.now, heartbeat_limit(self.heartbeat_seconds))
+        return replace(found, quiet=judge_quiet(self.source, found, self.gaps, ingest, self.heartbeat_seconds))
 
 
 @dataclass(frozen=True, slots=True)

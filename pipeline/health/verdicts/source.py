@@ -3,15 +3,18 @@
 Pure. Nobody knows which games the unread records belong to, so the age of the oldest is a floor of each stream's lag.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from listeners.status import Status
 from pipeline.health.verdicts.liveness import Liveness
-from pipeline.store.rows import CLOCK_BOUND_SECONDS, START_LIMIT_SECONDS, NamedBacklog, SourceReading
+from pipeline.health.verdicts.quiet import Quiet, usual_gap
+from pipeline.health.verdicts.upkeep import duration
+from pipeline.store.rows import CLOCK_BOUND_SECONDS, START_LIMIT_SECONDS, NamedBacklog, SourceGap, SourceReading
 
 SILENT_SOURCE_SECONDS: Final = 300.0
-"""Seconds without a bronze commit after which the headline, and later an alert, says that nothing arrives."""
+"""Seconds without a bronze commit before an alert says that nothing arrives, and the headline, if no gap is usual."""
 
 _NOTED_SHARE: Final = 0.25  # of what is late, from which on the headline speaks of it
 _SECONDS_UNTIL, _MINUTES_UNTIL = 120.0, 7200.0  # longer times are told in the next unit
@@ -28,6 +31,13 @@ class SourceState:
     since: float | None = None
     sources: tuple[NamedBacklog, ...] = ()  # of each of several, where they were measured just now
     is_starting: bool = False  # it is unknown because ingest has just started
+    quiet: Quiet | None = None  # how long nothing has come; None: something waits, or nobody knows
+
+    @property
+    def silent_after(self) -> float | None:
+        """After how many seconds without a row it is silent; None: rows wait, or nobody knows."""
+        usual = None if self.quiet is None else self.quiet.usual
+        return None if usual is None else usual.limit
 
     @property
     def is_problem(self) -> bool:
@@ -85,13 +95,35 @@ def judge_source(reading: SourceReading | None, ingest: Liveness, now: float, li
     return SourceState("level", nothing, age, reading.rows, None, reading.sources)
 
 
+def judge_quiet(
+    reading: SourceReading | None,
+    source: SourceState,
+    gaps: Sequence[SourceGap],
+    ingest: Liveness,
+    heartbeat_seconds: float,
+) -> Quiet | None:
+    """Return how long nothing has arrived in a judged source; None while something waits, or nobody knows.
+
+    Bronze's newest commit began it, and what ingest measured last ends it. An ingest that was started again gets its
+    time.
+    """
+    if reading is None or not source.may_be_level or reading.rows != 0 or reading.quiet_since is None:
+        return None
+    seconds = reading.measured_at - max(reading.quiet_since, ingest.since or 0.0)
+    return Quiet(max(0.0, seconds), usual_gap(gaps, reading.quiet_since, heartbeat_seconds))
+
+
 def source_notes(source: SourceState, newest_bronze_at: float | None, ingest: Liveness, now: float) -> list[str]:
     """Return what the headline says of the source while ingest runs.
 
     That nothing arrives is no problem of ours, since nobody here knows whether a source may be silent: so it is said,
-    and no more. A restarted ingest gets its time.
+    and no more. Where it is not known what is usual, it takes five minutes. A restarted ingest gets its time.
     """
     notes = [] if source.condition == "level" else [source.sentence]
+    if source.quiet is not None and source.quiet.usual is not None:
+        usual = source.quiet.usual
+        silent = f"nothing has arrived for {duration(source.quiet.seconds)}, {usual.text}"
+        return [*notes, silent] if source.quiet.is_silent else notes
     quiet = 0.0 if newest_bronze_at is None else now - max(newest_bronze_at, ingest.since or 0.0)
     return [*notes, f"nothing has arrived for {quiet / 60:.0f} min"] if quiet > SILENT_SOURCE_SECONDS else notes
 

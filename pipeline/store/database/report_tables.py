@@ -42,7 +42,18 @@ source_backlog = store_table(  # one row: what waits in the source
     Column("rows", BigInteger),  # that wait; null: unknown
     Column("limit_seconds", Float, nullable=False),  # above it the source is late
     Column("reason", Text),  # why a number is unknown
+    Column("quiet_since", Float),  # the newest bronze commit then; null: there was none
+    Column("quiet_seconds", Float, nullable=False),  # after it, at which nothing waited
     Column("sources", Text),  # the same of each of several sources, a list in JSON; null: there is one
+)
+
+source_gaps = store_table(  # how long nothing came after bronze commits: the longest gap of each ten minutes
+    "source_gaps",
+    Column("slot", BigInteger, primary_key=True, autoincrement=False),  # ten minutes since 1970, of the gap's begin
+    Column("began_at", Float, nullable=False),
+    Column("seconds", Float, nullable=False),
+    Column("number", Integer, nullable=False),  # of gaps that began in the slot
+    allowed={"seconds": ">= 0", "number": "> 0"},
 )
 
 source_through = store_table(  # one row: how far bronze is complete, as `pipeline/store/through.py` has it

@@ -14,6 +14,7 @@ CONTROLLER_METRICS = ControllerMetrics(
     overdue_access=1,
     source_age_seconds=1.0,
     source_rows=1,
+    source_silent_after=12.0,
     sources={"games": (1.0, 1)},
     maintenance_overdue_seconds=0.0,
     last_round=(NOW, True),

@@ -31,7 +31,7 @@ from pipeline.store.games import register_group
 from tests.postgres import Postgres
 
 Upgrade = Callable[[Connection], None]
-FIRST_TABLES = ("r0021", "e3267eebe83e96cb")
+FIRST_TABLES = ("r0022", "c6419be353110c5e")
 FOLDER = Path(migrate.__file__).with_name("migrations")
 
 

@@ -25,12 +25,13 @@ from pipeline.health.incidents.incidents import Causes, Incident, group_incident
 from pipeline.health.incidents.judging import judge_all
 from pipeline.health.incidents.memory import Memory
 from pipeline.health.verdicts.liveness import Liveness
+from pipeline.health.verdicts.quiet import Quiet, UsualGap
 from pipeline.health.verdicts.status import Observation, Settled, StreamFacts, judge_stream, settle
 from pipeline.store.database.states import Cause
 
 NOW = 1_700_000_000.0
 LIVE = Liveness("running", NOW - 86_400, None)
-LEVEL = SourceSeen("level", "nothing waits in the source", LIVE, 0.0, 0, 100, NOW - 2, 4.0, 1000.0)
+LEVEL = SourceSeen("level", "nothing waits in the source", LIVE, 0.0, 0, 100, NOW - 2, None, 1000.0)
 OBJECTIVE = 60.0
 
 
@@ -148,7 +149,7 @@ class Fleet:
         sentence = f"ingest is {self.source_age:.0f} s behind its source"
         source = SourceSeen(
             condition, sentence, self.ingest, self.source_age if alive else None, int(self.source_age * 100), self.head,
-            self.newest_at, self.gap, sum(came.values()),
+            self.newest_at, self._quiet(condition), sum(came.values()),
         )  # fmt: skip
         if late or not alive:
             status = Status.LAGGING if late and alive else Status.UNKNOWN
@@ -165,6 +166,10 @@ class Fleet:
             for name, each in self.groups.items()
         }
         return Look(self.now, seen, groups, source, OBJECTIVE)
+
+    def _quiet(self, condition: str) -> Quiet | None:
+        usual = UsualGap(self.gap, "within the last hour", max(10.0, 3 * self.gap))
+        return Quiet(self.now - self.newest_at, usual) if condition == "level" and not self.source_age else None
 
     def _pass(self, group: SimGroup, came: dict[str, float], seconds: float) -> tuple[float, float]:
         """Write what the group can; return the share of what came that it wrote, and the age of its backlog."""

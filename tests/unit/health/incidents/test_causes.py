@@ -20,6 +20,7 @@ from pipeline.health.incidents.evidence import (
 )
 from pipeline.health.incidents.judging import judge_cause, judge_source
 from pipeline.health.verdicts.liveness import Liveness
+from pipeline.health.verdicts.quiet import Quiet, UsualGap
 from pipeline.store.database.states import Cause
 from tests.checkout import ROOT
 from tests.unit.health.incidents.queue_world import (
@@ -323,13 +324,18 @@ def test_ingest_is_the_cause_of_games_beyond_bronze() -> None:
 
 
 def test_a_source_is_silent_only_beyond_its_own_gaps() -> None:
-    """Five minutes without a row are silence where gaps are of seconds, and none where they are of minutes."""
-    quiet = replace(LEVEL, newest_at=NOW - 300, longest_gap_seconds=4.0)
+    """Five minutes without a row are silence where gaps are of seconds, and none where they are of minutes.
+
+    The finding says what is usual and why, and counts at the first look.
+    """
+    usual = UsualGap(4.0, "within the last hour", 12.0)
+    quiet = replace(LEVEL, newest_at=NOW - 300, quiet=Quiet(300.0, usual))
     finding = judge_source(evidence(game(), source=quiet))
     assert finding is not None
-    assert (finding.cause, finding.evidence[0]) == (Cause.SOURCE_SILENT, "no row for 5 min")
-    assert judge_source(evidence(game(), source=replace(quiet, longest_gap_seconds=90.0))) is None
-    assert judge_source(evidence(game(), source=replace(quiet, longest_gap_seconds=None))) is None
+    assert (finding.cause, finding.is_fact) == (Cause.SOURCE_SILENT, True)
+    assert finding.evidence == ("no row for 5 min", "its longest gap within the last hour was 4 s: silent from 12 s on")
+    for well in (Quiet(300.0, replace(usual, seconds=100.0, limit=300.0)), Quiet(300.0, None), None):
+        assert judge_source(evidence(game(), source=replace(quiet, quiet=well))) is None
 
 
 def test_nothing_known_is_undetermined_and_says_what_is() -> None:
@@ -461,7 +467,7 @@ def test_a_calm_day_raises_nothing() -> None:
         hour = number * seconds / 3600
         fleet.factor = (0.1 if hour < 6 else 1.0) * (random.uniform(1.2, 1.6) if random.random() < 0.05 else 1.0)
         fleet.arriving = hour >= 6 or random.random() > 0.5
-        fleet.gap = 100.0 if hour < 7 else 40.0
+        fleet.gap = 200.0 if hour < 7 else 40.0
         if number == 450:
             next(iter(fleet.games.values())).seen = {"paused_by": "ann", "paused_at": fleet.now}
         if number in {750, 752}:

@@ -8,6 +8,7 @@ from pipeline.health.incidents.causes import Action, Finding
 from pipeline.health.incidents.evidence import GameSeen, GroupSeen, NewestSchema, SourceSeen, StreamFailure
 from pipeline.health.incidents.incidents import ADOPTED, JOIN_SECONDS, REOPEN_SECONDS, Incident, group_incidents
 from pipeline.health.verdicts.liveness import Liveness
+from pipeline.health.verdicts.quiet import Quiet, UsualGap
 from pipeline.store.database.states import Cause
 from tests.unit.health.incidents.queue_world import (
     LEVEL,
@@ -212,7 +213,7 @@ def test_a_silent_source_is_one_incident_of_all_games() -> None:
     """Nothing arrives for anyone: one line since the last row, with every game that has no trouble of its own."""
     time = Time()
     time.see(game("y"), game("z", "b"))  # since then they are well, which is not since when the source is silent
-    quiet = replace(LEVEL, newest_at=NOW - 400)
+    quiet = replace(LEVEL, newest_at=NOW - 400, quiet=Quiet(400.0, UsualGap(4.0, "within the last hour", 12.0)))
     failing = game("x", status="FAILED", failure=FULL)
     found = time.see(failing, game("y"), game("z", "b"), source=quiet, times=2)
     assert [(each.finding.cause, each.games) for each in found] == [

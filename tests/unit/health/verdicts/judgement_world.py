@@ -1,5 +1,6 @@
 """The facts that a judgement of health gets."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
@@ -10,7 +11,7 @@ from pipeline.health.verdicts.judgement import Judgement, judge_fleet
 from pipeline.health.verdicts.liveness import HeldLease, ProcessRun
 from pipeline.health.verdicts.processes import FleetFacts
 from pipeline.health.verdicts.reported import AssignedGame, GroupIntent
-from pipeline.store.rows import Driver, SourceReading
+from pipeline.store.rows import Driver, SourceGap, SourceReading
 
 NOW = 1_800_000_000.0
 INGEST = Driver("ingest", "main", "host", 7, NOW - 600, NOW - 2, "running", None, 9)
@@ -38,6 +39,7 @@ class Given:
     ingest: Driver = INGEST
     newest_bronze_at: float | None = None
     source: SourceReading | None = LEVEL
+    gaps: Sequence[SourceGap] = ()
     past: tuple[ProcessRun, ...] = ()  # runs that ended
 
     def judge(self) -> Judgement:
@@ -57,6 +59,7 @@ class Given:
                 waiting_operations=self.waiting,
                 newest_bronze_at=self.newest_bronze_at,
                 source=self.source,
+                gaps=self.gaps,
             ),
             registered(),
         )
