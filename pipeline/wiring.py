@@ -410,7 +410,8 @@ class _Driver:
         if self._watchdog:
             self._watchdog.started()
         while query.isActive and not self._stop.wait(_LOOP_SECONDS):
-            self._heartbeat("running", frontier(), active=True)
+            has_news = self._watchdog is not None and self._watchdog.has_news
+            self._heartbeat("running", frontier(), active=True, now=has_news)
             if not once:
                 try:
                     with self._storage_heartbeat.waits(frontier()):

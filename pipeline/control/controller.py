@@ -33,7 +33,7 @@ from pipeline.platforms.local.signals import stop_on_signals
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import assign_waiting
-from pipeline.store.processes.drivers import heartbeat, start_driver
+from pipeline.store.processes.drivers import heartbeat, newest_news, start_driver
 from pipeline.store.processes.leases import leased
 
 _log = logging.getLogger("turnout")
@@ -128,12 +128,13 @@ def _parts(
         evacuator.tick(supervisor.conditions)
         return evacuator.alarms
 
-    judged_at = -math.inf
+    judged_at, known_news = -math.inf, newest_news(engine)
 
     def judge() -> Sequence[str]:
-        nonlocal judged_at
-        if time.monotonic() - judged_at >= settings.metrics.heartbeat_seconds:  # what it judges is no newer
-            judged_at = time.monotonic()
+        nonlocal judged_at, known_news
+        news = newest_news(engine)
+        if news != known_news or time.monotonic() - judged_at >= settings.metrics.heartbeat_seconds:
+            judged_at, known_news = time.monotonic(), news
             keeper.look()
         return ()
 

@@ -127,6 +127,40 @@ def test_d13_a_query_that_fails_at_its_start_is_started_again(
     assert f"the ingest query failed: {sentence}" in caplog.messages
 
 
+def test_a_driver_reports_at_once_what_a_pass_has_refused_anew(tmp_path: Path) -> None:
+    """Refused rows waited for the next heartbeat; other passes do, so that a report costs no more than before."""
+    settings, paths = load(tmp_path, {})
+    engine = open_store(settings, paths)
+    start_driver(engine, "group", "a", None)
+    evaluated, turns = list[int](), list[int]()
+
+    class Turns:
+        """A query that is active for six looks of its driver."""
+
+        @property
+        def isActive(self) -> bool:  # noqa: N802 - its name in Spark
+            turns.append(len(turns))
+            watchdog.has_news = turns[-1] in {2, 4}
+            return turns[-1] < 6
+
+        def exception(self) -> None:
+            """Has none."""
+
+    def evaluate(*, active: bool) -> None:
+        evaluated.extend(turns[-1:] if active else ())
+
+    watchdog: Any = SimpleNamespace(has_news=False, evaluate=evaluate, started=lambda: None)
+    telemetry = Telemetry(settings.metrics, paths, "group", "a")
+    duty = _DriverProcess("group", "a", engine, CountingStop(), None)
+    attached: Any = SimpleNamespace(errors=0)
+    query: Any = Turns()
+    driver = _Driver(settings, duty, telemetry, attached, watchdog)
+    assert driver.supervise(lambda: query, lambda: None, lambda: 0, once=False) == 0
+    telemetry.close()
+    engine.dispose()
+    assert evaluated == [0, 2, 4], "the first look, and each that has news"
+
+
 def test_ingest_leaves_its_minutes(tmp_path: Path) -> None:
     """Series: each commit to bronze, and the rows that wait before it, are in the minutes of the ingest driver."""
     settings, paths = load(tmp_path, {})

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 
 from sqlalchemy import Engine
 
-from listeners.sample import GroupSample, Lane, PassResult, StatusEvent, StreamState
+from listeners.sample import GameResult, GroupSample, Lane, PassResult, StatusEvent, StreamState
 from pipeline.data.streams.group import Group
 from pipeline.data.streams.stream import Stream
+from pipeline.health.incidents.own import MOSTLY_LEAST, REFUSED_SHARE
 from pipeline.health.verdicts.lag import backlog_age
 from pipeline.health.verdicts.status import StreamFacts
 from pipeline.health.verdicts.watch import StreamReading, Watch
@@ -33,10 +34,14 @@ class Watchdog:
         self._durations: deque[float] = deque(maxlen=_PASSES_KEPT)
         self._failures: deque[float] = deque()
         self.last_failure: str | None = None
+        self.has_news = False  # a pass has refused rows anew since the last evaluation
+        self._refused: Mapping[str, int] = {}  # rows within five minutes by game, as reported last
 
     def passed(self, result: PassResult) -> None:
         """Record a pass's result; called on the query's thread."""
         self._results.append(result)
+        if any(refuses_anew(game, self._refused.get(game.game_key, 0)) for game in result.games):
+            self.has_news = True
         if not result.is_chunk:
             self.last_failure = None
             self._durations.append(result.finished_at - result.started_at)
@@ -52,6 +57,7 @@ class Watchdog:
 
     def evaluate(self, *, active: bool) -> None:
         """Evaluate every stream now; `active`: the group's query is running."""
+        is_news, self.has_news = self.has_news, False  # before the results: a later pass is news of its own
         now = time.time()
         self._started_at = min(self._started_at, now)  # the clock may have been set back
         while self._failures and self._failures[0] < now - _FAILURE_WINDOW_SECONDS:
@@ -86,7 +92,8 @@ class Watchdog:
             behind=sum(stream.behind for stream in streams),
             rows_per_second=sum(known) if known else None,
         )
-        write_streams(self._engine, states)
+        self._refused = {state.game_key: sum(state.refused.values()) for state in states if state.refused}
+        write_streams(self._engine, states, is_news=is_news)
         self._publish(states, changes, sample)
 
     def _commits(self, streams: list[Stream]) -> list[tuple[int, float]]:
@@ -130,3 +137,13 @@ class Watchdog:
         if not stream.unreadable:
             age = backlog_age(stream.lane, stream.complete_through, frontier, stream.last_seq, commits, now)
         return StreamReading(facts, stream.cursor, frontier, age, stream.complete_through, schema_set)
+
+
+def refuses_anew(result: GameResult, known: int) -> bool:
+    """Return whether a pass refuses rows of a game for the first time: more than five minutes before it, and not few.
+
+    A trickle of bad rows is not news, so a driver of many games does not report after each pass.
+    """
+    refused = sum(result.rejects.values())
+    is_few = refused < MOSTLY_LEAST or refused < REFUSED_SHARE * (refused + result.rows)
+    return result.error is None and refused > known and not is_few

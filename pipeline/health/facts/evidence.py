@@ -100,6 +100,7 @@ def _game(
         commit_seconds=None if live is None else live.commit_mean_seconds,
         refused={} if live is None else live.refused,
         landed=None if live is None else live.landed,
+        totals=None if live is None else (live.rejects_total, live.rows_total),
         segments=_segments(live),
         last_error=None if live is None else live.last_error, waits_for=verdict.waits_for, need=need, failure=failure,
         paused_by=(decision["requested_by"] or "somebody") if is_paused and decision is not None else None,

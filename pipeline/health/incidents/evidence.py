@@ -89,6 +89,7 @@ class GameSeen:
     commit_seconds: float | None = None  # the mean of its commits in the last minute
     refused: Mapping[str, int] = field(default_factory=dict)  # by reason, within `REFUSED_SECONDS`
     landed: int | None = None  # rows within `REFUSED_SECONDS`
+    totals: tuple[int, int] | None = None  # rows refused and landed since its driver started
     segments: Mapping[str, float] = field(default_factory=dict)  # where its latency comes from, in seconds
     last_error: str | None = None
     waits_for: str | None = None  # "waits for schema …", as its driver reports
@@ -174,6 +175,7 @@ class GameWindow:
     seen: GameSeen
     trend: tuple[Point, ...] = ()  # oldest first; empty while it is well
     usual_rows_per_second: float | None = None  # while it was well
+    last: tuple[int, int] = (0, 0)  # rows refused and landed since the look before; none where it is not known
 
 
 @dataclass(frozen=True, slots=True)

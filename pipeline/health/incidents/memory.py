@@ -62,6 +62,7 @@ class Memory:
     _source: deque[Point] = field(default_factory=lambda: deque(maxlen=_TREND_POINTS))
     _frontiers: dict[str, _Frontier] = field(default_factory=dict)
     _commits: dict[str, tuple[float, float]] = field(default_factory=dict)  # by group: at, seconds
+    _totals: dict[str, tuple[int, int]] = field(default_factory=dict)  # by game: rows refused and landed
 
     def remember(self, look: Look) -> Evidence:
         """Add a look; return its windows."""
@@ -92,6 +93,8 @@ class Memory:
     def _forget(self, look: Look) -> None:
         for key in self._trends.keys() - look.games.keys():
             del self._trends[key]
+        for key in self._totals.keys() - look.games.keys():
+            del self._totals[key]
         for name in self._frontiers.keys() - look.groups.keys():
             del self._frontiers[name]
         for name in self._commits.keys() - look.groups.keys():
@@ -111,7 +114,17 @@ class Memory:
             _add(points, Point(now, game.backlog_seconds))
             trend = points
         usual = self._usually(("game", game.game_key), game.rows_per_second, now, is_well=is_well)
-        return GameWindow(game, tuple(trend), usual)
+        return GameWindow(game, tuple(trend), usual, self._last(game))
+
+    def _last(self, game: GameSeen) -> tuple[int, int]:
+        """Return the rows refused and landed since the look before; a driver that was restarted counts from zero."""
+        before, now = self._totals.get(game.game_key), game.totals
+        if now is None:
+            return (0, 0)
+        self._totals[game.game_key] = now
+        if before is None or now[0] < before[0] or now[1] < before[1]:
+            return (0, 0)
+        return now[0] - before[0], now[1] - before[1]
 
     def _group(self, group: GroupSeen, games: Sequence[GameSeen], look: Look) -> GroupWindow:
         troubled = sum(each.in_trouble and not each.waits_for_ingest for each in games)

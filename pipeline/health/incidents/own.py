@@ -1,6 +1,7 @@
 """Causes of one game's own: its registry, its failures, its refused rows. Pure; called by `judging.py`."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -27,6 +28,9 @@ REFUSED_LEAST: Final = 10
 
 From the plain share on one look is enough: it is not the chance of a small game.
 """
+
+SUDDEN_SHARE: Final = 0.2
+"""Likewise of the rows since the look before: five minutes of good rows do not hide that every fifth is refused now."""
 
 HELD_SHARE: Final = 0.002
 """Likewise of rows whose schema version is kept out of its table: none of them is usual."""
@@ -136,24 +140,30 @@ def _shared_by(group: GroupWindow | None) -> str:
     return f"group {group.seen.name}" if group is not None and group.games > 1 and group.is_mostly_troubled else ""
 
 
+def _sudden(window: GameWindow) -> list[str]:
+    """Return, as evidence, how many of the rows since the look before were refused, where they are too many."""
+    refused, landed = window.last
+    is_sudden = refused >= REFUSED_LEAST and refused >= SUDDEN_SHARE * (refused + landed)
+    return [f"{refused:,} of the last {refused + landed:,} rows"] if is_sudden else []
+
+
 def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding | None:
     """Judge rows that go to quarantine."""
     seen = window.seen
     held, other = sum(seen.refused.get(each, 0) for each in _HELD), seen.refused.get(_OTHER, 0)
     is_mostly = seen.refused_rows >= MOSTLY_LEAST and seen.refused_share >= MOSTLY_SHARE
     is_kept_out = held >= REFUSED_LEAST and held >= HELD_SHARE * (seen.refused_rows + (seen.landed or 0))
-    is_many = seen.refused_rows >= REFUSED_LEAST and seen.refused_share >= REFUSED_SHARE
+    sudden = _sudden(window)
+    is_many = bool(sudden) or (seen.refused_rows >= REFUSED_LEAST and seen.refused_share >= REFUSED_SHARE)
     if not (is_mostly or is_kept_out or is_many):
         return None
     by_reason = sorted(seen.refused.items(), key=lambda each: (-each[1], each[0]))
-    listed = ", ".join(f"{rows:,} {plain(reason)}" for reason, rows in by_reason[:3])
-    evidences = [f"{listed} in the last 5 min, {percent(seen.refused_share)} of its rows"]
-    evidences += troubled_neighbours(window, group)
+    evidences = [_amounts(by_reason, seen.refused_share), *sudden, *troubled_neighbours(window, group)]
     of_schema = sum(rows for reason, rows in by_reason if reason in _SCHEMA_REASONS)
     changed, version = schema_change(window, evidence.now), None if seen.schema is None else seen.schema.version
     is_held = seen.schema is not None and seen.schema.quarantined is not None and held > 0
     well = neighbours(window, group, evidence)
-    is_fact = is_kept_out or seen.refused_share >= PLAIN_SHARE
+    is_fact = is_kept_out or bool(sudden) or seen.refused_share >= PLAIN_SHARE
     is_only_kept_out = is_kept_out and not (is_mostly or is_many)  # the others are the usual ones
     if 2 * of_schema >= seen.refused_rows or changed is not None or is_only_kept_out:
         pattern = "Rows of {} refused for their schema"
@@ -191,6 +201,11 @@ def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
         (*well, "no schema was registered shortly before", "its stream runs", "a replay lands no damaged row"),
         look, "turnoutrejectratiohigh", is_fact=is_fact,
     )  # fmt: skip
+
+
+def _amounts(by_reason: Sequence[tuple[str, int]], share: float) -> str:
+    listed = ", ".join(f"{rows:,} {plain(reason)}" for reason, rows in by_reason[:3])
+    return f"{listed} in the last 5 min, {percent(share)} of its rows"
 
 
 def is_storage(error: str) -> bool:

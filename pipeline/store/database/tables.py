@@ -124,6 +124,7 @@ drivers = store_table(  # running processes and their heartbeats
     Column("frontier_seq", BigInteger),  # the last bronze seq this driver has passed
     Column("reads_from", BigInteger),  # the version of bronze that its queries read next; null: it has not said
     Column("run_id", Integer),  # the run of `group_runs` that it is; null: no controller started or adopted it
+    Column("news_at", Float),  # when its streams were reported before their time, as rows are refused; null: never
     allowed={"pid": _PID, "state": get_args(ProcessState)},
 )
 

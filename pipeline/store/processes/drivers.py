@@ -133,8 +133,11 @@ def record_hung(engine: Engine, driver: Driver, why: str) -> None:
         connection.execute(update(drivers).where(_is_of(driver.kind, driver.name), same).values(values))
 
 
-def write_streams(engine: Engine, states: Sequence[StreamState]) -> None:
-    """Replace the observed state of these streams of one group; does nothing where another process has taken over."""
+def write_streams(engine: Engine, states: Sequence[StreamState], *, is_news: bool = False) -> None:
+    """Replace the observed state of these streams of one group; does nothing where another process has taken over.
+
+    What `is_news` is judged at once, see `newest_news`.
+    """
     if not states:
         return
     # Not asdict, which copies as deeply as it can: thirteen times the cost, at 1,000 streams and every heartbeat.
@@ -143,9 +146,16 @@ def write_streams(engine: Engine, states: Sequence[StreamState]) -> None:
         for name in ("refused", "types"):
             row[name] = json.dumps(dict(row[name])) if row[name] else None
     try:
-        _replace(engine, states[0].group, rows)
+        _replace(engine, states[0].group, rows, is_news=is_news)
     except IntegrityError:  # two groups reported one stream at the same moment, as after a move: write again
-        _replace(engine, states[0].group, rows)
+        _replace(engine, states[0].group, rows, is_news=is_news)
+
+
+def newest_news(engine: Engine) -> float | None:
+    """Return when a driver last reported streams before their time, as judges look then; None: none ever did."""
+    with engine.connect() as connection:
+        at: float | None = connection.scalar(select(func.max(drivers.c.news_at)))
+        return at
 
 
 def reported_in(row: RowMapping) -> StreamState | None:
@@ -159,10 +169,11 @@ def reported_in(row: RowMapping) -> StreamState | None:
     return StreamState(**said)
 
 
-def _replace(engine: Engine, group: str, rows: list[dict[str, Any]]) -> None:
+def _replace(engine: Engine, group: str, rows: list[dict[str, Any]], *, is_news: bool) -> None:
     with writing(engine) as connection:
         # The driver's row is held first, so a successor that starts now waits, and its streams are written later.
-        ours = connection.execute(update(drivers).where(_is_of(GROUP, group), _is_ours()).values(name=group)).rowcount
+        values = {"name": group, **({"news_at": store_now()} if is_news else {})}
+        ours = connection.execute(update(drivers).where(_is_of(GROUP, group), _is_ours()).values(values)).rowcount
         if not ours and connection.scalar(select(drivers.c.pid).where(_is_of(GROUP, group))) is not None:
             return  # last words of a process that another one has replaced
         now = connection.execute(select(store_now())).scalar_one()

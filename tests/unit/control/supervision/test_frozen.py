@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, text
 
+from listeners.sample import StreamState
 from pipeline.control import controller
 from pipeline.control.backends import starting
 from pipeline.control.backends.backend import RunState
@@ -24,7 +25,7 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.games import assigned, record_seen
 from pipeline.store.groups import Group, create
 from pipeline.store.incidents import read_last_look
-from pipeline.store.processes.drivers import heartbeat, start_driver
+from pipeline.store.processes.drivers import heartbeat, start_driver, write_streams
 from pipeline.store.processes.leases import Process
 from pipeline.store.processes.runs import adopt, ended_runs, open_runs
 from tests.unit.store.leases_world import StoreClock
@@ -122,7 +123,7 @@ def test_a_look_that_breaks_leaves_nothing_to_judge_by(store: Engine) -> None:
 
 
 def test_the_controller_judges_causes_at_each_heartbeat(store: Engine) -> None:
-    """A look of the controller a second later judges nothing again, as no driver has reported since."""
+    """A look of the controller a second later judges nothing again, unless a driver has reported what is new."""
     judge = controller._parts(
         store,
         Settings(),
@@ -138,6 +139,18 @@ def test_the_controller_judges_causes_at_each_heartbeat(store: Engine) -> None:
     assert first is not None
     assert second is not None
     assert (first.kept_by, second.looked_at) == ("controller", first.looked_at)
+    start_driver(store, "group", "a", None)
+    state = StreamState("g", "a", "RUN", "RUNNING", 0.0, 1, None, 0.0, 1.0, None, 9, 0, None, 0.0)
+    write_streams(store, [state])
+    judge()
+    third = read_last_look(store)
+    assert third is not None
+    assert third.looked_at == second.looked_at, "a report in its time is no news"
+    write_streams(store, [state], is_news=True)
+    judge()
+    last = read_last_look(store)
+    assert last is not None
+    assert last.looked_at > second.looked_at, "rows are refused anew"
 
 
 def test_a_driver_that_cannot_even_be_started_rests_like_one_that_died(store: Engine, tmp_path: Path) -> None:

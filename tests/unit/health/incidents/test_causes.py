@@ -150,6 +150,22 @@ def test_refused_rows_are_raised_at_the_first_look() -> None:
     assert Keeper().see(look(game(refused={"malformed_payload": 400}))) == ()
 
 
+def test_rows_that_begin_to_be_refused_are_raised_at_the_next_look() -> None:
+    """Five minutes of good rows hid every fourth for half a minute; a share that stays small is still usual."""
+    for bad, good, is_raised in ((30, 90, True), (12, 300, False), (9, 0, False)):
+        keeper = Keeper()
+        keeper.see(look(game(landed=15_000, totals=(40, 90_000))))
+        now = game(landed=15_000, refused={"malformed_payload": 40 + bad}, totals=(40 + bad, 90_000 + good))
+        found = keeper.see(look(now, now=NOW + 5))
+        assert bool(found) is is_raised
+        if found:
+            assert found[0].finding.evidence[1] == "30 of the last 120 rows"
+    restarted = Keeper()
+    restarted.see(look(game(landed=15_000, totals=(400, 90_000))))
+    now = game(landed=15_000, refused={"malformed_payload": 60}, totals=(60, 20))
+    assert restarted.see(look(now, now=NOW + 5)) == (), "a new driver counts anew"
+
+
 def test_a_version_that_is_kept_out_is_raised_among_many_rows() -> None:
     """No row of it is usual: 60 a second in a busy game were raised half a minute late in a live demo."""
     schema = NewestSchema(7, NOW - 90_000, "ann", "field score became a text")
