@@ -42,14 +42,14 @@ class GroupCourses:
     about: str = ""
 
 
-def draw(steering: ControlState, landed: GroupCourses, click: Click) -> None:
-    """Draw a card per group, four in a row."""
+def draw(steering: ControlState, landed: GroupCourses, incidents: Mapping[str, str], click: Click) -> None:
+    """Draw a card per group, four in a row; `incidents` has by group what its open incident says now."""
     names = steering.fleet.groups
     beside = min(_IN_A_ROW, len(names))
     for first in range(0, len(names), beside):
         for column, name in zip(st.columns(beside, gap="small"), names[first : first + beside], strict=False):
             with column, st.container(border=True, key=f"card_group_{name}", gap="xsmall"):
-                _draw_card(steering, name, click, landed)
+                _draw_card(steering, name, click, landed, incidents.get(name))
 
 
 def draw_move(loads: Loads, chosen: Sequence[str], target: str | None) -> None:
@@ -80,7 +80,7 @@ def _fits(loads: Loads, assigned: Mapping[str, str], target: GroupLoad) -> str:
     return " · ".join(each for each in words if each)
 
 
-def _draw_card(steering: ControlState, name: str, click: Click, landed: GroupCourses) -> None:
+def _draw_card(steering: ControlState, name: str, click: Click, landed: GroupCourses, incident: str | None) -> None:
     fleet, state = steering.fleet, group_state.of(steering, name)
     driver = fleet.driver(GROUP, name)
     beat = formatting.UNKNOWN_VALUE if driver is None else formatting.age(driver.heartbeat_age(fleet.read_at))
@@ -88,6 +88,8 @@ def _draw_card(steering: ControlState, name: str, click: Click, landed: GroupCou
     st.html(parts.numbers(_numbers(fleet, steering.loads, landed.courses.get(name), name)))
     if state.about:
         st.html(parts.note(state.about))
+    if incident is not None:
+        st.html(parts.note(formatting.shown(incident, 240)))
     _draw_course(steering.loads, landed, name)
     with st.container(horizontal=True, key=f"row_group_{name}", gap="xsmall"):
         st.button("Open", key=f"open_{name}", on_click=click.open, args=(name,))

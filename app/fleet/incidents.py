@@ -61,6 +61,7 @@ class IncidentRow:
     action: Action | None
     runbook: str | None
     recovering: bool = False
+    acting: bool = False  # a person or the controller works on it
     rank: int = 0  # the worst of them first
 
 
@@ -72,7 +73,9 @@ def rows(signals: Signals) -> list[IncidentRow]:
     named = {key for each in opened for key in each.games}
     made += [_of_problem(problem, fleet) for problem in _uncovered(fleet, opened)]
     made += _of_streams([row for row in fleet.rows if row.is_own_trouble and row.game_key not in named], fleet)
-    return sorted(made, key=lambda row: (row.tone != "bad", row.recovering, -row.rank, row.since or 0.0, row.row_id))
+    return sorted(
+        made, key=lambda row: (row.tone != "bad", row.recovering, row.acting, -row.rank, row.since or 0.0, row.row_id)
+    )
 
 
 def about_rows(made: Sequence[IncidentRow], signals: Signals) -> str:
@@ -80,8 +83,9 @@ def about_rows(made: Sequence[IncidentRow], signals: Signals) -> str:
     if signals.incidents is None:
         why = formatting.shown(signals.whys.get("incidents", "not read"), _LONGEST)
         return f"{len(made)} open, by status, as their causes are not known: {why}"
-    recovering = sum(row.recovering for row in made)
-    opened = [f"{len(made) - recovering} open"] + ([f"{recovering} recovering"] if recovering else [])
+    recovering, acting = sum(row.recovering for row in made), sum(row.acting for row in made)
+    opened = [f"{len(made) - recovering - acting} open"]
+    opened += [f"{count} {what}" for count, what in ((acting, "being mended"), (recovering, "recovering")) if count]
     return f"{', '.join(opened)} · games with one cause are one line"
 
 
@@ -121,13 +125,12 @@ def _of_incident(incident: Incident, fleet: Fleet) -> IncidentRow:
     finding = incident.finding
     named = [row for key in incident.games if (row := fleet.row(key)) is not None]
     worst = max((row.verdict.status for row in named), key=lambda status: status.severity, default=None)
-    facts = [*finding.evidence[:_FACTS], *finding.excludes[:1]]
-    facts += [each for each in (finding.advice, incident.outlook) if each]
-    recovering = incident.tone == "recovering"
-    glyph = "»" if recovering else formatting.STATUS_STYLES[worst].glyph if worst is not None else "▲"
+    progress, recovering = incident.progress(fleet.read_at), incident.phase == "recovering"
+    facts = [each for each in (progress, *finding.evidence[:_FACTS], *finding.excludes[:1], finding.advice) if each]
+    glyph = "»" if progress is not None else formatting.STATUS_STYLES[worst].glyph if worst is not None else "▲"
     return IncidentRow(
         f"incident_{incident.incident_id}",
-        glyph if worst != Status.RUNNING or recovering else "!",  # as its cells in the grid
+        glyph if worst != Status.RUNNING or progress is not None else "!",  # as its cells in the grid
         formatting.shown(finding.title, _LONGEST),
         " · ".join([_where(incident, named), *(formatting.shown(fact, _LONGEST) for fact in facts)]),
         incident.since,
@@ -135,6 +138,7 @@ def _of_incident(incident: Incident, fleet: Fleet) -> IncidentRow:
         finding.action,
         finding.runbook,
         recovering,
+        incident.phase == "acting",
         rank=len(Status),  # with a cause before those without one
     )
 

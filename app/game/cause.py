@@ -37,6 +37,7 @@ class CauseCard:
     lines: tuple[tuple[str, str], ...]  # label and value; a label that repeats is left out
     action: Action | None
     following: OperationKind | None  # what comes after it
+    why_not_yet: str | None  # why that is of no use before the action was taken; None: it may be of use
     runbook: str | None
 
 
@@ -50,24 +51,30 @@ def card(signals: GameSignals) -> CauseCard | None:
 
 def _of_incident(signals: GameSignals, incident: Incident) -> CauseCard:
     finding, others = incident.finding, len(incident.games) - 1
-    lines = [("evidence", text) for text in finding.evidence]
+    progress, action = incident.progress(signals.now), finding.action
+    lines = [] if progress is None else [("now", progress)]
+    lines += [("evidence", text) for text in finding.evidence]
     lines += [("error", text) for text in _last_error(signals)]
     lines += [("not", text) for text in finding.excludes]
     if others > 0:
         lines.append(("also", f"{_games(others)} in the same incident"))
     lines += [("next", text) for text in _next(incident)]
-    is_recovering = incident.tone == "recovering"
+    following = FOLLOWING[finding.cause][0] if finding.cause in FOLLOWING and incident.phase == "open" else None
+    is_first = action is not None and action.kind != following
     return CauseCard(
-        "»" if is_recovering else formatting.STATUS_STYLES[signals.row.verdict.status].glyph,
+        "»" if progress is not None else formatting.STATUS_STYLES[signals.row.verdict.status].glyph,
         formatting.shown(finding.title, _TITLE),
         _TONES.get(incident.tone, "late"),
         lasting(incident.since, signals.now),
         _shown(lines),
-        finding.action,
-        FOLLOWING[finding.cause][0] if finding.cause in FOLLOWING else None,
+        action,
+        following if is_first else None,
+        _NOT_YET if is_first and following is not None else None,
         finding.runbook,
     )
 
+
+_NOT_YET: Final = "Mend the schema first: until then a replay leaves the rows in quarantine."
 
 _TONES: Final[Mapping[str, Tone]] = {"bad": "bad", "late": "late", "recovering": "busy"}
 
@@ -75,9 +82,9 @@ _TONES: Final[Mapping[str, Tone]] = {"bad": "bad", "late": "late", "recovering":
 def _next(incident: Incident) -> Iterable[str]:
     action = incident.finding.action
     said = [] if action is None else [action.label.rstrip("…")]
-    if action is not None and incident.finding.cause in FOLLOWING:
+    if action is not None and incident.finding.cause in FOLLOWING and action.kind is None and incident.phase == "open":
         said = [f"{said[0]}, {FOLLOWING[incident.finding.cause][1]}"]
-    said += [each for each in (incident.finding.advice, incident.outlook) if each is not None]
+    said += [] if incident.finding.advice is None else [incident.finding.advice]
     return ["; ".join(said)] if said else []
 
 
@@ -94,7 +101,7 @@ def _of_verdict(signals: GameSignals) -> CauseCard:
     lines.append(("cause", "undetermined" if why is None else f"not known: {why}"))
     title = f"{style.word.capitalize()} {lasting(verdict.since, signals.now)}".strip()
     tone: Tone = "bad" if verdict.status.is_bad else "late"
-    return CauseCard(style.glyph, title, tone, "", _shown(lines), None, None, None)
+    return CauseCard(style.glyph, title, tone, "", _shown(lines), None, None, None, None)
 
 
 def _of_neighbours(group: str, bad: int, count: int) -> list[tuple[str, str]]:

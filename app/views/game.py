@@ -110,7 +110,7 @@ def _draw_next(environment: Environment, row: GameRow, found: CauseCard, offered
         is_first = not _draw_action(environment, row, found.action, offered)
     follows = None if found.following is None else offered.get(found.following)
     if follows is not None and not is_first:
-        why = follows.disabled_reason or follows.can.why_not
+        why = follows.disabled_reason or follows.can.why_not or found.why_not_yet
         st.button(
             f"{follows.can.name.capitalize()}…",
             key="cause_following",

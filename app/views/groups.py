@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -78,7 +78,7 @@ def _live(environment: Environment) -> None:
     _take_link(steering)
     landed = _landed(environment, steering)
     if len(fleet.groups) <= group_cards.MOST_CARDS:
-        group_cards.draw(steering, landed, group_cards.Click(_open, _steer))
+        group_cards.draw(steering, landed, _incidents(environment, fleet), group_cards.Click(_open, _steer))
     _draw_move(environment, steering)
     with st.container(horizontal=True, vertical_alignment="center", key="row_groups"):
         st.html(parts.section("All groups", "state, load and deaths"), width="stretch")
@@ -113,6 +113,21 @@ def _landed(environment: Environment, steering: ControlState) -> group_cards.Gro
 
 def _journal(environment: Environment, range_seconds: int) -> tuple[Sequence[Run], Sequence[Operation]]:
     return readers.runs(environment, range_seconds), control_queries.journal(environment).operations
+
+
+def _incidents(environment: Environment, fleet: Fleet) -> Mapping[str, str]:
+    """Return what each group's open incident says: what is wrong, and who is at it, or when it is level."""
+    try:
+        found = readers.incidents(environment)
+    except Refused:
+        return {}  # the page goes on without causes; Fleet says why they are not known
+    said = {}
+    for each in found:
+        if each.ended_at is None and each.finding.scope.startswith("group "):
+            progress = each.progress(fleet.read_at)
+            glyph, now = ("▲", each.finding.advice) if progress is None else ("»", progress)
+            said[each.finding.scope.removeprefix("group ")] = f"{glyph} {each.finding.title}{f': {now}' if now else ''}"
+    return said
 
 
 def _open(group: str) -> None:

@@ -11,12 +11,13 @@ from pipeline.base.texts import age
 from pipeline.health.facts.fleet import Fleet
 from pipeline.health.facts.incidents import read_incidents
 from pipeline.health.incidents import away
-from pipeline.health.incidents.causes import Action
-from pipeline.health.incidents.incidents import Incident, order
+from pipeline.health.incidents.causes import Acting, Action
+from pipeline.health.incidents.incidents import Incident, Phase, order
 from pipeline.store.database.states import Cause, IncidentTone
 from pipeline.store.incidents import LastLook, read_last_look
 
 __all__ = [
+    "Acting",
     "Action",
     "Cause",
     "CausesJudged",
@@ -57,6 +58,9 @@ class IncidentReport:
     ended_at: float | None
     outlook: str | None
     tone: IncidentTone
+    phase: Phase
+    acting: Acting | None  # who is at its mend; None: nobody
+    progress: str | None  # that, or when it is level, as people read it; None: a person has to act, or it has ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,8 @@ def read(environment: OpenEnvironment, fleet: Fleet) -> IncidentsReport:
     engine = environment.engine
     look = read_last_look(engine)
     found = away.with_computed(read_incidents(engine), fleet.judgement, fleet.read_at)
-    return IncidentsReport(None if look is None else _judged(look), tuple(map(report, found)))
+    reports = tuple(report(each, fleet.read_at) for each in found)
+    return IncidentsReport(None if look is None else _judged(look), reports)
 
 
 def read_current(environment: OpenEnvironment, fleet: Fleet) -> tuple[Incident, ...]:
@@ -101,14 +106,15 @@ def read_current(environment: OpenEnvironment, fleet: Fleet) -> tuple[Incident, 
     return read_incidents(store)
 
 
-def report(incident: Incident) -> IncidentReport:
-    """Return an incident as commands print it."""
+def report(incident: Incident, now: float) -> IncidentReport:
+    """Return an incident as commands print it at a moment (Unix seconds)."""
     finding = incident.finding
     return IncidentReport(
         incident_id=incident.incident_id, cause=str(finding.cause), title=finding.title, evidence=finding.evidence,
         excludes=finding.excludes, action=finding.action, advice=finding.advice, runbook=finding.runbook,
         games=incident.games, group=incident.group, since=incident.since, ended_at=incident.ended_at,
         outlook=incident.outlook, tone=incident.tone,
+        phase=incident.phase, acting=finding.acting, progress=incident.progress(now),
     )  # fmt: skip
 
 

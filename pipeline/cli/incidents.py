@@ -25,8 +25,9 @@ def incidents(env_dir: Path, as_json: bool) -> None:
     Games with one cause at one time are one incident: see docs/causes.md. The controller judges causes, or ingest where
     no controller runs. JSON: `judged` with `by`, `at`, `age_seconds` and `is_stale`, null before the first look;
     `incidents`, each with `incident_id`, `cause`, `title`, `evidence`, `excludes`, `action` with `label`, `page` and
-    `query`, `advice`, `runbook`, `games` by key, `group`, `since`, `ended_at`, `outlook` and `tone` (`bad`, `late` or
-    `recovering`). Unknown values are null.
+    `query`, `advice`, `runbook`, `games` by key, `group`, `since`, `ended_at`, `outlook`, `tone` (`bad`, `late` or
+    `recovering`), `phase` (`open`, `acting`, `recovering` or `ended`), `acting` with `by`, `does` and `since`, and
+    `progress`, which says who is at it or when it is level. Unknown values are null.
     """
     environment = CommandContext(env_dir).environment
     found = queries.read(environment, fleet.read(environment))
@@ -64,7 +65,8 @@ def _sentence(still_open: int) -> str:
 
 def _incident(each: IncidentReport) -> list[str]:
     since = in_utc(each.since, "%H:%M")
-    tail = f"; {each.outlook}" if each.outlook else ""
+    progress = each.progress or each.outlook
+    tail = f"; {progress}" if progress else ""
     said = [f"  {each.tone:<10} {each.cause}: {each.title}, since {since} UTC{tail}"]
     said += [f"      {text}" for text in each.evidence]
     said += [f"      not: {text}" for text in each.excludes]

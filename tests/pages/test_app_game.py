@@ -21,7 +21,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.data.contracts.catalogue.versions import Version
 from pipeline.health.facts.fleet import read_fleet
-from pipeline.health.incidents.causes import Action, Finding
+from pipeline.health.incidents.causes import Acting, Action, Finding
 from pipeline.health.incidents.incidents import Incident
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store import derived
@@ -148,7 +148,7 @@ def test_the_strip_has_trouble_silence_and_now(tmp_path: Path) -> None:
 def test_a_cause_has_evidence_and_what_it_is_not_and_what_is_next(tmp_path: Path) -> None:
     """The card of an incident shows all that was found, with the next action and what follows it."""
     known = signals_of(tmp_path, Seeded("one", "a", {"status": "FAILED", "last_error": "field 3"}))
-    card = cause.card(replace(known, incidents=(incident_of(game_key("one"), outlook="level in about 4 min"),)))
+    card = cause.card(replace(known, incidents=(incident_of(game_key("one")),)))
     assert card is not None
     assert (card.title, card.tone, card.glyph) == ("Rows of 2 games refused since schema version 7", "bad", "✗")
     assert card.since == "for 12 min, since 07:48"
@@ -158,13 +158,27 @@ def test_a_cause_has_evidence_and_what_it_is_not_and_what_is_next(tmp_path: Path
         ("error", "field 3"),
         ("not", "the group: its 78 others are well"),
         ("also", "1 other game in the same incident"),
-        ("next", "Review schema 7, then replay its refused rows; level in about 4 min"),
+        ("next", "Review schema 7, then replay its refused rows"),
     )
     assert (card.following, card.runbook) == ("replay", "turnoutrejectratiohigh")
+    assert card.why_not_yet == "Mend the schema first: until then a replay leaves the rows in quarantine."
     assert card.action is not None
-    recovering = cause.card(replace(known, incidents=(incident_of(game_key("one"), tone="recovering"),)))
-    assert recovering is not None
-    assert (recovering.tone, recovering.glyph) == ("busy", "»")
+
+
+def test_a_cause_that_is_being_mended_says_by_whom_and_offers_nothing_more(tmp_path: Path) -> None:
+    """While an operation works on it, and while it recovers, the card says so and no further act is next."""
+    known = signals_of(tmp_path, Seeded("one", "a", {"status": "FAILED"}))
+    opened = incident_of(game_key("one"))
+    acting = Acting("ann", "replay 0af30af3 by ann is under way", known.now - 30)
+    at_it = replace(opened, finding=replace(opened.finding, acting=acting))
+    over = replace(opened, tone="recovering", outlook="level in about 4 min", finding=opened.finding.over("One"))
+    for incident, said, tone in (
+        (at_it, "replay 0af30af3 by ann is under way, for 30 s", "bad"), (over, "level in about 4 min", "busy"),
+    ):  # fmt: skip
+        card = cause.card(replace(known, incidents=(incident,)))
+        assert card is not None
+        assert (card.lines[0], card.glyph, card.tone, card.following) == (("now", said), "»", tone, None)
+        assert (card.action is None) == (incident is over)
 
 
 def test_without_an_incident_trouble_is_still_said(tmp_path: Path) -> None:

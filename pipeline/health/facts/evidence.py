@@ -1,5 +1,6 @@
 """Reads from the control store the evidence of causes, beside the judged fleet: one look, cheap for 1,000 games."""
 
+import json
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from listeners.sample import Lane, StreamState
 from pipeline.base.texts import join_limited
 from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.evidence import (
+    DoneOperation,
     GameSeen,
     GroupSeen,
     Look,
@@ -19,6 +21,7 @@ from pipeline.health.incidents.evidence import (
     SourceSeen,
     StreamFailure,
 )
+from pipeline.health.incidents.offers import DONE_SECONDS
 from pipeline.health.verdicts.condition import MOST_DEATHS
 from pipeline.health.verdicts.placement.capacity import Load
 from pipeline.store.database.states import OPEN, OperationState
@@ -38,6 +41,7 @@ from pipeline.store.schema_needs import count_needs, read_states
 
 _ARRIVAL_SECONDS: Final = 60.0
 _MOST_TYPES: Final = 5  # named in one sentence
+_MOST_DONE: Final = 500  # operations that succeeded lately
 _KEYS_PER_QUERY: Final = 500  # databases limit the parameters of a statement
 
 
@@ -46,7 +50,7 @@ def read_evidence(engine: Engine, fleet: Fleet, objective_seconds: float) -> Loo
     with engine.connect() as connection:
         decided = _decisions(connection)
         needs = _needs(connection)
-        targets = _operations(connection)
+        targets, done = _operations(connection), _done(connection, fleet.read_at)
         asked = [row.game_key for row in fleet.rows if _may_be_schema(row, decided)]
         newest = _newest_schemas(connection, asked)
         retired = set(connection.scalars(select(games.c.game_key).where(games.c.retired_at.is_not(None))))
@@ -57,15 +61,15 @@ def read_evidence(engine: Engine, fleet: Fleet, objective_seconds: float) -> Loo
         key = row.game_key
         seen[key] = _game(
             row, decided.get(key), needs.get(key), newest.get(key), targets.get(f"game:{key}"),
-            retired=key in retired,
+            done.get(f"game:{key}", ()), retired=key in retired,
         )  # fmt: skip
     conditions = fleet.judgement.conditions
     return Look(
         fleet.read_at,
         seen,
         {
-            state.name: _group(fleet, state.name, limits.get(state.name), targets.get(f"group:{state.name}"))
-            for state in fleet.judgement.of(GROUP)
+            name: _group(fleet, name, limits.get(name), targets.get(f"group:{name}"), done.get(f"group:{name}", ()))
+            for name in (state.name for state in fleet.judgement.of(GROUP))
         },
         source,
         objective_seconds,
@@ -81,7 +85,7 @@ def _may_be_schema(row: GameRow, decided: Mapping[str, Mapping[str, Any]]) -> bo
 
 def _game(
     row: GameRow, decision: Mapping[str, Any] | None, need: RegistryWait | None,
-    schema: NewestSchema | None, operation: OpenOperation | None, *, retired: bool,
+    schema: NewestSchema | None, operation: OpenOperation | None, done: tuple[DoneOperation, ...], *, retired: bool,
 ) -> GameSeen:  # fmt: skip
     live, verdict = row.live, row.verdict
     failure = None
@@ -105,7 +109,7 @@ def _game(
         last_error=None if live is None else live.last_error, waits_for=verdict.waits_for, need=need, failure=failure,
         paused_by=(decision["requested_by"] or "somebody") if is_paused and decision is not None else None,
         paused_at=decision["requested_at"] if is_paused and decision is not None else None,
-        schema=schema, operation=operation,
+        schema=schema, operation=operation, done=done,
     )  # fmt: skip
 
 
@@ -123,7 +127,9 @@ def _segments(live: StreamState | None) -> dict[str, float]:
     return {name: seconds for name, seconds in of.items() if seconds is not None}
 
 
-def _group(fleet: Fleet, name: str, row: Any, operation: OpenOperation | None) -> GroupSeen:
+def _group(
+    fleet: Fleet, name: str, row: Any, operation: OpenOperation | None, done: tuple[DoneOperation, ...]
+) -> GroupSeen:
     state, driver = fleet.state(GROUP, name), fleet.driver(GROUP, name)
     assert state is not None, "it was made of these"
     condition = fleet.judgement.conditions.groups.get(name)
@@ -133,7 +139,7 @@ def _group(fleet: Fleet, name: str, row: Any, operation: OpenOperation | None) -
         condition is not None and condition.is_supervised, fleet.judgement.controller_absence,
         len(deaths) >= MOST_DEATHS, driver is not None and driver.state == "skewed", len(deaths),
         deaths[0].message if deaths else None, deaths[0].ended_at if deaths else None, _frontier(driver),
-        None if row is None else row.capacity_cores, operation, None if driver is None else driver.host,
+        None if row is None else row.capacity_cores, operation, None if driver is None else driver.host, done,
     )  # fmt: skip
 
 
@@ -174,6 +180,22 @@ def _operations(connection: Connection) -> dict[str, OpenOperation]:
         )
         for target, operation_id, kind, actor, at, state in connection.execute(query)
     }
+
+
+def _done(connection: Connection, now: float) -> dict[str, tuple[DoneOperation, ...]]:
+    """Return the operations that succeeded a short while ago by target, the newest first."""
+    columns = (operations.c[name] for name in ("targets", "kind", "actor", "requested_at", "ended_at"))
+    query = (
+        select(*columns)
+        .where(operations.c.state == OperationState.SUCCEEDED, operations.c.ended_at > now - DONE_SECONDS)
+        .order_by(operations.c.ended_at.desc())
+        .limit(_MOST_DONE)
+    )
+    found: dict[str, tuple[DoneOperation, ...]] = {}
+    for targets, *said in connection.execute(query):
+        for target in json.loads(targets):
+            found[target] = (*found.get(target, ()), DoneOperation(*said))
+    return found
 
 
 def _newest_schemas(connection: Connection, keys: Collection[str]) -> dict[str, NewestSchema]:

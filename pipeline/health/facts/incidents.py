@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from sqlalchemy import Engine
 
-from pipeline.health.incidents.causes import Action, Finding
+from pipeline.health.incidents.causes import Acting, Action, Finding
 from pipeline.health.incidents.incidents import REOPEN_SECONDS, Incident, order
 from pipeline.store import incidents as store
 from pipeline.store.database.states import Cause
 from pipeline.store.incidents import KeptIncident
 
-_FINDING: Final = ("title", "evidence", "excludes", "action", "runbook", "pattern", "is_fact", "advice")
+_FINDING: Final = ("title", "evidence", "excludes", "action", "runbook", "pattern", "is_fact", "advice", "past")
 
 
 def read_incidents(engine: Engine, since: float | None = None) -> tuple[Incident, ...]:
@@ -50,13 +50,14 @@ def keep_look(
 
 def _incident(row: KeptIncident) -> Incident:
     finding = json.loads(row.finding)
-    action = finding["action"]
+    action, acting = finding["action"], finding.get("acting")
     return Incident(
         incident_id=row.incident_id,
         finding=Finding(
             Cause(row.cause), finding["title"], tuple(finding["evidence"]), tuple(finding["excludes"]),
             None if action is None else _action(action), finding["runbook"], finding["pattern"], row.scope,
-            finding["is_fact"], advice=finding["advice"],
+            finding["is_fact"], advice=finding["advice"], acting=None if acting is None else Acting(**acting),
+            past=finding.get("past"),
         ),
         games=tuple(json.loads(row.games)), group=row.group_name, since=row.since, ended_at=row.ended_at,
         outlook=row.outlook, tone=row.tone, joined_at=row.joined_at,
@@ -71,7 +72,10 @@ def _action(tree: Mapping[str, Any]) -> Action:
 def _row(incident: Incident) -> KeptIncident:
     finding = incident.finding
     said = {name: getattr(finding, name) for name in _FINDING}
-    said["action"] = None if finding.action is None else asdict(finding.action)
+    said |= {
+        name: None if value is None else asdict(value)
+        for name, value in (("action", finding.action), ("acting", finding.acting))
+    }
     return KeptIncident(
         incident_id=incident.incident_id, cause=finding.cause, scope=finding.scope,
         finding=json.dumps(said), games=json.dumps(incident.games), group_name=incident.group,

@@ -9,7 +9,7 @@ from typing import Final
 
 from pipeline.base.texts import first_lines
 from pipeline.health.incidents.causes import Action, Finding
-from pipeline.health.incidents.incidents import Incident
+from pipeline.health.incidents.incidents import Incident, ended
 from pipeline.health.incidents.texts import MAX_NAME, cut, of_all
 from pipeline.health.verdicts.upkeep import duration
 from pipeline.store.database.states import Cause
@@ -39,12 +39,14 @@ def judge_access(overdue: Sequence[OverdueAccess], now: float) -> Finding | None
         return f"{cut(each.principal, MAX_NAME)} on {cut(each.game, MAX_NAME)}, over for {duration(now - each.since)}"
 
     one = listed[0]
-    title = f"{len(listed):,} grants are over and not revoked"
+    title, past = f"{len(listed):,} grants are over and not revoked", f"{len(listed):,} grants were revoked too late"
     if len(listed) == 1:
-        title = f"The grant of {cut(one.principal, MAX_NAME)} on {cut(one.game, MAX_NAME)} is over and not revoked"
+        grant = f"The grant of {cut(one.principal, MAX_NAME)} on {cut(one.game, MAX_NAME)}"
+        title, past = f"{grant} is over and not revoked", f"{grant} was revoked too late"
     return of_all(
         Cause.ACCESS, title, first_lines(listed, _MOST_NAMED, line), ("streams are not affected",),
         Action("Open operations", "operations", {}), "turnoutaccessoverdue", scope="access", is_fact=True,
+        past=past,
     )  # fmt: skip
 
 
@@ -55,7 +57,7 @@ def keep_access(
     finding = judge_access(overdue, now)
     still_open = [each for each in before if each.ended_at is None]
     if finding is None:
-        return tuple(replace(each, ended_at=now, tone="recovering") for each in still_open)
+        return tuple(ended(each, now) for each in still_open)
     since = min(each.since for each in overdue)
     new = Incident(new_id(), finding, (), None, since, None, None, "bad", now)
     first, *others = sorted(still_open, key=lambda each: (each.since, each.incident_id)) or [new]

@@ -5,7 +5,7 @@ HTML.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pipeline.store.database.states import Cause
@@ -25,6 +25,28 @@ class Action:
     page: str  # game | groups | schemas | repairs | operations | access | fleet
     query: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
 
+    @property
+    def kind(self) -> str | None:
+        """The kind of operation that is planned there; None: the page only shows something."""
+        chosen = self.query.get(_CHOOSES.get(self.page, ""))
+        return chosen if isinstance(chosen, str) else None
+
+
+_CHOOSES: Final[Mapping[str, str]] = {"repairs": "repair", "groups": "do"}
+"""The parameter of a page's link that names a kind of operation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """Who works on the mend of a cause at this moment."""
+
+    by: str  # a person's name, or `CONTROLLER_WORD`
+    does: str  # as a clause: "the controller starts its driver again", "restart 0af30af3 by ann is under way"
+    since: float  # Unix seconds
+
+
+CONTROLLER_WORD: Final = "the controller"
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -41,10 +63,19 @@ class Finding:
     is_fact: bool = False  # recorded, not inferred: it counts at the first look
     is_expected: bool = False  # such as a restart that just began: no incident yet
     advice: str | None = None  # what a person does outside turnout, and what follows; None: nothing
+    acting: Acting | None = None  # who is at its mend now; None: nobody, so a person has to
+    past: str | None = None  # the title's pattern once it is over; None: it stands in the past tense already
 
     def about(self, games: str) -> str:
         """Return the title of some games."""
         return self.pattern.replace("{}", games, 1)
+
+    def over(self, games: str, evidence: tuple[str, ...] = ()) -> "Finding":
+        """Return it once the cause is over: no action, no advice, and a title in the past tense."""
+        title = self.title if self.past is None else self.past.replace("{}", games, 1)
+        return replace(
+            self, title=title, past=None, evidence=evidence, excludes=(), action=None, advice=None, acting=None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +103,10 @@ def settle(previous: Settled | None, finding: Finding | None, now: float) -> Set
     agreeing = held.agreeing + 1 if held.pending == key and held.agreeing else 1
     if agreeing >= (CLEARING_LOOKS if finding is None else AGREEING_LOOKS):
         return Settled(finding, now)
-    return Settled(held.finding, held.since, key, agreeing)
+    kept = held.finding
+    if finding is None and kept is not None and kept.acting is not None:  # that was still under way a look ago
+        kept = replace(kept, evidence=(), action=None, acting=None)
+    return Settled(kept, held.since, key, agreeing)
 
 
 def key_of(finding: Finding | None) -> tuple[Cause, str] | None:

@@ -64,6 +64,16 @@ class OpenOperation:
 
 
 @dataclass(frozen=True, slots=True)
+class DoneOperation:
+    """An operation about a game or a group that succeeded a short while ago."""
+
+    kind: str
+    actor: str
+    requested_at: float
+    ended_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Point:
     """How old a backlog was at one look."""
 
@@ -99,6 +109,7 @@ class GameSeen:
     paused_at: float | None = None
     schema: NewestSchema | None = None  # None: not read, as nothing suggests that it matters
     operation: OpenOperation | None = None
+    done: tuple[DoneOperation, ...] = ()  # the newest first
 
     @property
     def in_trouble(self) -> bool:
@@ -139,6 +150,7 @@ class GroupSeen:
     capacity_cores: float | None = None  # None: not limited
     operation: OpenOperation | None = None
     host: str | None = None  # of its driver, as it reported last
+    done: tuple[DoneOperation, ...] = ()  # the newest first
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Final
 
 from pipeline.base.texts import first_lines, join_limited
 from pipeline.health.incidents.causes import Action, Finding
-from pipeline.health.incidents.incidents import Incident
+from pipeline.health.incidents.incidents import Incident, ended
 from pipeline.health.incidents.texts import MAX_NAME, cut, of_all
 from pipeline.health.verdicts.freshness import FreshnessVerdict
 from pipeline.store.database.states import Cause
@@ -25,12 +25,14 @@ def judge_freshness(verdicts: Sequence[FreshnessVerdict]) -> Finding | None:
         return None
     keys = sorted({each.game_key for each in stale})
     title, action = f"{len(keys):,} games are not as fresh as their contracts promise", Action("Open fleet", "fleet")
+    past = f"{len(keys):,} games were not as fresh as their contracts promise"
     if len(keys) == 1:
-        title = f"{cut(stale[0].game, MAX_NAME)} is not as fresh as its contract promises"
+        game = cut(stale[0].game, MAX_NAME)
+        title, past = (f"{game} {verb} not as fresh as its contract promises" for verb in ("is", "was"))
         action = Action("Look at its contract", "game", {"game": keys[0], "rows": "contract"})
     return of_all(
         Cause.FRESHNESS, title, first_lines(stale, _MOST_NAMED, _line), (), action, "turnoutcontractstale",
-        scope="contracts", is_fact=True,
+        scope="contracts", is_fact=True, past=past,
     )  # fmt: skip
 
 
@@ -44,7 +46,7 @@ def keep_freshness(
     finding = judge_freshness(verdicts)
     still_open = [each for each in before if each.ended_at is None]
     if finding is None:
-        return tuple(replace(each, ended_at=now, tone="recovering") for each in still_open)
+        return tuple(ended(each, now) for each in still_open)
     new = Incident(new_id(), finding, (), None, now, None, None, "late", now)
     first, *others = sorted(still_open or before, key=lambda each: (each.since, each.incident_id)) or [new]
     kept = replace(first, finding=finding, ended_at=None, tone="late")

@@ -8,14 +8,16 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, get_args
+from typing import Final, Literal, get_args
 
 from listeners.status import Status
 from pipeline.health.incidents.causes import Finding, Settled, key_of, settle
 from pipeline.health.incidents.evidence import Evidence, GameWindow, Point
+from pipeline.health.incidents.offers import done_for, succeeded
 from pipeline.health.incidents.outlook import look_ahead
 from pipeline.health.incidents.shared import LEAST_TREND
 from pipeline.health.incidents.texts import name_of
+from pipeline.health.verdicts.upkeep import duration
 from pipeline.store.database.states import Cause, IncidentTone
 
 JOIN_SECONDS: Final = 900.0
@@ -31,7 +33,11 @@ _BY_WHAT_IS_USUAL: Final = frozenset({Cause.CAPACITY, Cause.DRIVER_SLOW, Cause.S
 _TONES: Final[tuple[IncidentTone, ...]] = get_args(IncidentTone)
 _MOSTLY_REFUSED: Final = 0.5
 _OF_GROUP: Final = "group "  # as scopes of a group begin
+_MOST_DONE: Final = 2  # operations that are named as what mended
 _Key = tuple[Cause, str]
+Phase = Literal["open", "acting", "recovering", "ended"]
+"""`open`: a person has to act. `acting`: an operation or the controller works on it. `recovering`: only what waited is left."""
+
 _SILENT: Final[_Key] = (Cause.SOURCE_SILENT, "source")
 
 
@@ -53,6 +59,24 @@ class Incident:
     def key(self) -> _Key:
         """The cause and scope."""
         return self.finding.cause, self.finding.scope
+
+    @property
+    def phase(self) -> Phase:
+        """How far its mend is."""
+        if self.ended_at is not None:
+            return "ended"
+        if self.tone == "recovering":
+            return "recovering"
+        return "open" if self.finding.acting is None else "acting"
+
+    def progress(self, now: float) -> str | None:
+        """Say who is at its mend, or when it is level; None where a person has to act, or it has ended."""
+        if self.phase == "recovering":
+            return self.outlook or "when it is level is not known yet"
+        acting = self.finding.acting
+        if self.phase != "acting" or acting is None:
+            return None
+        return f"{acting.does}, for {duration(now - acting.since)}"
 
 
 @dataclass(slots=True)
@@ -112,6 +136,12 @@ class Causes:
         finding = None if settled is None else settled.finding
         if kept is not None and finding is not None and key_of(finding) != key_of(kept):
             del self._adopted[key]
+
+
+def ended(incident: Incident, now: float, games: str = "") -> Incident:
+    """Return an incident that is over; `games` are those that its title names."""
+    finding = incident.finding.over(games, incident.finding.evidence)
+    return replace(incident, finding=finding, ended_at=now, outlook=None, tone="recovering")
 
 
 def order(incidents: Collection[Incident]) -> tuple[Incident, ...]:
@@ -206,14 +236,34 @@ def _renewed(
     is_source = incident.key == _source_key(causes)
     joined_at = evidence.now if joined else incident.joined_at
     if not active and not waiting and not is_source:
-        return replace(incident, ended_at=evidence.now, outlook=None, tone="recovering")
+        known = [key for key in incident.games if key in evidence.games]
+        about = _subject(known, incident.group, evidence) if known else f"{len(incident.games):,} games"
+        return ended(incident, evidence.now, about)
     games = _worst_first({*active, *waiting}, evidence)
     if active or is_source:
         worst = _worst(games, found)
         finding = worst or (causes.source.finding if causes.source is not None else None) or incident.finding
         return _made(replace(incident, joined_at=joined_at), finding, games, found, active, evidence)
     outlook = _outlook(games, incident, evidence)
-    return replace(incident, games=games, outlook=outlook, tone="recovering")  # its group stays that of the trouble
+    finding = incident.finding.over(_subject(games, incident.group, evidence), _recovery(games, incident, evidence))
+    # Its group stays that of the trouble.
+    return replace(incident, finding=finding, games=games, outlook=outlook, tone="recovering")
+
+
+def _recovery(games: Sequence[str], incident: Incident, evidence: Evidence) -> tuple[str, ...]:
+    """Return what was done for it, and what still waits."""
+    windows = [evidence.games[key] for key in games]
+    done = {
+        each: None
+        for window in windows
+        for each in done_for(window, evidence.groups.get(window.seen.group or ""))
+        if each.ended_at >= incident.since
+    }
+    said = [succeeded(each, evidence.now) for each in sorted(done, key=lambda one: -one.ended_at)[:_MOST_DONE]]
+    ages = [each.seen.backlog_seconds for each in windows if each.seen.backlog_seconds is not None]
+    oldest = f"; the oldest row has waited {duration(max(ages))}" if ages else ""
+    many = "1 game works" if len(games) == 1 else f"{len(games):,} games work"
+    return (*said, *([f"{many} off what waited{oldest}"] if games else []))
 
 
 def _begun(
@@ -256,9 +306,12 @@ def _source_since(causes: Causes, evidence: Evidence) -> float:
 
 
 def _worst(games: Sequence[str], found: Mapping[str, Finding]) -> Finding | None:
-    """Return the finding of the worst game, of those with something to do if one has that; `games` has them first."""
+    """Return the finding of the worst game, of those at which nobody is if there are such, with something to do.
+
+    `games` has the worst first.
+    """
     known = [found[key] for key in games if key in found]
-    return next((each for each in known if each.action is not None), next(iter(known), None))
+    return min(known, key=lambda each: (each.acting is not None, each.action is None), default=None)
 
 
 def _made(
@@ -272,7 +325,8 @@ def _made(
     finding = replace(finding, title=finding.about(subject))
     action = finding.action
     if action is not None and "games" in action.query:
-        about = tuple(key for key in affected if key in found and found[key].action is not None)
+        alike = {key: each.action.kind for key, each in found.items() if each.action is not None}
+        about = tuple(key for key in affected if alike.get(key) == action.kind)
         if len(about) > 1:
             query = {**action.query, "games": about[:MOST_LINKED]}
             finding = replace(finding, action=replace(action, query=query))

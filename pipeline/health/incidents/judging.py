@@ -7,16 +7,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from pipeline.health.incidents import own, shared
+from pipeline.health.incidents import drivers, own, shared
 from pipeline.health.incidents.causes import Finding
 from pipeline.health.incidents.evidence import Evidence, GameWindow, GroupWindow
+from pipeline.health.incidents.offers import offered
 from pipeline.health.incidents.texts import cut, of_all, times_usual
 from pipeline.health.verdicts.upkeep import duration
 from pipeline.store.database.states import Cause
 
 _Rule = Callable[[GameWindow, GroupWindow | None, Evidence], Finding | None]
 _RULES: Final[tuple[_Rule, ...]] = (
-    shared.stopped_on_purpose, shared.operation, shared.driver, own.registry, own.failing, own.refused,
+    shared.stopped_on_purpose, shared.operation, drivers.driver, own.registry, own.failing, own.refused,
 )  # fmt: skip
 
 
@@ -38,10 +39,10 @@ def judge_cause(window: GameWindow, evidence: Evidence, source: Finding | None =
         return source
     for rule in _RULES:
         if (found := rule(window, group, evidence)) is not None:
-            return found
+            return offered(found, window, group, evidence.now)
     if not seen.in_trouble or shared.is_recovering(window, group, evidence):
         return None
-    return shared.late_stream(window, group, evidence)
+    return offered(shared.late_stream(window, group, evidence), window, group, evidence.now)
 
 
 def judge_source(evidence: Evidence) -> Finding | None:
@@ -56,7 +57,7 @@ def judge_source(evidence: Evidence) -> Finding | None:
             ("streams go on with what is in bronze",), None, "turnoutingeststalled", scope="source",
             is_fact=ingest.state in {"dead", "failed", "stopped"} or ingest.has_lost_lease,
         )  # fmt: skip
-        return replace(found, is_expected=shared.restarts(ingest, now))
+        return replace(found, is_expected=drivers.restarts(ingest, now))
     if ingest.state == "starting":
         return None
     is_young = ingest.since is not None and now - ingest.since < shared.GRACE_SECONDS
@@ -72,7 +73,7 @@ def judge_source(evidence: Evidence) -> Finding | None:
     if seen.condition == "unknown" and not is_young:  # it measures soon after its start
         return of_all(
             Cause.UNDETERMINED, "What waits in the source is unknown", (cut(seen.sentence),), ("ingest runs",), None,
-            "turnoutsourceunknown", scope="source",
+            "turnoutsourceunknown", scope="source", past="What waits in the source was unknown",
         )  # fmt: skip
     quiet = seen.quiet
     if quiet is None or quiet.usual is None or not quiet.is_silent:

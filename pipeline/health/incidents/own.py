@@ -77,6 +77,7 @@ def registry(window: GameWindow, _group: GroupWindow | None, evidence: Evidence)
         Cause.REGISTRY, f"Rows of {{}} held {held.format(registry)}", window, evidences,
         ("no row is refused for it: rows wait in bronze", *source_is_well(evidence)),
         Action("Open schemas", "schemas", {"game": seen.game_key}), runbook, scope=registry, is_fact=True,
+        past=f"Rows of {{}} waited for {registry}",
     )  # fmt: skip
 
 

@@ -5,15 +5,14 @@ from typing import Final
 
 from listeners.status import Status
 from pipeline.health.incidents.causes import Action, Finding
+from pipeline.health.incidents.drivers import RESTART_SECONDS, starts_after_death
 from pipeline.health.incidents.evidence import (
     Evidence,
     GameWindow,
-    GroupSeen,
     GroupWindow,
     OpenOperation,
     Point,
 )
-from pipeline.health.incidents.own import is_storage, storage_advice
 from pipeline.health.incidents.texts import (
     MAX_NAME,
     cut,
@@ -27,10 +26,8 @@ from pipeline.health.incidents.texts import (
     times_usual,
     troubled_neighbours,
 )
-from pipeline.health.verdicts.liveness import Liveness
 from pipeline.health.verdicts.upkeep import duration
 from pipeline.store.database.states import Cause
-from pipeline.store.rows import START_LIMIT_SECONDS
 
 FALLING: Final = -0.05
 """A backlog recovers, and needs no other cause, if its age falls at least this fast, in seconds per second."""
@@ -58,11 +55,7 @@ STILL_SECONDS: Final = 60.0
 GRACE_SECONDS: Final = 120.0
 """Seconds after a driver's start in which its games may be late by the rows that waited for it."""
 
-RESTART_SECONDS: Final = 60.0
-"""Seconds in which a driver that ended in order may be started again, and an operation may be done."""
-
 CONTROLLER: Final = "(controller)"
-_THEN: Final = "its driver tries again by itself"
 _ENDS_A_DRIVER: Final = frozenset({"stop", "restart"})
 _BEAT_SECONDS: Final = 15.0  # of a driver that is silent the last heartbeat is known, not its end
 
@@ -84,6 +77,7 @@ def stopped_on_purpose(window: GameWindow, group: GroupWindow | None, evidence: 
         return of_all(
             Cause.OPERATOR, f"Group {name} is stopped on purpose", (f"its {group.games} games stand still",), (),
             Action("Start group…", "groups", {"steer": name, "do": "start"}), None, scope=f"group {name}", is_fact=True,
+            past=f"Group {name} was stopped on purpose",
         )  # fmt: skip
     return None
 
@@ -106,8 +100,9 @@ def operation(window: GameWindow, group: GroupWindow | None, evidence: Evidence)
     stuck = ("it needs a person",) if operation.is_stuck else ()
     found = of_all(
         Cause.OPERATOR, f"{operation.kind.capitalize()} by {who} is not done yet",
-        (f"{who} requested {operation.kind} {since} ago", *stuck), (), _open(operation),
+        (f"{who} requested {operation.kind} {since} ago", *stuck), (), open_operation(operation),
         "turnoutoperationneedsperson" if operation.is_stuck else None, scope=f"operation {operation.operation_id[:8]}",
+        past=f"{operation.kind.capitalize()} by {who} made games late",
     )  # fmt: skip
     is_its_work = seen.since is not None and seen.since >= operation.requested_at
     is_young = evidence.now - operation.requested_at < RESTART_SECONDS
@@ -118,7 +113,7 @@ def _is_explained(group: GroupWindow, now: float) -> bool:
     """Return whether a group's driver is there, or is gone by the work of an operation that is at it now."""
     driver, liveness, operation = group.seen, group.seen.liveness, group.seen.operation
     ended_at = liveness.since
-    if _starts_after_death(driver):
+    if starts_after_death(driver):
         ended_at = driver.last_death_at
     elif liveness.is_live or liveness.state == "not_started":
         return True
@@ -127,109 +122,6 @@ def _is_explained(group: GroupWindow, now: float) -> bool:
     is_inferred = liveness.state == "unknown" and not liveness.has_lost_lease
     latest = operation.requested_at - (_BEAT_SECONDS if is_inferred else 0.0)
     return (now if ended_at is None else ended_at) >= latest
-
-
-def _starts_after_death(driver: GroupSeen) -> bool:
-    liveness, died_at = driver.liveness, driver.last_death_at
-    if liveness.state != "starting" or died_at is None or liveness.since is None:
-        return False
-    return liveness.since - died_at <= START_LIMIT_SECONDS
-
-
-def driver(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding | None:
-    """Judge whether there is a driver, and whether its query runs."""
-    seen = window.seen
-    if group is None:
-        if seen.status != Status.MISSING:
-            return None
-        return of_game(
-            Cause.DRIVER_GONE, "No group carries {}", window, (cut(seen.reason or "it has no group"),),
-            source_is_well(evidence), Action("Plan a move…", "groups", {}), "turnoutstreamdown", scope="no group",
-            is_fact=True,
-        )  # fmt: skip
-    driver, name = group.seen, group.seen.name
-    liveness = driver.liveness
-    if driver.is_skewed:
-        return of_group(
-            Cause.DRIVER_SLOW, f"The clock of group {name} is wrong", group, (cut(liveness.reason or "it is skewed"),),
-            evidence, "turnoutgroupdown", is_fact=True,
-        )  # fmt: skip
-    if liveness.is_live:
-        return _restarted(window, group, evidence) or _failing_query(window, group, evidence)
-    if not seen.in_trouble and not seen.status.is_recovering:
-        return None
-    text = liveness.reason or liveness.state
-    evidences = [f"its driver {cut(text)}"]
-    if driver.deaths > 1:
-        evidences.append(f"it died {driver.deaths} times within the last hour")
-    if driver.last_death and driver.last_death not in text:
-        evidences.append(f"the last end: {cut(driver.last_death)}")
-    if evidence.mass_failure is not None:
-        evidences.append(cut(evidence.mass_failure))
-    if liveness.state == "failed" and is_storage(text):
-        found = of_group(
-            Cause.STORAGE, f"The driver of group {name} failed on storage", group, evidences, evidence,
-            "turnoutgroupdown", is_fact=True,
-        )  # fmt: skip
-        return replace(found, advice=storage_advice(text, driver.host, _THEN))
-    titles = {
-        "failed": f"The driver of group {name} failed", "not_started": f"The driver of group {name} was never started",
-        "unknown": f"The driver of group {name} fell silent",
-    }  # fmt: skip
-    evidences.append(_who_starts(driver))
-    if driver.operation is not None:
-        evidences.append(f"{driver.operation.kind} by {cut(driver.operation.actor, MAX_NAME)} is not done yet")
-    found = of_group(
-        Cause.DRIVER_GONE, titles.get(liveness.state, f"Group {name} lost its driver"), group, evidences, evidence,
-        "turnoutgroupdown", is_fact=liveness.state != "unknown" or liveness.has_lost_lease,
-    )  # fmt: skip
-    return replace(found, is_expected=restarts(liveness, evidence.now))
-
-
-def _who_starts(driver: GroupSeen) -> str:
-    if not driver.is_started_here:
-        return "turnout does not start it"
-    if driver.no_controller is not None:
-        return f"{driver.no_controller}, so nothing starts it again"
-    return "the controller has given it up" if driver.is_given_up else "the controller starts it again"
-
-
-def restarts(liveness: Liveness, now: float) -> bool:
-    """Return whether a driver ended in order so shortly ago that it may be on its way back, as in a deployment."""
-    return liveness.state == "stopped" and liveness.since is not None and 0 <= now - liveness.since < RESTART_SECONDS
-
-
-def _restarted(window: GameWindow, group: GroupWindow, evidence: Evidence) -> Finding | None:
-    """Judge a driver that is being started after a death: between two looks it may have been dead for a second."""
-    seen, driver = window.seen, group.seen
-    if not _starts_after_death(driver) or not (seen.in_trouble or seen.status.is_recovering):
-        return None
-    assert driver.last_death_at is not None, "it starts after it"
-    ago = duration(evidence.now - driver.last_death_at)
-    evidences = [f"its driver ended {ago} ago: {cut(driver.last_death or 'how is not known')}", "it starts again"]
-    if driver.deaths > 1:
-        evidences.append(f"it died {driver.deaths} times within the last hour")
-    return of_group(
-        Cause.DRIVER_GONE, f"Group {driver.name} lost its driver", group, evidences, evidence, "turnoutgroupdown",
-        is_fact=True,
-    )  # fmt: skip
-
-
-def _failing_query(window: GameWindow, group: GroupWindow, evidence: Evidence) -> Finding | None:
-    """Judge the query that a group's streams share: it fails, or is not there, although their driver lives."""
-    seen, name = window.seen, group.seen.name
-    if seen.failure is not None or not seen.is_failing or seen.status == Status.STALLED:
-        return None
-    if not group.is_mostly_troubled:
-        return None
-    error = seen.last_error or "no error was reported"
-    evidences = (f"its query fails: {cut(error)}", f"{group.troubled} of its {group.games} games stand still")
-    if is_storage(error):
-        title = f"The driver of group {name} failed on storage"
-        found = of_group(Cause.STORAGE, title, group, evidences, evidence, "turnoutstreamdown", is_fact=True)
-        return replace(found, advice=storage_advice(error, group.seen.host, _THEN))
-    title = f"The query of group {name} stopped"
-    return of_group(Cause.DRIVER_GONE, title, group, evidences, evidence, "turnoutstreamdown", is_fact=True)
 
 
 def is_recovering(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> bool:
@@ -273,12 +165,19 @@ def late_stream(window: GameWindow, group: GroupWindow | None, evidence: Evidenc
         tuple(dict.fromkeys((*neighbours(window, group, evidence), *source_is_well(evidence)))),
         Action("Open game", "game", {"game": seen.game_key}), runbook,
         scope="" if group is None else f"group {group.seen.name}",
+        past=f"{_HOW_PAST.get(seen.status, _HOW.get(seen.status, '{} late'))}, cause not determined",
     )  # fmt: skip
 
 
 _HOW: Final = {
     Status.AT_RISK: "{} at risk of being late", Status.STALLED: "{} stood still", Status.UNKNOWN: "Nothing known of {}",
     Status.FAILED: "Commits of {} failed", Status.CRASH_LOOP: "Commits of {} failed", Status.MISSING: "{} not read",
+}  # fmt: skip
+
+
+_HOW_PAST: Final = {
+    Status.AT_RISK: "{} was at risk of being late", Status.UNKNOWN: "Nothing was known of {}",
+    Status.MISSING: "{} was not read",
 }  # fmt: skip
 
 
@@ -289,10 +188,11 @@ def _slow_commits(window: GameWindow, group: GroupWindow, evidence: Evidence) ->
         return None
     limit = max(SLOW_COMMIT_SECONDS, SLOW_COMMIT_TIMES * usual)
     if now is not None and now >= limit:
-        return of_group(
+        found = of_group(
             Cause.STORAGE, f"Commits of group {group.seen.name} became slow", group,
             (f"a commit takes {now:.1f} s, usually {usual:.1f} s",), evidence, "turnoutlatencyoverobjective",
         )  # fmt: skip
+        return replace(found, action=None, advice="Look at what its storage does; a restart makes no commit faster")
     if own is not None and own >= limit:
         return of_game(
             Cause.STORAGE, "Commits of {} became slow", window,
@@ -365,5 +265,6 @@ def is_falling(trend: tuple[Point, ...]) -> bool:
     return last_at - at >= _LEAST_FALL_SECONDS and (last - age) / (last_at - at) <= FALLING
 
 
-def _open(operation: OpenOperation) -> Action:
+def open_operation(operation: OpenOperation) -> Action:
+    """Return the link to an operation's page."""
     return Action("Open operation", "operations", {"operation": operation.operation_id[:8]})

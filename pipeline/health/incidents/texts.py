@@ -15,16 +15,16 @@ _MAX_TEXT: Final = 200
 
 def of_game(  # noqa: PLR0913 - the parts of a finding
     cause: Cause, pattern: str, window: GameWindow, evidence: Sequence[str], excludes: tuple[str, ...],
-    action: Action | None, runbook: str | None, *, scope: str = "", is_fact: bool = False,
+    action: Action | None, runbook: str | None, *, scope: str = "", is_fact: bool = False, past: str | None = None,
 ) -> Finding:  # fmt: skip
-    """Return a finding about one game, with {} for its name in the title's pattern."""
+    """Return a finding about one game, with {} for its name in the title's pattern, and in that of its past."""
     title = pattern.replace("{}", name_of(window), 1)
-    return Finding(cause, title, tuple(evidence), excludes, action, runbook, pattern, scope, is_fact)
+    return Finding(cause, title, tuple(evidence), excludes, action, runbook, pattern, scope, is_fact, past=past)
 
 
-def of_group(
+def of_group(  # noqa: PLR0913 - the parts of a finding
     cause: Cause, title: str, group: GroupWindow, evidence: Sequence[str], all_of: Evidence,
-    runbook: str, *, restarts: bool = True, is_fact: bool = False,
+    runbook: str, *, restarts: bool = True, is_fact: bool = False, past: str | None = None,
 ) -> Finding:  # fmt: skip
     """Return a finding about all games of a group, with its restart as the next action, or else a move."""
     name = group.seen.name
@@ -43,16 +43,16 @@ def of_group(
     action = restart if restarts else Action("Plan a move…", "groups", {"steer": name})
     return of_all(
         cause, title, (*evidence, *source_trouble(all_of)), excludes, action, runbook, scope=f"group {name}",
-        is_fact=is_fact,
+        is_fact=is_fact, past=past,
     )  # fmt: skip
 
 
-def of_all(
+def of_all(  # noqa: PLR0913 - the parts of a finding
     cause: Cause, title: str, evidence: Sequence[str], excludes: tuple[str, ...],
-    action: Action | None, runbook: str | None, *, scope: str, is_fact: bool = False,
+    action: Action | None, runbook: str | None, *, scope: str, is_fact: bool = False, past: str | None = None,
 ) -> Finding:  # fmt: skip
     """Return a finding whose title names no game."""
-    return Finding(cause, title, tuple(evidence), excludes, action, runbook, title, scope, is_fact)
+    return Finding(cause, title, tuple(evidence), excludes, action, runbook, title, scope, is_fact, past=past)
 
 
 def name_of(window: GameWindow) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 from pipeline.base.texts import moment
 from pipeline.health.incidents.causes import Finding
-from pipeline.health.incidents.incidents import Incident
+from pipeline.health.incidents.incidents import Incident, ended
 from pipeline.health.incidents.texts import of_all
 from pipeline.store.database.states import Cause
 from pipeline.store.rows import Withdrawal
@@ -51,7 +51,15 @@ def judge_through(withdrawals: Sequence[Withdrawal], through_at: float | None, n
         for each in reversed(recent[-_MOST_NAMED:])
     ]
     found = of_all(
-        Cause.TIME_WENT_BACK, title, said, ("streams are not affected",), None, None, scope="through", is_fact=True
+        Cause.TIME_WENT_BACK,
+        title,
+        said,
+        ("streams are not affected",),
+        None,
+        None,
+        scope="through",
+        is_fact=True,
+        past=title.replace("is known any more", "was known any more"),
     )
     return replace(found, advice=advice)
 
@@ -64,7 +72,7 @@ def keep_through(
     finding = judge_through(withdrawals, through_at, now)
     still_open = [each for each in before if each.ended_at is None]
     if finding is None:
-        return tuple(replace(each, ended_at=now, tone="recovering") for each in still_open)
+        return tuple(ended(each, now) for each in still_open)
     since = min(now, *(each.at for each in withdrawals if _is_open(each, through_at, now)))
     new = Incident(new_id(), finding, (), None, since, None, None, "late", now)
     first, *others = sorted(still_open, key=lambda each: (each.since, each.incident_id)) or [new]

@@ -21,17 +21,18 @@ from pipeline.health.facts.controller_metrics import read_controller_metrics
 from pipeline.health.facts.evidence import _newest_schemas, read_evidence
 from pipeline.health.facts.fleet import read_fleet
 from pipeline.health.facts.incidents import keep_look, read_incidents
-from pipeline.health.incidents.causes import Action
+from pipeline.health.incidents.causes import Acting, Action
 from pipeline.health.incidents.incidents import Incident
+from pipeline.health.incidents.offers import DONE_SECONDS
 from pipeline.health.verdicts.status import StreamFacts
 from pipeline.health.verdicts.watch import StreamReading, Watch
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.report_tables import incident_looks, incidents
-from pipeline.store.database.states import Cause
+from pipeline.store.database.states import Cause, OperationState
 from pipeline.store.incidents import KEPT_SECONDS, read_last_look
-from pipeline.store.operations import Intent, submit
+from pipeline.store.operations import Intent, change, submit
 from pipeline.store.processes.drivers import heartbeat, record_commit, start_driver, write_streams
 from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, write_state
 from pipeline.store.stream_control import StreamControl, record_failures, submit_control
@@ -51,6 +52,8 @@ def test_an_incident_is_read_as_it_was_kept(engine: Engine) -> None:
     )
     action = Action("Retry…", "repairs", {"repair": "retry", "games": ("x", "y")})
     several = replace(bare, incident_id="i3", finding=replace(FINDING, action=action, advice="Free space"))
+    acting = Acting("ann", "retry 0af30af3 by ann is under way", 5.0)
+    several = replace(several, finding=replace(several.finding, acting=acting, past="Rows of {} were refused"))
     kept(engine, OPEN, bare, several)
     assert read_incidents(engine) == (OPEN, bare, several)
     look = read_last_look(engine)
@@ -260,6 +263,23 @@ def test_a_look_knows_whether_a_controller_runs(fleet_store: Engine) -> None:
     start_driver(fleet_store, "controller", "main", None)
     heartbeat(fleet_store, "controller", "main", "running", None)
     assert read_evidence(fleet_store, read_fleet(fleet_store), 60.0).groups["a"].no_controller is None
+
+
+def test_a_look_knows_what_was_done_a_short_while_ago(fleet_store: Engine) -> None:
+    """Operations that succeeded within ten minutes are evidence for each of their targets; older and failed are not."""
+    games, group = (f"game:{CHESS}",), ("group:a",)
+    for kind, targets, state in (
+        ("retry", games, "succeeded"), ("replay", games, "failed"), ("restart", group, "succeeded"),
+    ):  # fmt: skip
+        change(fleet_store, submit(fleet_store, Intent(kind, targets, "ann", "why")), OperationState(state), "over")
+    old = submit(fleet_store, Intent("replay", games, "ann", "why"))
+    change(fleet_store, old, OperationState.SUCCEEDED, "over")
+    with fleet_store.begin() as connection:
+        own = tables.operations.c.operation_id == old.operation_id
+        connection.execute(update(tables.operations).where(own).values(ended_at=time.time() - DONE_SECONDS - 5))
+    seen = read_evidence(fleet_store, read_fleet(fleet_store), 60.0)
+    assert [(each.kind, each.actor) for each in seen.games[CHESS].done] == [("retry", "ann")]
+    assert [each.kind for each in seen.groups["a"].done] == ["restart"]
 
 
 @pytest.mark.long

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from listeners.status import Status
+from pipeline.health.incidents.drivers import RESTART_SECONDS
 from pipeline.health.incidents.evidence import NewestSchema, OpenOperation
-from pipeline.health.incidents.shared import RESTART_SECONDS
 from pipeline.health.verdicts.liveness import Liveness
 from pipeline.store.database.states import Cause
 from tests.unit.health.incidents.queue_world import OBJECTIVE, Fleet, Keeper

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from listeners.status import Status
-from pipeline.health.incidents.causes import AGREEING_LOOKS, CLEARING_LOOKS, Action, Finding, Settled, settle
+from pipeline.health.incidents.causes import AGREEING_LOOKS, CLEARING_LOOKS, Acting, Action, Finding, Settled, settle
 from pipeline.health.incidents.evidence import (
     GameSeen,
     GroupSeen,
@@ -58,7 +58,7 @@ def test_a_well_game_has_no_cause() -> None:
 
 
 def test_a_dead_driver_is_the_cause_of_all_its_games() -> None:
-    """The finding names the group, what ended it, what else is well, and its restart as a link."""
+    """The finding names the group, what ended it and what else is well, and says who starts it again."""
     dead = GroupSeen("a", DEAD, is_started_here=True, deaths=3)
     ill = game(status="UNKNOWN", backlog_seconds=None)
     finding = found(ill, game("go", "b"), a=dead)
@@ -67,10 +67,8 @@ def test_a_dead_driver_is_the_cause_of_all_its_games() -> None:
         "its driver ended 9 s ago: killed by signal 9", "it died 3 times within the last hour"
     )  # fmt: skip
     assert "the other group is well" in finding.excludes
-    assert finding.action is not None
-    assert (finding.action.label, finding.action.page, finding.action.query) == (
-        "Restart group…", "groups", {"steer": "a", "do": "restart"}
-    )  # fmt: skip
+    starting = Acting("the controller", "the controller starts its driver again", NOW - 9)
+    assert (finding.action, finding.acting) == (None, starting)
     assert finding.is_fact
 
 

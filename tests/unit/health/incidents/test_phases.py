@@ -1,0 +1,224 @@
+"""Incidents go from open over acting and recovering to ended, and offer only what is possible and useful now."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pipeline.health.incidents.causes import Acting, Action, Finding
+from pipeline.health.incidents.drivers import MENDS_SECONDS
+from pipeline.health.incidents.evidence import (
+    DoneOperation,
+    GameSeen,
+    GroupSeen,
+    NewestSchema,
+    OpenOperation,
+    StreamFailure,
+)
+from pipeline.health.incidents.incidents import Incident
+from pipeline.health.incidents.judging import judge_cause
+from pipeline.health.incidents.offers import DONE_SECONDS
+from pipeline.health.verdicts.liveness import Liveness
+from pipeline.store.database.states import Cause
+from tests.unit.health.incidents.queue_world import LEVEL, LIVE, NOW, Keeper, evidence, game, look
+
+RESTART = OpenOperation("0af3" * 8, "restart", "ann", NOW - 30)
+RESTART_GROUP = Action("Restart group…", "groups", {"steer": "a", "do": "restart"})
+
+
+def dead(ago: float = 9.0, **more: Any) -> GroupSeen:
+    base = GroupSeen("a", Liveness("dead", NOW - ago, "ended: killed by signal 9", is_over=True), is_started_here=True)
+    return replace(base, **more)
+
+
+def found(of: GameSeen, group: GroupSeen) -> Finding:
+    all_of = evidence(of, a=group)
+    finding = judge_cause(all_of.games[of.game_key], all_of)
+    assert finding is not None
+    return finding
+
+
+class Looks:
+    """A keeper whose looks are 5 s apart."""
+
+    def __init__(self) -> None:
+        self.keeper, self.now = Keeper(), NOW
+
+    def see(self, games: Sequence[GameSeen], group: GroupSeen) -> tuple[Incident, ...]:
+        fed = replace(LEVEL, newest_at=self.now - 2)
+        seen = self.keeper.see(look(*games, source=fed, now=self.now, a=group))
+        self.now += 5
+        return seen
+
+
+# ------------------------------------------------------------------------------------------------- who is at its mend
+
+
+def test_a_killed_driver_that_starts_again_is_offered_no_restart() -> None:
+    """A restart is offered where nobody is at it and turnout can do it: given up, silent, or gone for three minutes."""
+    gone = game(status="UNKNOWN", backlog_seconds=None)
+    silent = Liveness("unknown", NOW - 20, "is silent for 20 s")
+    cases = (
+        (dead(), None, "the controller", None),
+        (dead(MENDS_SECONDS + 1), RESTART_GROUP, None, None),
+        (dead(is_given_up=True), RESTART_GROUP, None, None),
+        (dead(liveness=silent), RESTART_GROUP, None, None),
+        (dead(liveness=replace(silent, has_lost_lease=True)), None, "the controller", None),
+        (dead(no_controller="no controller runs"), None, None, "Start `turnout controller run`"),
+        (dead(is_started_here=False), None, None, "Start it where it ran, such as by `turnout groups run a`"),
+        (dead(liveness=Liveness("starting", NOW - 1, "is starting"), last_death_at=NOW - 3), None, "the controller",
+         None),
+    )  # fmt: skip
+    for group, action, by, advice in cases:
+        finding = found(gone, group)
+        assert (finding.cause, finding.action) == (Cause.DRIVER_GONE, action)
+        assert (finding.acting.by if finding.acting else None) == by
+        assert (finding.advice or "").startswith(advice or "")
+        assert (finding.advice is None) == (advice is None)
+
+
+def test_storage_that_is_tried_again_is_offered_no_restart() -> None:
+    """A driver that waits for a disk tries again by itself, so the advice names the disk alone."""
+    full = "has failed: OSError: [Errno 28] No space left on device: '/data/x'"
+    finding = found(game(status="UNKNOWN"), dead(liveness=Liveness("failed", NOW, full), host="node7"))
+    assert (finding.cause, finding.action) == (Cause.STORAGE, None)
+    assert finding.advice == "Free space on node7:/data/x; its driver tries again by itself"
+    failing = game(status="FAILED", last_error="OSError: No space left on device")
+    assert found(failing, GroupSeen("a", LIVE)).action is None
+
+
+def test_an_open_operation_is_who_acts_and_its_page_is_the_action() -> None:
+    """While an operation is under way its page alone is offered; it acts no more once it needs a person."""
+    opened = Action("Open operation", "operations", {"operation": "0af30af3"})
+    parked = StreamFailure("transient", "OSError: slow down", 9, NOW, NOW - 60)
+    failing = game(status="FAILED", failure=parked)
+    retry = replace(RESTART, kind="retry")
+    finding = found(replace(failing, operation=retry), GroupSeen("a", LIVE))
+    assert (finding.action, finding.acting) == (opened, Acting("ann", "retry 0af30af3 by ann is under way", NOW - 30))
+    stuck = found(replace(failing, operation=replace(retry, is_stuck=True)), GroupSeen("a", LIVE))
+    assert (stuck.action, stuck.acting) == (opened, None)
+    beside = found(replace(failing, operation=replace(retry, kind="access")), GroupSeen("a", LIVE))
+    assert beside.action is not None
+    assert beside.action.kind == "retry"
+    hanging = GroupSeen("a", LIVE, operation=replace(RESTART, is_planned=True), no_controller="no controller runs")
+    assert found(failing, hanging).acting is None, "nobody carries it out"
+    gone = game(status="UNKNOWN")
+    alone = found(replace(gone, operation=replace(RESTART, kind="move")), dead(is_given_up=True))
+    assert (alone.action, alone.acting) == (RESTART_GROUP, None), "one game's move mends no driver"
+    moved = found(replace(gone, operation=replace(RESTART, kind="move", actor="(controller)")), dead(is_given_up=True))
+    assert moved.acting is not None
+    assert (moved.action, moved.acting.by) == (opened, "the controller")
+
+
+# ------------------------------------------------------------------------------------------------ what was done already
+
+
+def test_what_just_succeeded_is_not_offered_again() -> None:
+    """A restart, retry or replay that succeeded is evidence for ten minutes, unless what it mends has changed since."""
+    restarted = DoneOperation("restart", "ann", NOW - 170, NOW - 150)
+    slow = Liveness("unknown", NOW - 20, "is silent for 20 s")
+    finding = found(game(status="UNKNOWN"), dead(liveness=slow, done=(restarted,)))
+    assert (finding.action, finding.evidence[-1]) == (None, "restart by ann succeeded 2 min ago")
+    old = replace(restarted, ended_at=NOW - DONE_SECONDS - 1)
+    assert found(game(status="UNKNOWN"), dead(liveness=slow, done=(old,))).action == RESTART_GROUP
+
+    parked = StreamFailure("poison", "ValueError: row 3", 9, NOW, NOW - 60)
+    retried = DoneOperation("retry", "ann", NOW - 130, NOW - 120)
+    failing = game(status="FAILED", failure=parked, done=(retried,))
+    again = found(failing, GroupSeen("a", LIVE))
+    assert again.action is not None, "it was parked again since"
+    before = replace(failing, failure=replace(parked, parked_at=NOW - 125))
+    assert found(before, GroupSeen("a", LIVE)).action is None
+
+
+def test_a_replay_is_not_offered_after_it_was_done() -> None:
+    """The line of a schema kept "Replay…" 2.5 minutes after the replay had succeeded."""
+    mended = NewestSchema(7, NOW - 300, "ann", None)
+    replayed = DoneOperation("replay", "ann", NOW - 160, NOW - 150)
+    waiting = game(refused={"quarantined_schema": 400}, schema=mended)
+    assert found(waiting, GroupSeen("a", LIVE)).action == Action(
+        "Replay…", "repairs", {"repair": "replay", "games": "chess"}
+    )
+    assert found(replace(waiting, done=(replayed,)), GroupSeen("a", LIVE)).action is None
+    newer = replace(waiting, done=(replayed,), schema=replace(mended, registered_at=NOW - 100))
+    assert found(newer, GroupSeen("a", LIVE)).action is not None, "rows that wait may decode since"
+
+
+# ----------------------------------------------------------------------------------------------------------- phases
+
+
+@pytest.mark.proves("G210")
+def test_an_incident_goes_from_open_to_acting_recovering_and_ended() -> None:
+    """Each phase says who is at it or when it is level, and none offers what belongs to another."""
+    looks, hung = Looks(), Liveness("unknown", NOW - 20, "is silent for 20 s")
+    gone = [game(key, status="UNKNOWN", backlog_seconds=None) for key in ("chess", "go")]
+    silent = GroupSeen("a", hung, is_started_here=True)
+    looks.see(gone, silent)
+    (opened,) = looks.see(gone, silent)
+    assert (opened.phase, opened.finding.action, opened.progress(looks.now)) == ("open", RESTART_GROUP, None)
+    restarting = replace(RESTART, requested_at=looks.now)
+    (acting,) = looks.see(gone, replace(silent, operation=restarting))
+    assert (acting.phase, acting.incident_id) == ("acting", opened.incident_id)
+    assert acting.progress(looks.now) == "restart 0af30af3 by ann is under way, for 5 s"
+    alive = GroupSeen(
+        "a", replace(LIVE, since=looks.now), is_started_here=True,
+        done=(DoneOperation("restart", "ann", restarting.requested_at, looks.now),),
+    )  # fmt: skip
+    for age in range(400, 150, -10):
+        late = [game("chess", status="CATCHING_UP", backlog_seconds=float(age)), game("go")]
+        (recovering,) = looks.see(late, alive)
+        assert "restart by ann is not done yet" not in recovering.finding.evidence
+        assert recovering.finding.action is None
+    assert (recovering.phase, recovering.tone, recovering.games) == ("recovering", "recovering", ("chess",))
+    assert recovering.finding.evidence == (
+        "restart by ann succeeded 2 min ago", "1 game works off what waited; the oldest row has waited 3 min"
+    )  # fmt: skip
+    assert recovering.progress(looks.now) == recovering.outlook
+    assert (recovering.outlook or "").startswith("level in about 1 min")
+    assert looks.see([game("chess"), game("go")], alive) == ()
+    ended = looks.keeper.kept[opened.incident_id]
+    assert (ended.phase, ended.progress(looks.now), ended.finding.action) == ("ended", None, None)
+
+
+def test_a_restart_that_is_done_is_not_called_undone_while_games_catch_up() -> None:
+    """The title said so, with "Restart group…" as the action, 80 s after the restart had succeeded."""
+    looks = Looks()
+    old = replace(RESTART, requested_at=NOW - 100)
+    late = [game(key, status="LAGGING", backlog_seconds=400.0) for key in ("chess", "go")]
+    looks.see(late, GroupSeen("a", LIVE, operation=old))
+    (acting,) = looks.see(late, GroupSeen("a", LIVE, operation=old))
+    assert (acting.phase, acting.finding.title) == ("acting", "Restart by ann is not done yet")
+    for age in range(400, 320, -5):
+        falling = [game(key, status="CATCHING_UP", backlog_seconds=float(age)) for key in ("chess", "go")]
+        (incident,) = looks.see(falling, GroupSeen("a", LIVE, done=(DoneOperation("restart", "ann", NOW, looks.now),)))
+    assert (incident.phase, incident.finding.title) == ("recovering", "Restart by ann made games late")
+    assert incident.finding.action is None
+    assert "not done" not in " ".join(incident.finding.evidence)
+
+
+def test_what_is_over_is_told_in_the_past_tense() -> None:
+    """A title that says how things are is not true any more once they are not."""
+    finding = Finding(Cause.DRIVER_GONE, "No group carries Chess", ("e",), ("n",), RESTART_GROUP, None,
+                      "No group carries {}", advice="a", past="No group carried {}")  # fmt: skip
+    over = finding.over("Chess", ("gone",))
+    assert (over.title, over.evidence, over.excludes, over.action, over.advice) == (
+        "No group carried Chess", ("gone",), (), None, None
+    )  # fmt: skip
+    assert over.over("3 games").title == "No group carried Chess", "once it is over its title stays"
+    assert replace(finding, past=None).over("Chess").title == "No group carries Chess"
+
+
+def test_a_game_at_which_nobody_is_decides_the_phase() -> None:
+    """An incident is open while one of its games needs a person."""
+    failed = StreamFailure("transient", "OSError: slow down", 9, NOW, NOW - 60)
+    games = [
+        game(key, status="FAILED", failure=failed, operation=replace(RESTART, kind="retry") if key != "go" else None)
+        for key in ("chess", "go", "ludo")
+    ]
+    (incident,) = Keeper().see(look(*games, *(game(f"w{number}") for number in range(9))))
+    assert (incident.phase, len(incident.games)) == ("open", 3)
+    assert incident.finding.action == Action("Retry…", "repairs", {"repair": "retry", "games": "go"})
+    games[1] = replace(games[1], operation=replace(RESTART, kind="retry"))
+    (incident,) = Keeper().see(look(*games, *(game(f"w{number}") for number in range(9))))
+    assert incident.phase == "acting"
