@@ -145,6 +145,7 @@ class StreamState:
     commit_seconds: float | None = None
     upstream_seconds: float | None = None  # None also where no event time is known
     schema_set: int | None = None  # the oldest by which its rows are written now or next; None: not known
+    refused_at: Mapping[str, float] = field(default_factory=dict)  # when the last of `refused` was, by reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from listeners.process_kinds import GROUP
 from listeners.status import Status
 from pipeline.api.operations import Operation, OperationKind
 from pipeline.api.runs import Run
+from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
 from pipeline.health.facts.fleet import Fleet
 from pipeline.health.verdicts.placement.capacity import Loads

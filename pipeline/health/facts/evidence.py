@@ -103,6 +103,7 @@ def _game(
         cores=None if live is None else _cores(live),
         commit_seconds=None if live is None else live.commit_mean_seconds,
         refused={} if live is None else live.refused,
+        refused_at={} if live is None else live.refused_at,
         landed=None if live is None else live.landed,
         totals=None if live is None else (live.rejects_total, live.rows_total),
         segments=_segments(live),

@@ -98,6 +98,7 @@ class GameSeen:
     cores: float | None = None  # what it costs at its present rows and commits
     commit_seconds: float | None = None  # the mean of its commits in the last minute
     refused: Mapping[str, int] = field(default_factory=dict)  # by reason, within `REFUSED_SECONDS`
+    refused_at: Mapping[str, float] = field(default_factory=dict)  # when the last row was refused, by reason
     landed: int | None = None  # rows within `REFUSED_SECONDS`
     totals: tuple[int, int] | None = None  # rows refused and landed since its driver started
     segments: Mapping[str, float] = field(default_factory=dict)  # where its latency comes from, in seconds

@@ -36,7 +36,7 @@ _OF_GROUP: Final = "group "  # as scopes of a group begin
 _MOST_DONE: Final = 2  # operations that are named as what mended
 _Key = tuple[Cause, str]
 Phase = Literal["open", "acting", "recovering", "ended"]
-"""`open`: a person has to act. `acting`: an operation or the controller works on it. `recovering`: only what waited is left."""
+"""`open`: a person has to act. `acting`: an operation or the controller does. `recovering`: a backlog is worked off."""
 
 _SILENT: Final[_Key] = (Cause.SOURCE_SILENT, "source")
 

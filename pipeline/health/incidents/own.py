@@ -7,7 +7,14 @@ from typing import Final
 
 from pipeline.base.names import plain
 from pipeline.health.incidents.causes import Action, Finding
-from pipeline.health.incidents.evidence import Evidence, GameWindow, GroupWindow, StreamFailure
+from pipeline.health.incidents.evidence import (
+    REFUSED_SECONDS,
+    Evidence,
+    GameSeen,
+    GameWindow,
+    GroupWindow,
+    StreamFailure,
+)
 from pipeline.health.incidents.texts import (
     MAX_NAME,
     cut,
@@ -19,7 +26,7 @@ from pipeline.health.incidents.texts import (
     troubled_neighbours,
 )
 from pipeline.health.verdicts.upkeep import duration
-from pipeline.store.database.states import Cause
+from pipeline.store.database.states import Cause, OperationKind
 
 REFUSED_SHARE: Final = 0.02
 PLAIN_SHARE: Final = 0.05
@@ -38,6 +45,10 @@ HELD_SHARE: Final = 0.002
 MOSTLY_SHARE: Final = 0.5
 MOSTLY_LEAST: Final = 3
 """Likewise of a game of which most rows are refused, however few there are."""
+
+QUIET_SECONDS: Final = 60.0
+QUIET_GAPS: Final = 3.0
+"""Rows are refused no more for a reason after this time without one, and this multiple of their mean distance."""
 
 SCHEMA_CHANGE_SECONDS: Final = 900.0
 """A schema that was registered so shortly before a failure counts as its cause."""
@@ -150,7 +161,7 @@ def _sudden(window: GameWindow) -> list[str]:
 
 def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -> Finding | None:
     """Judge rows that go to quarantine."""
-    seen = window.seen
+    seen = replace(window.seen, refused=_of_now(window.seen, evidence.now))
     held, other = sum(seen.refused.get(each, 0) for each in _HELD), seen.refused.get(_OTHER, 0)
     is_mostly = seen.refused_rows >= MOSTLY_LEAST and seen.refused_share >= MOSTLY_SHARE
     is_kept_out = held >= REFUSED_LEAST and held >= HELD_SHARE * (seen.refused_rows + (seen.landed or 0))
@@ -207,6 +218,24 @@ def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
 def _amounts(by_reason: Sequence[tuple[str, int]], share: float) -> str:
     listed = ", ".join(f"{rows:,} {plain(reason)}" for reason, rows in by_reason[:3])
     return f"{listed} in the last 5 min, {percent(share)} of its rows"
+
+
+def _of_now(seen: GameSeen, now: float) -> dict[str, int]:
+    """Return the refused rows by reason, without reasons that are mended.
+
+    Nothing was refused for one since a replay of its rows began; or for a minute and three of its gaps, while rows
+    landed. The latter tells nothing of schemas, whose rows wait in quarantine for a replay.
+    """
+    replayed_at = max((each.requested_at for each in seen.done if each.kind == OperationKind.REPLAY), default=0.0)
+
+    def is_over(reason: str, rows: int) -> bool:
+        at = seen.refused_at.get(reason)
+        if at is None or at <= replayed_at:
+            return at is not None  # of a driver that does not say when, nothing is over
+        quiet = now - at > max(QUIET_SECONDS, QUIET_GAPS * REFUSED_SECONDS / max(rows, 1))
+        return quiet and bool(seen.rows_per_second) and reason not in _SCHEMA_REASONS
+
+    return {reason: rows for reason, rows in seen.refused.items() if not is_over(reason, rows)}
 
 
 def is_storage(error: str) -> bool:

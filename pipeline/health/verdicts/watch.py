@@ -63,6 +63,7 @@ class _Memory:
     segments: SegmentWindow = field(default_factory=lambda: SegmentWindow(LATENCY_SECONDS))
     refused: deque[tuple[float, Mapping[str, int]]] = field(default_factory=deque)
     refused_rows: Counter[str] = field(default_factory=Counter)  # sums are kept: adding 60 results up costs too much
+    refused_at: dict[str, float] = field(default_factory=dict)  # the last of each reason
     types: deque[tuple[float, Mapping[str, TypeRows]]] = field(default_factory=deque)
     landed_types: Counter[str] = field(default_factory=Counter)
     refused_types: Counter[str] = field(default_factory=Counter)
@@ -125,6 +126,7 @@ class Watch:
         elapsed = min(RATE_SECONDS, now - memory.seen_at)
         p50, p95, p99 = memory.latencies.quantiles(0.5, 0.95, 0.99)
         segments = memory.segments.means() or _NO_SEGMENTS
+        refused = dict(+memory.refused_rows) if memory.refused else {}
         return StreamState(
             game_key=key,
             group=self._group,
@@ -143,7 +145,7 @@ class Watch:
             bytes_per_second=memory.landed_bytes / elapsed if elapsed > 0 else None,
             commits_per_second=memory.landed_commits / elapsed if elapsed > 0 else None,
             waits_for=facts.waits_for,
-            refused=dict(+memory.refused_rows) if memory.refused else {},
+            refused=refused,
             landed=memory.recent_rows,
             types=_types(memory),
             commit_mean_seconds=max(0.0, memory.commit_seconds / len(memory.commits)) if memory.commits else None,
@@ -155,6 +157,7 @@ class Watch:
             commit_seconds=segments[2],
             upstream_seconds=segments[3],
             schema_set=reading.schema_set,
+            refused_at={reason: memory.refused_at[reason] for reason in refused},
         )
 
 
@@ -198,6 +201,7 @@ def _remember(memory: _Memory, result: GameResult, now: float) -> None:
     if any(result.rejects.values()):
         memory.refused.append((at, result.rejects))
         memory.refused_rows.update(result.rejects)
+        memory.refused_at |= {reason: at for reason, rows in result.rejects.items() if rows}
     if result.types:
         memory.types.append((at, result.types))
         _count_types(memory, result.types, 1)

@@ -143,7 +143,7 @@ def write_streams(engine: Engine, states: Sequence[StreamState], *, is_news: boo
     # Not asdict, which copies as deeply as it can: thirteen times the cost, at 1,000 streams and every heartbeat.
     rows = [{name: getattr(state, field) for name, field in _STATE.items()} for state in states]
     for row in rows:
-        for name in ("refused", "types"):
+        for name in ("refused", "types", "refused_at"):
             row[name] = json.dumps(dict(row[name])) if row[name] else None
     try:
         _replace(engine, states[0].group, rows, is_news=is_news)
@@ -164,6 +164,7 @@ def reported_in(row: RowMapping) -> StreamState | None:
         return None
     said = {field: row[label] for field, label in _LABELS.items()}
     said["refused"] = json.loads(said["refused"]) if said["refused"] else {}
+    said["refused_at"] = json.loads(said["refused_at"]) if said["refused_at"] else {}
     types = json.loads(said["types"]) if said["types"] else {}
     said["types"] = {name: TypeRows(*rows) for name, rows in types.items()}
     return StreamState(**said)

@@ -195,6 +195,7 @@ def full_state() -> StreamState:
         "status": Status.LAGGING,
         "refused": {"bad": 3},
         "types": {"t.M": TypeRows(2, 1)},
+        "refused_at": {"bad": 7.5},
     }
     for number, (name, hint) in enumerate(get_type_hints(StreamState).items(), start=1):
         (kind,) = {*(get_args(hint) if isinstance(hint, UnionType) else [hint])} - {NoneType}

@@ -249,6 +249,7 @@ def test_refused_rows_and_slow_commits_reach_the_store(fleet_store: Engine) -> N
     )
     seen = read_evidence(fleet_store, read_fleet(fleet_store), 60.0).games[CHESS]
     assert seen.refused == {"empty_payload": 3, "unknown_schema": 4}
+    assert seen.refused_at == {"empty_payload": now - 20, "unknown_schema": now - 20}
     assert seen.commit_seconds == 1.0
 
 

@@ -31,7 +31,7 @@ from pipeline.store.games import register_group
 from tests.postgres import Postgres
 
 Upgrade = Callable[[Connection], None]
-FIRST_TABLES = ("r0023", "3c48a239fc97b4bb")
+FIRST_TABLES = ("r0024", "d02e6e5cb7fccfd0")
 FOLDER = Path(migrate.__file__).with_name("migrations")
 
 

@@ -114,7 +114,7 @@ def test_an_open_operation_is_who_acts_and_its_page_is_the_action() -> None:
 # ------------------------------------------------------------------------------------------------ what was done already
 
 
-def test_what_just_succeeded_is_not_offered_again() -> None:
+def test_an_act_that_just_succeeded_is_not_offered_again() -> None:
     """A restart, retry or replay that succeeded is evidence for ten minutes, unless what it mends has changed since."""
     restarted = DoneOperation("restart", "ann", NOW - 170, NOW - 150)
     slow = Liveness("unknown", NOW - 20, "is silent for 20 s")
@@ -143,6 +143,38 @@ def test_a_replay_is_not_offered_after_it_was_done() -> None:
     assert found(replace(waiting, done=(replayed,)), GroupSeen("a", LIVE)).action is None
     newer = replace(waiting, done=(replayed,), schema=replace(mended, registered_at=NOW - 100))
     assert found(newer, GroupSeen("a", LIVE)).action is not None, "rows that wait may decode since"
+
+
+def test_rows_of_before_a_replay_are_no_cause_after_it() -> None:
+    """Refused rows stay in the driver's window for five minutes: what a replay took is over, what came since is not."""
+    mended = NewestSchema(7, NOW - 300, "ann", None)
+    replayed = DoneOperation("replay", "ann", NOW - 160, NOW - 150)
+    rows = {"quarantined_schema": 400}
+
+    def cause(last: float, done: tuple[DoneOperation, ...] = (replayed,)) -> Cause | None:
+        seen = game(refused=rows, refused_at={"quarantined_schema": last}, schema=mended, done=done)
+        all_of = evidence(seen, a=GroupSeen("a", LIVE))
+        finding = judge_cause(all_of.games["chess"], all_of)
+        return None if finding is None else finding.cause
+
+    assert [cause(NOW - 170), cause(NOW - 155), cause(NOW - 170, ())] == [None, Cause.SCHEMA, Cause.SCHEMA]
+    retried = replace(replayed, kind="retry")
+    assert cause(NOW - 170, (retried,)) == Cause.SCHEMA
+
+
+def test_damaged_rows_that_come_no_more_are_no_cause() -> None:
+    """A minute and three mean gaps without one, while others land, is the end; without rows nobody knows."""
+    last = {"malformed_payload": NOW - 70.0}
+    damaged = game(refused={"malformed_payload": 400}, refused_at=last)
+    cases = (
+        (damaged, True), (replace(damaged, refused_at={"malformed_payload": NOW - 50.0}), False),
+        (replace(damaged, rows_per_second=0.0), False), (replace(damaged, refused_at={}), False),
+        (replace(damaged, refused={"malformed_payload": 10}, landed=50), False),  # one in 30 s
+        (replace(damaged, refused={"unknown_schema": 400}, refused_at={"unknown_schema": NOW - 70.0}), False),
+    )  # fmt: skip
+    for seen, is_over in cases:
+        all_of = evidence(seen, a=GroupSeen("a", LIVE))
+        assert (judge_cause(all_of.games["chess"], all_of) is None) == is_over, seen.refused_at
 
 
 # ----------------------------------------------------------------------------------------------------------- phases
@@ -197,7 +229,7 @@ def test_a_restart_that_is_done_is_not_called_undone_while_games_catch_up() -> N
     assert "not done" not in " ".join(incident.finding.evidence)
 
 
-def test_what_is_over_is_told_in_the_past_tense() -> None:
+def test_a_cause_that_is_over_has_a_title_in_the_past_tense() -> None:
     """A title that says how things are is not true any more once they are not."""
     finding = Finding(Cause.DRIVER_GONE, "No group carries Chess", ("e",), ("n",), RESTART_GROUP, None,
                       "No group carries {}", advice="a", past="No group carried {}")  # fmt: skip
