@@ -152,7 +152,10 @@ def test_cards_and_the_drawer_say_what_a_group_can_carry(store: Engine, opening:
     app.selectbox(key="move_to").set_value("b").run()
     app.button(key="preview_move").click().run()
     drawer = texts(again(app)).rpartition("Load before and after")[2]
-    assert re.search(r"group a\s+\d+ % → \d+ %\s+group b\s+\d+ % → \d+ %", drawer)
+    change = r"0\.\d+ → 0\.\d+ of 4 cores"
+    assert re.search(rf"group a\s+{change}\s+group b\s+{change}", drawer)
+    assert "estimated from rows and commits" in drawer
+    assert re.search(r"0\s+50 %\s+100 %\s+of its limit", drawer), "the bars have a scale"
 
 
 # ----------------------------------------------------------------------------------------------------------------- make
