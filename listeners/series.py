@@ -111,6 +111,14 @@ class Series:
                 current = found[slot] = next((group for group in here if group != current), here[0])
         return found
 
+    def begun(self, at: float) -> "Series":
+        """Return the same without the slots at its beginning that end before a moment and of which nobody reported."""
+        known = np.flatnonzero(self.known.any(axis=0) | np.isfinite(self.events))
+        first = int(known[0]) if len(known) else self.slots
+        before = int((at - self.since) // self.slot_seconds)
+        cut = max(0, min(first, before, self.slots))
+        return self if cut == 0 else self._later(cut)
+
     def total(self, name: Name, games: Collection[str] | None = None) -> FloatArray:
         """Return one number per slot: the games' sum, of backlog and status the largest; nan: no driver reported."""
         if name == "events":
@@ -174,6 +182,20 @@ class Series:
             return _largest(np.where(status < 0, np.nan, status))
         sums: IntArray = getattr(self, name)[places].sum(axis=0)
         return np.where(self._known(places).any(axis=0), sums, np.nan)
+
+    def _later(self, first: int) -> "Series":
+        """Return the slots from one on."""
+        source = self.source_backlog
+        return replace(
+            self,
+            since=self.since + first * self.slot_seconds,
+            events=self.events[first:],
+            refused_early=self.refused_early[first:],
+            source_backlog=None if source is None else source[first:],
+            cores={driver: used[first:] for driver, used in self.cores.items()},
+            moved=None if self.moved is None else self.moved._later(first),  # noqa: SLF001 - of the same kind
+            **{name: getattr(self, name)[:, first:] for name in _ARRAYS},
+        )
 
 
 def by_game(lines: Series, newest: Sequence[tuple[int, ...]]) -> Series:

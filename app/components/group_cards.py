@@ -10,9 +10,11 @@ from app import formatting
 from app.components import group_load, group_state
 from app.components.group_load import Course
 from app.look import parts, vega
+from app.look.tokens import Tone
 from app.state.control_queries import ControlState
 from listeners.process_kinds import GROUP
 from pipeline.health.facts.fleet import Fleet
+from pipeline.health.headlines.standings import Situation
 from pipeline.health.verdicts.placement.capacity import COMPARED_CORES, DRIVER_CORES, GroupLoad, Loads
 
 ESTIMATED: Final = f"of games, estimated from rows and commits; a driver itself takes about {DRIVER_CORES:g} cores more"
@@ -42,14 +44,16 @@ class GroupCourses:
     about: str = ""
 
 
-def draw(steering: ControlState, landed: GroupCourses, incidents: Mapping[str, str], click: Click) -> None:
+def draw(
+    steering: ControlState, known: Situation, landed: GroupCourses, incidents: Mapping[str, str], click: Click
+) -> None:
     """Draw a card per group, four in a row; `incidents` has by group what its open incident says now."""
     names = steering.fleet.groups
     beside = min(_IN_A_ROW, len(names))
     for first in range(0, len(names), beside):
         for column, name in zip(st.columns(beside, gap="small"), names[first : first + beside], strict=False):
             with column, st.container(border=True, key=f"card_group_{name}", gap="xsmall"):
-                _draw_card(steering, name, click, landed, incidents.get(name))
+                _draw_card(steering, known, name, click, landed, incidents.get(name))
 
 
 def draw_move(loads: Loads, chosen: Sequence[str], target: str | None) -> None:
@@ -80,16 +84,22 @@ def _fits(loads: Loads, assigned: Mapping[str, str], target: GroupLoad) -> str:
     return " · ".join(each for each in words if each)
 
 
-def _draw_card(steering: ControlState, name: str, click: Click, landed: GroupCourses, incident: str | None) -> None:
+def _draw_card(
+    steering: ControlState, known: Situation, name: str, click: Click, landed: GroupCourses, incident: str | None
+) -> None:
     fleet, state = steering.fleet, group_state.of(steering, name)
+    about = next((each for each in known.of_group(name) if each.is_trouble), None)
+    tone: Tone = state.tone if about is None else about.severity
     driver = fleet.driver(GROUP, name)
     beat = formatting.UNKNOWN_VALUE if driver is None else formatting.age(driver.heartbeat_age(fleet.read_at))
-    st.html(parts.title(formatting.shown(f"group {name}", 46), state.word, state.tone, right=f"heartbeat {beat}"))
-    st.html(parts.numbers(_numbers(fleet, steering.loads, landed.courses.get(name), name)))
+    st.html(parts.title(formatting.shown(f"group {name}", 46), state.word, tone, right=f"heartbeat {beat}"))
+    st.html(parts.numbers(_numbers(known, fleet, steering.loads, landed.courses.get(name), name)))
     if state.about:
         st.html(parts.note(state.about))
     if incident is not None:
         st.html(parts.note(formatting.shown(incident, 240)))
+    elif about is not None and not state.about:
+        st.html(parts.note(about.text))
     _draw_course(steering.loads, landed, name)
     with st.container(horizontal=True, key=f"row_group_{name}", gap="xsmall"):
         st.button("Open", key=f"open_{name}", on_click=click.open, args=(name,))
@@ -118,12 +128,12 @@ def _draw_course(loads: Loads, landed: GroupCourses, name: str) -> None:
     st.vega_lite_chart(chart.whole(alt), theme=None, key=f"landed_{name}", alt=alt)
 
 
-def _numbers(fleet: Fleet, loads: Loads, seen: Course | None, name: str) -> list[tuple[str, str]]:
+def _numbers(known: Situation, fleet: Fleet, loads: Loads, seen: Course | None, name: str) -> list[tuple[str, str]]:
     rows = [row for row in fleet.rows if row.group == name]
     load, headroom = load_words(loads, seen, name)
     return [
         ("Games", f"{formatting.count(len(rows))} of {formatting.count(loads.max_games)}"),
-        ("Well", formatting.count(sum(not row.in_trouble for row in rows))),
+        ("Well", formatting.count(sum(known.severity_of(row) is None for row in rows))),
         ("Load", load),
         ("Headroom", headroom),
     ]

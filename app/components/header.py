@@ -1,7 +1,7 @@
 """The frame of every page: its sentence, the data's age, range, refresh, and keys."""
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
@@ -12,12 +12,15 @@ from streamlit.delta_generator import DeltaGenerator
 from app import formatting
 from app.components import links
 from app.look import parts
+from app.look.sentences import Sentence, of_headline
 from app.look.tokens import Tone
 from app.person import identity
-from app.state import services
+from app.state import judged, services
 from app.state.services import Environment
+from pipeline.api.incidents import Cause
 from pipeline.base.errors import Refused
-from pipeline.health.verdicts.judgement import Judgement
+from pipeline.health.headlines.pages import Headline, HeadlineTone, of_operations, of_subject
+from pipeline.health.headlines.standings import Situation
 
 _MISSED_REFRESHES = 3
 _CLOCK_SECONDS: Final = 60.0  # two clocks differ; what several viewers share was read some seconds ago
@@ -26,6 +29,9 @@ _TROUBLE: Final = "trouble"  # the key of Fleet's switch
 _RANGES: Final = {"15m": (900, "15 min"), "1h": (3600, "1 h"), "6h": (21_600, "6 h"), "24h": (86_400, "24 h")}
 _DEFAULT_RANGE: Final = "1h"
 _INTERVALS: Final = (2, 5, 15, 60)  # seconds; the setting's is offered, too
+_HEADLINE_TONES: Final[Mapping[Tone, HeadlineTone]] = {
+    "well": "well", "plain": "plain", "busy": "busy", "risk": "late", "late": "late", "bad": "bad", "blind": "blind"
+}  # fmt: skip
 _KEYS: Final = (
     ("F", "only streams in trouble, or all (Fleet)"),
     ("G", "open Groups"),
@@ -38,6 +44,9 @@ _KEYS: Final = (
 
 _SENTENCE: ContextVar[DeltaGenerator | None] = ContextVar("sentence", default=None)
 """Where this run's page says its sentence: left in the line that `lines` has drawn."""
+
+_SITUATION: ContextVar[Situation | None] = ContextVar("situation", default=None)
+"""What stands at the moment of this run; None where nobody knows."""
 
 
 class Timestamped(Protocol):
@@ -117,6 +126,7 @@ def draw(
 
 def lines(environment: Environment, *, ranged: bool = True) -> FrameLines:
     """Draw the frame; `ranged`: the page has charts over time."""
+    _SITUATION.set(judged.now(environment))
     with st.container(horizontal=True, vertical_alignment="center", key="context", gap="small"):
         _SENTENCE.set(st.container(key="sentence", width="stretch", gap=None))
         age_place = st.empty()
@@ -145,24 +155,41 @@ def show(
     return seen
 
 
-def draw_judgement(judgement: Judgement) -> None:
-    """Draw how the fleet is."""
-    sentence, trouble = judgement_line(judgement)
-    headline(sentence, trouble=trouble)
+def headline(
+    sentence: str,
+    *,
+    trouble: bool = False,
+    meta: str = "",
+    tone: Tone | None = None,
+    causes: Collection[Cause] = (),
+) -> None:
+    """Draw the one sentence a page is about, left in the frame; it may hold raw names, which are shown as text.
+
+    It is green only where nothing stands in the whole environment; the worst that does is named beside it. Incidents
+    with `causes` are of the page's own subject.
+    """
+    said: Tone = tone or ("late" if trouble else "well")
+    known = _SITUATION.get()
+    if known is None:
+        draw_sentence(Sentence(sentence, meta, "plain" if said == "well" else said))
+    else:
+        own = Headline(sentence, _HEADLINE_TONES[said], None, (meta,))
+        draw_sentence(of_headline(of_subject(own, known, causes), known.now))
 
 
-def judgement_line(judgement: Judgement) -> tuple[str, bool]:
-    """Return the sentence about the whole fleet, and whether a person should look."""
-    return judgement.headline, not judgement.healthy
+def draw_operations(opened: int, stuck: int) -> None:
+    """Draw what is open, of which some need a person, and who carries it out."""
+    known = _SITUATION.get()
+    if known is None:
+        headline("Whether a controller runs is not known", tone="blind")
+    else:
+        draw_sentence(of_headline(of_operations(known, opened, stuck), known.now))
 
 
-def headline(sentence: str, *, trouble: bool = False, meta: str = "", tone: Tone | None = None) -> None:
-    """Draw the one sentence a page is about, left in the frame; it may hold raw names, which are shown as text."""
-    sentence_place().html(
-        parts.sentence(
-            formatting.shown(sentence), formatting.shown(meta) if meta else "", tone or ("bad" if trouble else "well")
-        )
-    )
+def draw_sentence(said: Sentence) -> None:
+    """Draw a sentence as it is, left in the frame."""
+    meta = formatting.shown(said.meta) if said.meta else ""
+    sentence_place().html(parts.sentence(formatting.shown(said.text), meta, said.tone))
 
 
 def sentence_place() -> DeltaGenerator:

@@ -10,8 +10,10 @@ from app import formatting
 from app.fleet.incidents import reason
 from app.look.grid import Block, GridCell
 from app.look.tokens import Tone
+from app.state.situations import situation
 from listeners.status import Status
 from pipeline.health.facts.fleet import Fleet, GameRow
+from pipeline.health.headlines.standings import Situation
 from pipeline.health.incidents.incidents import Incident
 
 _LONGEST: Final = 120  # characters of a note
@@ -21,19 +23,20 @@ def blocks(
     fleet: Fleet, rows: Sequence[GameRow], loads: Mapping[str, str], incidents: Sequence[Incident], *, stale: bool
 ) -> list[Block]:
     """Return the groups by name, those without a game left out; a filter hides cells, and no trouble from a head."""
-    opened = {key: each for each in reversed(incidents) if each.ended_at is None for key in each.games}
+    known = situation(fleet, incidents)
+    opened = known.incident_of
     cells: dict[str | None, list[GridCell]] = {}
     for row in sorted(rows, key=lambda row: (row.group is None, row.group or "", row.game.casefold(), row.game_key)):
         incident = opened.get(row.game_key)
         note = (incident.finding.title if incident is not None else reason(row)) or ""
-        mark = _mark(row, incident)
+        mark = _mark(row, known)
         since = row.verdict.since if mark is None or incident is None else incident.since
         said = formatting.shown(note, _LONGEST) if note else ""
         cells.setdefault(row.group, []).append(GridCell(row.game_key, row.game, row.verdict.status, since, said, mark))
     return [
         Block(
             "no group" if group is None else f"group {formatting.shown(group, 40)}",
-            _well([row for row in fleet.rows if row.group == group], opened, stale=stale),
+            _well([row for row in fleet.rows if row.group == group], known, stale=stale),
             "" if group is None else loads.get(group, f"load {formatting.UNKNOWN_VALUE}"),
             members,
         )
@@ -47,22 +50,20 @@ def summary(fleet: Fleet, made: Sequence[Block], *, stale: bool) -> str:
         return f"One cell per game, by group. Nothing is known of {formatting.count(len(fleet.rows))} games."
     marked = sum(cell.mark is not None for block in made for cell in block.cells)
     more = f" {formatting.count(marked)} of the running ones in an open incident." if marked else ""
-    return f"One cell per game, by group. {fleet.judgement.headline}.{more}"
+    return f"One cell per game, by group. {fleet.judgement.streams(is_calm=not marked)}.{more}"
 
 
-def _mark(row: GameRow, incident: Incident | None) -> Tone | None:
-    """Return the tone of an open incident of a game whose stream runs, such as of refused rows."""
-    if incident is None or row.verdict.status != Status.RUNNING:
-        return None
-    return "busy" if incident.tone == "recovering" else incident.tone
+def _mark(row: GameRow, known: Situation) -> Tone | None:
+    """Return the tone of a game whose stream runs, and which is not well, such as by an incident of refused rows."""
+    return known.severity_of(row) if row.verdict.status == Status.RUNNING else None
 
 
-def _well(members: Sequence[GameRow], opened: Mapping[str, Incident], *, stale: bool) -> str:
+def _well(members: Sequence[GameRow], known: Situation, *, stale: bool) -> str:
     """Return how many of a group are as they should be: running, or paused on purpose, and in no open incident."""
     if stale:
         return f"{formatting.count(len(members))} unknown"
-    marked = sum(_mark(row, opened.get(row.game_key)) is not None for row in members)
-    well = sum(row.verdict.status.is_well for row in members) - marked
+    marked = sum(_mark(row, known) is not None for row in members)
+    well = sum(known.severity_of(row) is None for row in members)
     busy = sum(not row.in_trouble for row in members) - well - marked
     said = f"{formatting.count(well)} well"
     if well < len(members):

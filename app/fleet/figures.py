@@ -22,6 +22,8 @@ from pipeline.api.operations import Operation, OperationState
 from pipeline.health.facts.fleet import GameRow
 
 _NOTED_REFUSALS: Final = 0.001  # share of the events of a minute from which on refusals have a colour
+_WHOLE_MINUTES: Final = 3  # the newest of them, of which a share of the events is taken
+_CATCHES_UP: Final = 1.05  # share of the events above which rows of earlier minutes land
 _QUIET_SHARE: Final = 0.5  # of the usual events, below which a figure of events has a colour
 _LONGEST_NOTE: Final = 40  # characters
 
@@ -59,8 +61,10 @@ def _landed(signals: Signals) -> Figure:
         return Figure("Rows landed", formatting.rate(reported), "/s", "as the drivers report", points, "plain")
     if now is None:
         return _unknown("Rows landed", signals.whys.get("series", "no driver reported lately"), points)
-    events = None if recent is None else newest(per_second(recent, recent.events))
-    note = "" if not events else f"{formatting.count(100 * now / events)} % of events"
+    share = None if recent is None else _of_events(recent, per_second(recent, recent.total("rows")))
+    note = "" if share is None else f"{formatting.count(100 * share)} % of events"
+    if share is not None and share > _CATCHES_UP:
+        note = "more than came in: catching up"
     return Figure("Rows landed", formatting.rate(now), "/s", note, points, "plain")
 
 
@@ -102,9 +106,9 @@ def _refused(signals: Signals) -> Figure:
     now = None if recent is None else newest(_refusals(recent))
     if now is None or recent is None:
         return _unknown("Rows refused", signals.whys.get("series", "no driver reported lately"), points)
-    events = newest(per_second(recent, recent.events))
-    note = "" if not events else f"{_share(now / events)} of events"
-    tone: Tone = "late" if events and now / events >= _NOTED_REFUSALS else "plain"
+    share = _of_events(recent, _refusals(recent))
+    note = "" if share is None else f"{_share(share)} of events"
+    tone: Tone = "late" if share is not None and share >= _NOTED_REFUSALS else "plain"
     return Figure("Rows refused", formatting.rate(now), "/s", note, points, tone, floor=REFUSED_FLOOR)
 
 
@@ -130,6 +134,22 @@ def _operations(signals: Signals) -> Figure:
     points = [] if signals.series is None else _open_over_time(listed.operations, signals.series)
     tone: Tone = "late" if stuck else "plain"
     return Figure("Operations open", formatting.count(len(opened)), "", note, points, tone)
+
+
+def _of_events(recent: Series, counted: Sequence[float | None]) -> float | None:
+    """Return the share of the events of the last whole minutes of which ingest and drivers reported all; None: of none.
+
+    The first minute that anybody reported is a part of one.
+    """
+    events, seconds = per_second(recent, recent.events), recent.seconds
+    whole = [
+        (some, of)
+        for place, (some, of) in enumerate(zip(counted, events, strict=True))
+        if some is not None and of is not None and seconds[place] == recent.slot_seconds
+        and place > 0 and events[place - 1] is not None and counted[place - 1] is not None
+    ][-_WHOLE_MINUTES:]  # fmt: skip
+    came = sum(of for _, of in whole)
+    return sum(some for some, _ in whole) / came if came else None
 
 
 def _unknown(label: str, why: str, points: Sequence[float | None], objective: float | None = None) -> Figure:

@@ -7,7 +7,7 @@ from typing import Final
 from app.fleet import readers
 from app.fleet.signals import Signals
 from app.games import queries as game_queries
-from app.state import control_queries, services
+from app.state import control_queries, judged, services
 from app.state.alerts import Alerts
 from app.state.alerts import alerts as firing_alerts
 from app.state.control_queries import OperationList
@@ -58,7 +58,7 @@ def series_reading(environment: Environment, range_seconds: int, *, paused: bool
 
 def incidents_reading(environment: Environment, *, paused: bool) -> Reading[tuple[Incident, ...]]:
     """Return the open incidents, then those that ended within a day."""
-    return reading("incidents", environment.store, lambda: readers.incidents(environment), paused=paused)
+    return reading("incidents", environment.store, lambda: judged.incidents(environment), paused=paused)
 
 
 def stale_since(seen: Reading[Fleet], refresh_seconds: float, now: float) -> float | None:

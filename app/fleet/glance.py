@@ -22,6 +22,7 @@ from app.state.readings import Reading
 from app.state.series import about
 from app.state.services import Environment
 from app.state.shared import once
+from listeners.process_kinds import INGEST
 from listeners.series import Series
 from pipeline.api.fleet import RegisteredSchema
 from pipeline.api.games import GameProposal, Pending, Waiting
@@ -79,19 +80,27 @@ def _draw_sentence(known: Gathered, signals: Signals) -> None:
         said = once(headline.headline, signals)
     else:
         said = headline.stale_headline(signals.fleet, known.at, "the control store does not answer")
-    header.headline(said.text, meta=said.meta, tone=said.tone)
+    header.draw_sentence(said)
 
 
 def _draw_nothing_yet(fleet: Fleet) -> None:
     if fleet.newest_bronze_seq is not None:
         st.info("Ingest has written events, but none of a registered game. Register the games' schemas.")
-    elif fleet.registered_games:
-        st.info(
-            f"{fleet.registered_games} games are registered, but no event has been ingested. "
-            "Start ingest, or start `turnout simulate` to produce events."
-        )
     else:
-        st.info("No game is registered in this environment. Start `turnout simulate`, or register a game's schema.")
+        st.info(formatting.escaped(nothing_yet(fleet)))
+
+
+def nothing_yet(fleet: Fleet) -> str:
+    """Say what is missing before the first event has been ingested: nobody need start a process that runs or starts."""
+    if not fleet.registered_games:
+        return "No game is registered in this environment. Start turnout simulate, or register a game's schema."
+    games = "1 game is" if fleet.registered_games == 1 else f"{formatting.count(fleet.registered_games)} games are"
+    state = fleet.judgement.of(INGEST)[0]
+    if state.is_awaited or state.liveness.state == "starting":
+        return f"{games} registered. Ingest is starting: events appear after its first commit."
+    if state.liveness.is_live:
+        return f"{games} registered, and ingest runs. No event has arrived: start a producer, or turnout simulate."
+    return f"{games} registered, but no event has been ingested. Start ingest with turnout ingest run."
 
 
 def _draw_strip(known: Gathered, signals: Signals) -> None:
@@ -106,7 +115,7 @@ def _draw_strip(known: Gathered, signals: Signals) -> None:
 
 def _strip(signals: Signals, stale_since: float | None, now: float) -> str:
     assert signals.series is not None
-    made = strip.slots(signals.series, signals.fleet, signals.fleet.read_at, stale_since)
+    made = strip.slots(signals.series, signals.fleet, signals.fleet.read_at, stale_since, signals.incidents)
     return parts.strip(made, *strip.edges(made, now), strip.label(made))
 
 
@@ -268,7 +277,8 @@ def _frame(
 ) -> Frame:
     assert signals.series is not None
     done = () if operations is None else operations.operations
-    marks = timeline.events(signals.fleet, done, schemas or (), signals.series.since, runs or ())
+    since, found = signals.series.since, signals.incidents or ()
+    marks = timeline.events(signals.fleet, done, schemas or (), since, runs or (), found)
     return timeline.frame(signals.series, now, mode, marks)
 
 

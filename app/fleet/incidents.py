@@ -5,22 +5,18 @@ Pure. No stream and no driver in trouble is left out: where no incident names it
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from app import formatting
 from app.fleet.signals import Signals
-from listeners.process_kinds import GROUP
 from listeners.status import Status
-from pipeline.api.incidents import Cause
 from pipeline.base.texts import join_limited, short_moment, some_are
 from pipeline.control.kinds import find
 from pipeline.health.facts.fleet import Fleet, GameRow
+from pipeline.health.headlines.standings import Concern, Severity
 from pipeline.health.incidents.causes import Action
 from pipeline.health.incidents.incidents import Incident
 from pipeline.health.verdicts.judgement import Problem
-from pipeline.health.verdicts.processes import DriverState
-
-RowTone = Literal["bad", "late"]
 
 MOST: Final = 20
 """Most rows on screen; the others are counted."""
@@ -40,9 +36,6 @@ _RUNBOOKS_OF_PROBLEMS: Final[Mapping[str, str]] = {
     "store": "turnoutfleetunhealthy",
     "operation": "turnoutoperationneedsperson",
 }
-_OF_DOWN: Final = frozenset({Status.UNKNOWN, Status.FAILED, Status.CRASH_LOOP})
-"""Statuses of streams whose driver is down or fails; the row of the driver covers them."""
-
 _MOST_NAMED: Final = 3
 _LONGEST: Final = 160  # characters of a reason
 _FACTS: Final = 2  # of the evidence, shown in a row
@@ -57,25 +50,31 @@ class IncidentRow:
     title: str
     about: str
     since: float | None
-    tone: RowTone
+    tone: Severity
     action: Action | None
     runbook: str | None
     recovering: bool = False
     acting: bool = False  # a person or the controller works on it
-    rank: int = 0  # the worst of them first
 
 
 def rows(signals: Signals) -> list[IncidentRow]:
-    """Return the rows, worst first, then the oldest."""
-    fleet = signals.fleet
-    opened = [each for each in signals.incidents or () if each.ended_at is None]
-    made = [_of_incident(each, fleet) for each in opened]
-    named = {key for each in opened for key in each.games}
-    made += [_of_problem(problem, fleet) for problem in _uncovered(fleet, opened)]
-    made += _of_streams([row for row in fleet.rows if row.is_own_trouble and row.game_key not in named], fleet)
-    return sorted(
-        made, key=lambda row: (row.tone != "bad", row.recovering, row.acting, -row.rank, row.since or 0.0, row.row_id)
-    )
+    """Return the rows, worst first, then the oldest: all that stands, but for what only starts."""
+    return [made for each in signals.situation.standings if (made := _row(each, signals.fleet)) is not None]
+
+
+def _row(standing: Concern, fleet: Fleet) -> IncidentRow | None:
+    if standing.incident is not None:
+        return _of_incident(standing, standing.incident, fleet)
+    if standing.problem is not None:
+        return _of_problem(standing, standing.problem, fleet)
+    if standing.status is not None and standing.is_trouble:
+        return _of_alike(standing, standing.status, fleet)
+    if not standing.is_trouble:
+        return None
+    return IncidentRow(
+        standing.standing_id, "▲", standing.text, "ingest runs", standing.since, standing.severity, None,
+        "turnoutingeststalled",
+    )  # fmt: skip
 
 
 def about_rows(made: Sequence[IncidentRow], signals: Signals) -> str:
@@ -121,7 +120,7 @@ def ended(signals: Signals) -> list[dict[str, str]]:
     return lines
 
 
-def _of_incident(incident: Incident, fleet: Fleet) -> IncidentRow:
+def _of_incident(standing: Concern, incident: Incident, fleet: Fleet) -> IncidentRow:
     finding = incident.finding
     named = [row for key in incident.games if (row := fleet.row(key)) is not None]
     worst = max((row.verdict.status for row in named), key=lambda status: status.severity, default=None)
@@ -129,17 +128,16 @@ def _of_incident(incident: Incident, fleet: Fleet) -> IncidentRow:
     facts = [each for each in (progress, *finding.evidence[:_FACTS], *finding.excludes[:1], finding.advice) if each]
     glyph = "»" if progress is not None else formatting.STATUS_STYLES[worst].glyph if worst is not None else "▲"
     return IncidentRow(
-        f"incident_{incident.incident_id}",
+        standing.standing_id,
         glyph if worst != Status.RUNNING or progress is not None else "!",  # as its cells in the grid
-        formatting.shown(finding.title, _LONGEST),
+        standing.text,
         " · ".join([_where(incident, named), *(formatting.shown(fact, _LONGEST) for fact in facts)]),
-        incident.since,
-        "bad" if incident.tone == "bad" else "late",
+        standing.since,
+        standing.severity,
         finding.action,
         finding.runbook,
         recovering,
         incident.phase == "acting",
-        rank=len(Status),  # with a cause before those without one
     )
 
 
@@ -151,38 +149,22 @@ def _where(incident: Incident, named: Sequence[GameRow]) -> str:
     return f"{names}{group}"
 
 
-def _uncovered(fleet: Fleet, opened: Sequence[Incident]) -> list[Problem]:
-    """Return the problems of drivers and operations that no incident covers."""
-    silence = fleet.judgement.silence  # a problem of its own, which explains that each process is silent
-    silent = frozenset[tuple[str, str]]() if silence is None else silence.processes
-    of_store = any(each.finding.cause == Cause.STORE for each in opened)
-    return [
-        problem
-        for problem in fleet.judgement.problems
-        if problem.kind != "stream"
-        and not (problem.kind == "store" and of_store)
-        and not any(find(problem.kind).tile.covers(each.finding, problem.name) for each in opened)
-        and (problem.kind, problem.name) not in silent
-    ]
-
-
-def _of_problem(problem: Problem, fleet: Fleet) -> IncidentRow:
+def _of_problem(standing: Concern, problem: Problem, fleet: Fleet) -> IncidentRow:
     first, *others = problem.text.split("\n")
     state, kind = fleet.judgement.driver(problem.kind, problem.name), find(problem.kind)
-    members = [row for row in fleet.rows if kind.tile.has_games and row.group == problem.name]
+    members = [row for row in fleet.rows if kind.kind.carries_games and row.group == problem.name]
     about = [_many(len(members), "game")] if members else []
     about += [formatting.shown(each, _LONGEST) for each in others]
-    is_late = kind.tile.is_late or problem.kind == "operation"
+    is_live = state is not None and state.liveness.is_live
     return IncidentRow(
-        f"problem_{problem.kind}_{problem.name}",
-        "▲" if is_late or (state is not None and state.liveness.is_live) else "✗",
+        standing.standing_id,
+        "▲" if standing.severity == "late" or is_live else "✗",
         _sentence(first),
         " · ".join(about),
-        _since(problem, state, fleet),
-        "late" if is_late else "bad",
+        standing.since,
+        standing.severity,
         _step(problem),
         _RUNBOOKS_OF_PROBLEMS.get(problem.kind) or kind.kind.runbook,
-        rank=len(Status),
     )
 
 
@@ -192,16 +174,6 @@ def _sentence(text: str) -> str:
     return f"{shown[:1].upper()}{shown[1:]}"
 
 
-def _since(problem: Problem, state: DriverState | None, fleet: Fleet) -> float | None:
-    """Return since when a driver is in trouble; the start of a living driver is not when its trouble began."""
-    if problem.kind == "store" and fleet.judgement.silence is not None:
-        return fleet.judgement.silence.since
-    if state is None:
-        return None
-    since = state.liveness.since
-    return since if since is not None and not state.liveness.is_live and since <= fleet.read_at else None
-
-
 def _step(problem: Problem) -> Action | None:
     if problem.kind == "operation":
         return Action("Open operations", "operations", {})
@@ -209,38 +181,26 @@ def _step(problem: Problem) -> Action | None:
     return None if step is None else step(problem.name, formatting.shown(problem.name, 24))
 
 
-def _of_streams(trouble: Sequence[GameRow], fleet: Fleet) -> list[IncidentRow]:
-    """Return a row for the streams of one group that are in one status; a group that is down covers its own."""
-    down = {state.name for state in fleet.judgement.of(GROUP) if state.is_problem and not state.liveness.is_live}
-    alike: dict[tuple[str | None, Status], list[GameRow]] = {}
-    for row in trouble:
-        if row.group not in down or row.verdict.status not in _OF_DOWN:
-            alike.setdefault((row.group, row.verdict.status), []).append(row)
-    return [_of_alike(group, status, members, fleet) for (group, status), members in alike.items()]
-
-
-def _of_alike(group: str | None, status: Status, members: Sequence[GameRow], fleet: Fleet) -> IncidentRow:
-    style, one = formatting.STATUS_STYLES[status], members[0]
-    where = f"of group {formatting.shown(group, 40)}" if group is not None else "without a group"
-    title = formatting.shown(one.game, 60) if len(members) == 1 else f"{len(members)} streams {where}"
-    known = [row.verdict.since for row in members if row.verdict.since is not None]
-    since = min((at for at in known if at <= fleet.read_at), default=None)
+def _of_alike(standing: Concern, status: Status, fleet: Fleet) -> IncidentRow:
+    """Return the row of streams that no incident names."""
+    group, known = standing.group, set(standing.games)
+    members = [row for row in fleet.rows if row.game_key in known]
+    one = members[0]
     named = join_limited(members, _MOST_NAMED, lambda row: formatting.shown(row.game, 40))
     facts = [f"1 game in group {formatting.shown(group or '', 40)}" if len(members) == 1 and group else named]
     facts += [formatting.shown(why, _LONGEST)] if (why := reason(one)) else []
     facts += [_neighbours(group, members, fleet)] if group is not None else []
     return IncidentRow(
-        f"streams_{status}_{group or ''}",
-        style.glyph,
-        f"{title} {style.word}",
+        standing.standing_id,
+        formatting.STATUS_STYLES[status].glyph,
+        standing.text,
         " · ".join(fact for fact in facts if fact),
-        since,
-        "bad" if status.is_bad else "late",
+        standing.since,
+        standing.severity,
         Action("Open game", "game", {"game": one.game_key})
         if len(members) == 1
         else Action("Show in the table", "fleet", {"status": status, **({"group": group} if group else {})}),
         _RUNBOOKS.get(status),
-        rank=status.severity,
     )
 
 

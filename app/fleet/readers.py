@@ -1,4 +1,4 @@
-"""What the Fleet page reads besides the fleet itself: incidents, loads of groups, registered schemas.
+"""What the Fleet page reads besides the fleet and its incidents: loads of groups, registered schemas.
 
 Each is read by itself: a reading that fails leaves the others on screen.
 """
@@ -8,27 +8,14 @@ from typing import Final
 
 from app import formatting
 from app.components import group_load
-from app.state import services
 from app.state.series import series
-from app.state.services import Environment, cached, kept
+from app.state.services import Environment, cached
 from pipeline.api import fleet
-from pipeline.api import incidents as incident_queries
 from pipeline.api import runs as run_queries
 from pipeline.base.errors import Refused
-from pipeline.health.incidents.incidents import Incident
 from pipeline.health.verdicts.placement.capacity import GroupLoad
 
 _RECENT_SECONDS: Final = 900
-
-
-@kept(seconds=2)
-def incidents(environment: Environment) -> tuple[Incident, ...]:
-    """Read the open incidents and those that ended within a day.
-
-    Raises:
-        Refused: nobody has judged causes lately: what was judged then is no news.
-    """
-    return incident_queries.read_current(services.opened(environment), services.fleet(environment))
 
 
 _loads: Final = cached(fleet.loads, seconds=15)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from app import formatting
 from app.state.control_queries import OperationList
+from app.state.situations import situation
 from listeners.series import Series
 from listeners.status import Status
-from pipeline.base.texts import short_moment
 from pipeline.health.facts.fleet import Fleet, GameRow
+from pipeline.health.headlines.standings import Situation
 from pipeline.health.incidents.incidents import Incident
 from pipeline.health.verdicts.judgement import StreamVerdict
 
@@ -29,6 +30,11 @@ class Signals:
     operations: OperationList | None = None
     whys: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def situation(self) -> Situation:
+        """What stands at this moment."""
+        return situation(self.fleet, self.incidents)
+
 
 def forgotten(fleet: Fleet) -> Fleet:
     """Return a fleet of which nothing is known any more: its streams are unknown since it was read, with no numbers.
@@ -43,8 +49,3 @@ def forgotten(fleet: Fleet) -> Fleet:
 def _unknown(row: GameRow, fleet: Fleet) -> GameRow:
     last = f"last known: {formatting.STATUS_STYLES[row.verdict.status].word}"
     return replace(row, verdict=StreamVerdict(Status.UNKNOWN, fleet.read_at, last), reported=None, lag_seconds=None)
-
-
-def since_text(since: float | None, now: float) -> str:
-    """Return `since 15:38, 12 min`; nothing where the beginning is unknown."""
-    return "" if since is None else f"since {short_moment(since, now)}, {formatting.age(now - since)}"

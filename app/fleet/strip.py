@@ -4,6 +4,7 @@ Pure. A slot in which no driver reported is not known; a game that is silent in 
 That a game is paused now explains its silence since its last report, and none before it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,10 +12,13 @@ import numpy as np
 
 from app.look.parts import StripSlot
 from app.state.shared import once
+from app.state.situations import situation
 from listeners.series import IntArray, Series
 from listeners.status import Status
-from pipeline.base.texts import in_utc, join_limited, short_moment
+from pipeline.base.texts import in_utc, join_limited, short_moment, visible
 from pipeline.health.facts.fleet import Fleet
+from pipeline.health.headlines.standings import Situation
+from pipeline.health.incidents.incidents import Incident
 
 SLOTS: Final = 60
 """Most slots of a strip; more would be thinner than people can point at."""
@@ -22,6 +26,7 @@ SLOTS: Final = 60
 _PATIENCE_SECONDS: Final = 60.0
 """Seconds after its end in which a slot may be missing: its minutes wait until all drivers can have reported."""
 
+_LONGEST: Final = 80  # characters of a title
 _BAD: Final = np.array([status.severity for status in Status if status.is_bad])
 _LATE: Final = np.array([status.severity for status in Status if status.is_late])
 
@@ -35,6 +40,14 @@ class Calm:
 
 
 @dataclass(frozen=True, slots=True)
+class _Stood:
+    """What incidents say of a slot."""
+
+    running: int  # games of them whose streams ran
+    titles: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Counts:
     """Games by slot: those that failed, were late, began, reported, and did not report although they should."""
 
@@ -45,22 +58,30 @@ class _Counts:
     silent: IntArray
 
 
-def slots(series: Series, fleet: Fleet, now: float, stale_since: float | None = None) -> list[StripSlot]:
+def slots(
+    series: Series,
+    fleet: Fleet,
+    now: float,
+    stale_since: float | None = None,
+    found: Sequence[Incident] | None = (),
+) -> list[StripSlot]:
     """Return the slots up to now; the last one is what the control store says of this moment.
 
-    `stale_since` is when the store last answered, where it does not: from then on no slot is known.
+    `stale_since` is when the store last answered, where it does not: from then on no slot is known. Incidents that were
+    open in a slot show in it, also those of games whose streams ran and those without games; None: nobody knows them.
     """
     counts, seconds = once(_count, series, fleet), series.slot_seconds
     begins = [series.since + place * seconds for place in range(series.slots)]
+    stood = once(_stood, series, found)
     made = [
-        _slot(counts, place, at, known=stale_since is None or at + seconds <= stale_since)
+        _slot(counts, place, at, stood[place], known=stale_since is None or at + seconds <= stale_since)
         for place, at in enumerate(begins)
     ]
     end = series.since + series.slots * seconds
     while end + seconds + _PATIENCE_SECONDS <= now:
         made.append(StripSlot(end, 0.0, 0.0, known=False, title=f"{_clock(end)}: not reported yet"))
         end += seconds
-    made.append(_now(fleet, now, known=stale_since is None))
+    made.append(_now(situation(fleet, found), now, known=stale_since is None))
     return made[-SLOTS:]
 
 
@@ -115,7 +136,26 @@ def _count(series: Series, fleet: Fleet) -> _Counts:
     )
 
 
-def _slot(counts: _Counts, place: int, at: float, *, known: bool) -> StripSlot:
+def _stood(series: Series, found: Sequence[Incident] | None) -> list[_Stood]:
+    """Return what incidents add to each slot: those that were open in it, and their games whose streams ran."""
+    slots, seconds = series.slots, series.slot_seconds
+    at = {key: number for number, key in enumerate(series.games)}
+    runs = (series.status >= 0) & ~np.isin(series.status, _BAD) & ~np.isin(series.status, _LATE)
+    marked, titles = np.zeros_like(runs), [list[str]() for _ in range(slots)]
+    for each in found or ():
+        first = max(0, int((each.since - series.since) // seconds))
+        last = slots if each.ended_at is None else min(slots, int((each.ended_at - series.since) // seconds) + 1)
+        if first >= last:
+            continue
+        rows = [at[key] for key in each.games if key in at]
+        marked[rows, first:last] = True
+        for place in range(first, last):
+            titles[place].append(each.finding.title)
+    running = (marked & runs).sum(axis=0)
+    return [_Stood(int(running[place]), tuple(titles[place])) for place in range(slots)]
+
+
+def _slot(counts: _Counts, place: int, at: float, stood: _Stood, *, known: bool) -> StripSlot:
     bad, late = int(counts.bad[place]), int(counts.late[place])
     reported, silent = int(counts.reported[place]), int(counts.silent[place])
     if not known or not reported:
@@ -123,21 +163,29 @@ def _slot(counts: _Counts, place: int, at: float, *, known: bool) -> StripSlot:
     games = reported + silent
     starting = int(counts.starting[place])
     words = [(bad, "failing"), (late, "late or unknown"), (silent, "silent"), (starting, "starting")]
-    said = ", ".join(f"{amount} {word}" for amount, word in words if amount)
-    title = f"{_clock(at)}: {said or 'none in trouble'}"
-    return StripSlot(at, bad / games, (late + silent) / games, known=True, title=title, starting=starting / games)
+    words.append((stood.running, "running in an incident"))
+    said = [f"{amount} {word}" for amount, word in words if amount]
+    said += [join_limited(stood.titles, 2, lambda title: visible(title, _LONGEST))] if stood.titles else []
+    title = f"{_clock(at)}: {', '.join(said) or 'none in trouble'}"
+    least = 1 if stood.titles and not bad else 0  # an incident without games, such as of the controller, is seen too
+    ill = max(late + silent + stood.running, least) / games
+    return StripSlot(at, bad / games, ill, known=True, title=title, starting=starting / games)
 
 
-def _now(fleet: Fleet, now: float, *, known: bool) -> StripSlot:
-    statuses = [row.verdict.status for row in fleet.rows]
-    if not known or not statuses:
+def _now(of: Situation, now: float, *, known: bool) -> StripSlot:
+    if not known or not of.games:
         why = "nothing is known" if not known else "no game"
         return StripSlot(now, 0.0, 0.0, known=False, title=f"now: {why}")
-    bad, late = sum(each.is_bad for each in statuses), sum(each.is_late for each in statuses)
-    starting = statuses.count(Status.STARTING)
-    words = ((bad, "failing"), (late, "late or unknown"), (starting, "starting"))
+    severities, games = [of.severity_of(each) for each in of.games], len(of.games)
+    bad, late = (severities.count(each) for each in ("bad", "late"))
+    starting = sum(each.verdict.status == Status.STARTING for each in of.games)
+    words = ((bad, "failing or unknown"), (late, "late"), (starting, "starting"))
     said = [f"{amount} {word}" for amount, word in words if amount]
-    title, games = f"now: {join_limited(said) or 'none in trouble'}", len(statuses)
+    trouble = [each for each in of.standings if each.is_trouble]
+    said += [trouble[0].text] if trouble and not (bad or late) else []
+    if trouble and not (bad or late):
+        late = 1
+    title = f"now: {', '.join(said) or 'none in trouble'}"
     return StripSlot(now, bad / games, late / games, known=True, title=title, starting=starting / games)
 
 

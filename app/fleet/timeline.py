@@ -13,9 +13,11 @@ from app.look.lines import gapped, per_second
 from app.look.tokens import Mode
 from listeners.series import Series
 from pipeline.api.fleet import RegisteredSchema
+from pipeline.api.incidents import Cause
 from pipeline.api.operations import Operation, OperationKind, OperationState
 from pipeline.api.runs import DriverEvent, Run, driver_events
 from pipeline.health.facts.fleet import Fleet
+from pipeline.health.incidents.incidents import Incident
 from pipeline.health.kinds.registry import find, registered
 
 _MARKED: Final = frozenset({OperationKind.MOVE, OperationKind.ISOLATE, OperationKind.RESTORE, OperationKind.REBUILD})
@@ -53,8 +55,9 @@ def events(
     schemas: Sequence[RegisteredSchema],
     since: float,
     runs: Sequence[Run] = (),
+    found: Sequence[Incident] = (),
 ) -> list[ChartMark]:
-    """Return the starts of drivers, the operations that moved or remade games and the new schemas since then.
+    """Return starts of drivers, operations that moved or remade games, new schemas and outages of the controller.
 
     Of a driver that was restarted `runs` has the earlier starts, too.
 
@@ -69,7 +72,12 @@ def events(
         and each.ended_at >= since
     ]
     changed = _schemas(schemas, {row.game_key: row.game for row in fleet.rows})
-    return sorted([*_starts(fleet, runs, since), *done, *changed], key=lambda each: each.at)
+    away = [
+        ChartMark(each.since, "controller away")
+        for each in found
+        if each.finding.cause == Cause.CONTROLLER and each.since >= since
+    ]
+    return sorted([*_starts(fleet, runs, since), *done, *changed, *away], key=lambda each: each.at)
 
 
 def _starts(fleet: Fleet, runs: Sequence[Run], since: float) -> list[ChartMark]:

@@ -14,6 +14,7 @@ from app.game.signals import GameSignals, lasting
 from app.look.tokens import Tone
 from pipeline.api.incidents import Cause
 from pipeline.api.operations import OperationKind
+from pipeline.health.headlines.standings import of_incident, of_status
 from pipeline.health.incidents.causes import Action
 from pipeline.health.incidents.incidents import Incident
 
@@ -64,7 +65,7 @@ def _of_incident(signals: GameSignals, incident: Incident) -> CauseCard:
     return CauseCard(
         "»" if progress is not None else formatting.STATUS_STYLES[signals.row.verdict.status].glyph,
         formatting.shown(finding.title, _TITLE),
-        _TONES.get(incident.tone, "late"),
+        of_incident(incident, signals.fleet.judgement.games),
         lasting(incident.since, signals.now),
         _shown(lines),
         action,
@@ -75,8 +76,6 @@ def _of_incident(signals: GameSignals, incident: Incident) -> CauseCard:
 
 
 _NOT_YET: Final = "Mend the schema first: until then a replay leaves the rows in quarantine."
-
-_TONES: Final[Mapping[str, Tone]] = {"bad": "bad", "late": "late", "recovering": "busy"}
 
 
 def _next(incident: Incident) -> Iterable[str]:
@@ -100,7 +99,7 @@ def _of_verdict(signals: GameSignals) -> CauseCard:
     why = signals.whys.get("incidents")
     lines.append(("cause", "undetermined" if why is None else f"not known: {why}"))
     title = f"{style.word.capitalize()} {lasting(verdict.since, signals.now)}".strip()
-    tone: Tone = "bad" if verdict.status.is_bad else "late"
+    tone: Tone = of_status(verdict.status)
     return CauseCard(style.glyph, title, tone, "", _shown(lines), None, None, None, None)
 
 

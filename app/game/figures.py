@@ -158,18 +158,28 @@ def since_commit(series: Series) -> Points:
 
 
 def slots(signals: GameSignals) -> list[StripSlot]:
-    """Return the health strip: the worst status of each slot, and of this moment by the control store."""
-    series, now = signals.series, signals.now
+    """Return the health strip: the worst status of each slot, and of this moment by the control store.
+
+    A slot in which an incident of the game was open is as late as that at least, also while its stream ran.
+    """
+    series, now, key = signals.series, signals.now, signals.row.game_key
     made: list[StripSlot] = []
+    stood = [(each.since, each.ended_at or now) for each in signals.incidents or () if key in each.games]
+
+    def is_in_one(at: float, seconds: float) -> bool:
+        return any(since < at + seconds and until > at for since, until in stood)
+
     if series is not None:
         for place, code in enumerate(lines.gapped(series.total("status"))):
             at = series.since + place * series.slot_seconds
-            made.append(_slot(at, None if code is None else STATUSES[int(code)], in_utc(at, "%H:%M UTC")))
+            status, is_ill = None if code is None else STATUSES[int(code)], is_in_one(at, series.slot_seconds)
+            made.append(_slot(at, status, in_utc(at, "%H:%M UTC"), is_ill=is_ill))
         end = series.since + series.slots * series.slot_seconds
         while end + series.slot_seconds <= now and len(made) < 2 * SLOTS:
             made.append(_slot(end, None, in_utc(end, "%H:%M UTC")))
             end += series.slot_seconds
-    made.append(_slot(now, signals.row.verdict.status, "now"))
+    is_ill = signals.situation.severity_of(signals.row) in {"bad", "late"}
+    made.append(_slot(now, signals.row.verdict.status, "now", is_ill=is_ill))
     return made[-SLOTS:]
 
 
@@ -185,11 +195,14 @@ def label(made: Sequence[StripSlot]) -> str:
     return f"Status over time, {len(made)} slots: {bad} failing, {late} late or unknown, {unknown} not reported."
 
 
-def _slot(at: float, status: Status | None, when: str) -> StripSlot:
+def _slot(at: float, status: Status | None, when: str, *, is_ill: bool = False) -> StripSlot:
     if status is None:
         return StripSlot(at, 0.0, 0.0, known=False, title=f"{when}: no driver reported")
-    bad, late = float(status.is_bad), float(status.is_late)
-    return StripSlot(at, bad, late, known=True, title=f"{when}: {formatting.STATUS_STYLES[status].word}")
+    word = formatting.STATUS_STYLES[status].word
+    if is_ill and not status.is_trouble:
+        return StripSlot(at, 0.0, 1.0, known=True, title=f"{when}: in an incident, {word}")
+    starting = float(status == Status.STARTING)
+    return StripSlot(at, float(status.is_bad), float(status.is_late), True, f"{when}: {word}", starting)
 
 
 def _unknown(label: str, why: str, points: Points, objective: float | None = None) -> Figure:

@@ -15,7 +15,7 @@ from app import formatting
 from app.components import links
 from app.game import figures, marks, versions
 from app.game.cause import CauseCard
-from app.game.signals import GameSignals, state_text, until_text
+from app.game.signals import GameSignals, pill, state_text, until_text
 from app.look import parts, tokens, vega
 from app.look.axes import Chart, Frame
 from app.look.tokens import Tone
@@ -34,8 +34,7 @@ _MOST_CHANGES: Final = 20
 def head(signals: GameSignals) -> str:
     """Return the head of the page: where the game is, its name, its status as a pill, since when."""
     row = signals.row
-    style = formatting.STATUS_STYLES[row.verdict.status]
-    state = parts.pill(f"{style.glyph} {style.word}", style.tone)
+    state = parts.pill(*pill(signals))
     return (
         f'<div class="t-sentence" role="heading" aria-level="1"><b>{_text(formatting.shown(row.game, 120))}</b>{state}'
         f"<span>{_text(state_text(signals))}</span></div>"

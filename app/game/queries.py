@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 from app.fleet import readers
 from app.game.signals import GameSignals
 from app.game.stays import stays
-from app.state import alerts, control_queries, series, services
+from app.state import alerts, control_queries, judged, series, services
 from app.state.alerts import FiringAlert
 from app.state.control_queries import ControlState
 from app.state.readings import Reading, reading
@@ -59,7 +59,7 @@ def signals(environment: Environment, steering: ControlState, row: GameRow, rang
         series=over_time,
         recent=part("recent", lambda: _of_game(environment, key, _RECENT)),
         trend=kept("trend", lambda: services.game_trend(environment, key, float(range_seconds))),
-        incidents=part("incidents", lambda: readers.incidents(environment)),
+        incidents=part("incidents", lambda: judged.incidents(environment)),
         alerts=firing,
         operations=kept("operations", lambda: _operations(environment, row, over_time)),
         runs=kept("runs", lambda: readers.runs(environment, range_seconds)),

@@ -7,14 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app import formatting
+from app.look.sentences import elsewhere_text
+from app.look.tokens import Tone
 from app.state.alerts import FiringAlert
+from app.state.situations import situation
 from listeners.series import Series
+from listeners.status import Status
 from pipeline.api.operations import Operation
 from pipeline.api.runs import Run
 from pipeline.api.trends import Trend
 from pipeline.api.versions import Version
 from pipeline.base.texts import short_moment
 from pipeline.health.facts.fleet import Fleet, GameRow
+from pipeline.health.headlines.pages import of_game
+from pipeline.health.headlines.standings import Situation
 from pipeline.health.incidents.incidents import Incident
 
 
@@ -44,10 +50,14 @@ class GameSignals:
         return self.fleet.read_at
 
     @property
+    def situation(self) -> Situation:
+        """What stands at this moment."""
+        return situation(self.fleet, None if self.incidents is None else tuple(self.incidents))
+
+    @property
     def incident(self) -> Incident | None:
         """The open incident that the game belongs to, None without one or where nobody knows."""
-        about = [each for each in self.incidents or () if each.ended_at is None and self.row.game_key in each.games]
-        return max(about, key=lambda each: (each.tone == "bad", each.since), default=None)
+        return self.situation.incident_of.get(self.row.game_key)
 
     @property
     def neighbours(self) -> tuple[GameRow, ...]:
@@ -71,6 +81,15 @@ def lasting(since: float | None, now: float) -> str:
     return "" if since is None else f"for {formatting.age(now - since)}, since {short_moment(since, now)}"
 
 
+def pill(signals: GameSignals) -> tuple[str, Tone]:
+    """Return a game's status as glyph and word, and its tone, which is that of its cell in the grid."""
+    status = signals.row.verdict.status
+    style, said = formatting.STATUS_STYLES[status], of_game(signals.situation, signals.row)
+    if status == Status.RUNNING and said.tone != "well":
+        return f"! {style.word}", said.tone
+    return f"{style.glyph} {style.word}", style.tone
+
+
 def state_text(signals: GameSignals) -> str:
     """Say beside a game's name how it is and since when; the pill there has the word of its status."""
     row, now = signals.row, signals.now
@@ -86,4 +105,5 @@ def state_text(signals: GameSignals) -> str:
         last = "nothing committed since its driver started"
         said.append(last if committed is None else f"last commit {formatting.age(now - committed)} ago")
         said.append("lag unknown" if row.lag_seconds is None else f"lag {formatting.duration(row.lag_seconds)}")
+    said.append(elsewhere_text(of_game(signals.situation, row), now))
     return formatting.shown(" · ".join(filter(None, said)), 300)

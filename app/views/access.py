@@ -12,6 +12,7 @@ from app.components import confirm, header, links
 from app.look import parts
 from app.state import services
 from app.state.services import Environment
+from pipeline.health.headlines.pages import OF_ACCESS
 
 _VIEW: Final = "access_view"
 _VIEWS: Final[Mapping[str, str]] = {
@@ -138,6 +139,7 @@ def _draw_headline(environment: Environment, access: AccessState) -> None:
         trouble=access.problem is not None
         or bool(access.known.observed.notes)
         or _is_late(environment, access.known, access),
+        causes=OF_ACCESS,
     )
 
 

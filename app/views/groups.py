@@ -25,7 +25,8 @@ from app.components import (
 from app.components.group_load import Course
 from app.fleet import readers, timeline
 from app.look import parts, tokens
-from app.state import control_queries, previews, services
+from app.look.sentences import of_headline
+from app.state import control_queries, judged, previews, services
 from app.state.control_queries import ControlState
 from app.state.readings import reading
 from app.state.series import about, series
@@ -35,8 +36,8 @@ from listeners.status import Status
 from pipeline.api.operations import Operation, OperationKind
 from pipeline.api.runs import Run
 from pipeline.base.errors import Refused
-from pipeline.base.texts import join_limited
 from pipeline.health.facts.fleet import Fleet
+from pipeline.health.headlines import pages as headlines
 from pipeline.health.verdicts.placement.capacity import Loads
 from pipeline.health.verdicts.processes import DriverState
 
@@ -70,16 +71,19 @@ def _live(environment: Environment) -> None:
         return
     fleet = steering.fleet
     _draw_controller(steering)
+    known = judged.of_fleet(environment, fleet)
+    said = headlines.of_groups(known)
     if not fleet.groups:
-        header.headline("No cluster group yet", trouble=False)
+        header.draw_sentence(of_headline(said, known.now))
         st.info("Make one here, or start one with `turnout groups run NAME`, which registers itself.")
         group_forms.draw_make(environment)
         return
-    header.headline(_sentence(fleet), trouble=bool(fleet.judgement.group_notes), meta=_scope(fleet))
+    header.draw_sentence(of_headline(said, known.now, _scope(fleet)))
     _take_link(steering)
     landed = _landed(environment, steering)
     if len(fleet.groups) <= group_cards.MOST_CARDS:
-        group_cards.draw(steering, landed, _incidents(environment, fleet), group_cards.Click(_open, _steer))
+        incidents, click = _incidents(environment, fleet), group_cards.Click(_open, _steer)
+        group_cards.draw(steering, known, landed, incidents, click)
     _draw_move(environment, steering)
     with st.container(horizontal=True, vertical_alignment="center", key="row_groups"):
         st.html(parts.section("All groups", "state, load and deaths"), width="stretch")
@@ -119,7 +123,7 @@ def _journal(environment: Environment, range_seconds: int) -> tuple[Sequence[Run
 def _incidents(environment: Environment, fleet: Fleet) -> Mapping[str, str]:
     """Return what each group's open incident says: what is wrong, and who is at it, or when it is level."""
     try:
-        found = readers.incidents(environment)
+        found = judged.incidents(environment)
     except Refused:
         return {}  # the page goes on without causes; Fleet says why they are not known
     said = {}
@@ -161,23 +165,6 @@ def _draw_controller(steering: ControlState) -> None:
         st.warning(formatting.escaped(alarm), icon=":material/crisis_alert:")
     if steering.no_controller is not None:
         confirm.draw_absence(steering.no_controller, "operations wait, and drivers that die are not restarted")
-
-
-def _sentence(fleet: Fleet) -> str:
-    """Say how the groups are, in the very words of the fleet's headline where one is not well."""
-    if notes := "; ".join(fleet.judgement.group_notes):
-        return f"{notes[0].upper()}{notes[1:]}"
-    stopped = fleet.judgement.stopped_groups
-    enabled = [each for each in fleet.judgement.of(GROUP) if each.name not in stopped]
-    starting = [formatting.shown(each.name, 40) for each in enabled if each.liveness.state == "starting"]
-    if not enabled:
-        return "All groups are stopped (as configured)"
-    if starting:
-        return f"{len(starting)} of {len(enabled)} groups' drivers starting: {join_limited(starting, 3)}"
-    if len(enabled) == 1:
-        return "The only enabled group has a live driver" if stopped else "The only group's driver is alive"
-    some = f"All {len(enabled)}"
-    return f"{some} enabled groups have a live driver" if stopped else f"{some} groups' drivers are alive"
 
 
 def _draw_table(steering: ControlState, landed: group_cards.GroupCourses) -> None:

@@ -61,9 +61,7 @@ def _draw_all(environment: Environment, journal: OperationList) -> None:
     opened = [each for each in journal.operations if each.is_open]
     ended = [each for each in journal.operations if not each.is_open]
     stuck = sum(each.is_stuck for each in opened)
-    halted = bool(opened) and journal.no_controller is not None
-    sentence = _sentence(len(opened), stuck, halted=halted)
-    header.headline(sentence, tone="late" if stuck or halted else "well", meta=_scope(journal, stuck))
+    header.draw_operations(len(opened), stuck)
     if opened:
         confirm.draw_controller(opened[-1], journal.no_controller)
     for place, each in enumerate(opened[:_MAX_CARDS]):
@@ -91,11 +89,6 @@ def _draw_all(environment: Environment, journal: OperationList) -> None:
     )
     links.offer_operations("operations", {links.short(each.operation_id): _named(each, journal) for each in chosen})
     st.caption("All times are UTC.")
-
-
-def _scope(journal: OperationList, stuck: int) -> str:
-    runs = journal.no_controller or "the controller runs"
-    return runs if stuck else f"nothing waits for a person · {runs}"
 
 
 def _draw_filters(rows: list[Operation], journal: OperationList) -> list[Operation]:
@@ -127,18 +120,6 @@ def _draw_filters(rows: list[Operation], journal: OperationList) -> list[Operati
 def _searched(operation: Operation, journal: OperationList) -> str:
     games = (journal.names.get(target.partition(":")[2], "") for target in operation.targets)
     return " ".join([operation.operation_id, operation.actor, *operation.targets, *games]).casefold()
-
-
-def _sentence(opened: int, stuck: int, *, halted: bool) -> str:
-    """Say what is open; `halted`: no controller carries it out."""
-    if not opened:
-        return "No operation is open"
-    if not stuck and halted:
-        return f"{'1 operation waits' if opened == 1 else f'{opened} operations wait'} for a controller"
-    if not stuck:
-        return "1 operation is open" if opened == 1 else f"{opened} operations are open"
-    needs = "1 operation needs a person" if stuck == 1 else f"{stuck} operations need a person"
-    return f"{needs}, {opened - stuck} more open" if opened > stuck else needs
 
 
 def _named(operation: Operation, journal: OperationList) -> str:

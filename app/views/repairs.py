@@ -10,7 +10,8 @@ import streamlit as st
 from app import formatting
 from app.components import confirm, header, links, pills, repair_figures
 from app.look import parts
-from app.state import control_queries, previews, services
+from app.look.sentences import of_headline
+from app.state import control_queries, judged, previews, services
 from app.state.control_queries import ControlState
 from app.state.readings import reading
 from app.state.series import series
@@ -24,6 +25,7 @@ from pipeline.control import capabilities
 from pipeline.control.operations import registry, repairs
 from pipeline.control.operations.facts import GameFacts
 from pipeline.health.facts.fleet import GameRow
+from pipeline.health.headlines import pages as headlines
 
 _PLACE = "repairs_repair"
 _GAMES, _KIND, _OF = "repair", "repair_kind", "replay_of"
@@ -73,13 +75,12 @@ def _live(environment: Environment) -> None:
     steering = header.draw(environment, control_queries.steering, "steering", ranged=False)
     if steering is None:
         return
-    rows = [row for row in steering.fleet.rows if row.is_own_trouble or _is_stopped(steering, row)]
-    stopped = sum(_is_stopped(steering, row) for row in rows)
-    header.headline(
-        _sentence(len(rows), stopped),
-        tone="late" if rows else "well",
-        meta=f"{formatting.count(len(steering.fleet.rows))} streams",
-    )
+    known = judged.of_fleet(environment, steering.fleet)
+    stopped = {row.game_key for row in steering.fleet.rows if _is_stopped(steering, row)}
+    keys = headlines.to_repair(known, stopped)
+    rows = [row for row in steering.fleet.rows if row.game_key in keys]
+    streams = f"{formatting.count(len(steering.fleet.rows))} streams"
+    header.draw_sentence(of_headline(headlines.of_repairs(known, stopped), known.now, streams))
     hour = reading("series", (environment.store, _HOUR), lambda: series(environment, _HOUR))
     with st.container(border=True, key="strip_repairs"):
         st.html(parts.figures(repair_figures.figures(steering, hour)))
@@ -110,15 +111,6 @@ def _draw_table(environment: Environment, steering: ControlState, rows: list[Gam
         key="repairs_table",
     )
     links.offer_games("repairs", {row.game_key: formatting.game_text(row.game_key, row.game) for row in rows})
-
-
-def _sentence(troubled: int, stopped: int) -> str:
-    if not troubled:
-        return "No stream needs a repair"
-    streams = "1 stream" if troubled == 1 else f"{formatting.count(troubled)} streams"
-    if stopped == troubled:
-        return f"{streams} parked or waiting after a failure"
-    return f"{streams} in trouble, {stopped or 'none'} of them parked or waiting after a failure"
 
 
 def _is_stopped(steering: ControlState, row: GameRow) -> bool:

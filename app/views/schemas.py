@@ -7,6 +7,7 @@ from app.components import header, links
 from app.schemas import forms, game_panel, listing, queries, registries
 from app.state.services import Environment
 from pipeline.api.schemas import Catalogue
+from pipeline.health.headlines.pages import OF_SCHEMAS
 
 
 def _live(environment: Environment) -> None:
@@ -15,7 +16,8 @@ def _live(environment: Environment) -> None:
         return
     catalogue = seen.catalogue
     waiting = sum(each.state == "asked" for each in seen.requested)
-    header.headline(_sentence(catalogue, waiting), trouble=bool(catalogue.troubles or waiting))
+    trouble = bool(catalogue.troubles or waiting)
+    header.headline(_sentence(catalogue, waiting), trouble=trouble, causes=OF_SCHEMAS)
     chosen = st.query_params.get("game", "")
     game = catalogue.game(chosen)
     linked = {**listing.LINKED, **({} if game is None else game_panel.linked(game.key))}

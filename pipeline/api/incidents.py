@@ -10,6 +10,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.texts import age
 from pipeline.health.facts.fleet import Fleet
 from pipeline.health.facts.incidents import read_incidents
+from pipeline.health.headlines.standings import Situation
 from pipeline.health.incidents import away
 from pipeline.health.incidents.causes import Acting, Action
 from pipeline.health.incidents.incidents import Incident, Phase, order
@@ -27,6 +28,7 @@ __all__ = [
     "read",
     "read_current",
     "report",
+    "situation",
 ]
 
 
@@ -104,6 +106,16 @@ def read_current(environment: OpenEnvironment, fleet: Fleet) -> tuple[Incident, 
         ago = age(look.age_seconds)
         raise Refused(f"Causes were judged {ago} ago: neither a controller nor ingest judges them now.")
     return read_incidents(store)
+
+
+def situation(environment: OpenEnvironment, fleet: Fleet) -> Situation:
+    """Return what stands in a fleet that was read just now; incidents that were judged long ago are not known."""
+    found: tuple[Incident, ...] | None
+    try:
+        found = read_current(environment, fleet)
+    except Refused:
+        found = None
+    return Situation(fleet.judgement, fleet.rows, found)
 
 
 def report(incident: Incident, now: float) -> IncidentReport:

@@ -12,6 +12,8 @@ from pipeline.api import incidents as incident_queries
 from pipeline.api.environment import OpenEnvironment
 from pipeline.api.incidents import CausesJudged, IncidentReport, IncidentsReport
 from pipeline.health.facts.fleet import Fleet, GameRow
+from pipeline.health.headlines.pages import of_fleet
+from pipeline.health.headlines.standings import Situation
 from pipeline.health.verdicts.judgement import Judgement, Problem
 from pipeline.store.database.engine import reading
 from pipeline.store.operations import Operation, read_open
@@ -106,8 +108,8 @@ class SourceReport:
 class Verdict:
     """The judgement of the whole fleet, which the Fleet page and the alert TurnoutFleetUnhealthy show as well."""
 
-    healthy: bool
-    headline: str
+    healthy: bool  # no problem; an incident, such as of refused rows, may be open
+    headline: str  # the sentence of the Fleet page, with its clauses
     problems: tuple[Problem, ...]  # without those of single games
 
 
@@ -135,17 +137,20 @@ def read(environment: OpenEnvironment) -> StatusReport:
     fleet = fleet_queries.read(environment)
     with environment.engine.connect() as connection:
         operations = read_open(connection)
-    return report(fleet, operations, incident_queries.read(environment, fleet))
+    stands = incident_queries.situation(environment, fleet)
+    return report(fleet, operations, incident_queries.read(environment, fleet), stands)
 
 
-def report(fleet: Fleet, operations: Sequence[Operation], incidents: IncidentsReport) -> StatusReport:
-    """Return the status of a fleet with these open operations and these incidents."""
+def report(
+    fleet: Fleet, operations: Sequence[Operation], incidents: IncidentsReport, stands: Situation
+) -> StatusReport:
+    """Return the status of a fleet with these open operations, these incidents, and what stands of them now."""
     judgement = fleet.judgement
     source, judged = judgement.source, verdict(judgement)
     named = (NamedSourceReport(each.name, each.age_seconds, each.rows, each.reason) for each in source.sources)
     return StatusReport(
         healthy=judged.healthy,
-        headline=judged.headline,
+        headline=of_fleet(stands).line,
         problems=judged.problems,
         at=fleet.read_at,
         drivers=tuple(

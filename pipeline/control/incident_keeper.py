@@ -11,6 +11,7 @@ from typing import Final
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from listeners.process_kinds import CONTROLLER, ONLY
 from pipeline.base.errors import Refused
 from pipeline.data.output_contracts.freshness import read_freshness
 from pipeline.health.facts.evidence import read_evidence
@@ -19,6 +20,7 @@ from pipeline.health.facts.incidents import keep_look, read_incidents
 from pipeline.health.facts.overdue_access import read_overdue
 from pipeline.health.incidents import away
 from pipeline.health.incidents.access import keep_access
+from pipeline.health.incidents.controller import keep_controller
 from pipeline.health.incidents.evidence import Look
 from pipeline.health.incidents.freshness import keep_freshness
 from pipeline.health.incidents.incidents import Causes, Incident, group_incidents, order
@@ -29,7 +31,7 @@ from pipeline.health.verdicts.liveness import heartbeat_limit
 from pipeline.settings.tree import Settings
 from pipeline.store.database.states import Cause
 
-_OF_NO_GAME: Final = frozenset({Cause.ACCESS, Cause.FRESHNESS, Cause.TIME_WENT_BACK})
+_OF_NO_GAME: Final = frozenset({Cause.ACCESS, Cause.CONTROLLER, Cause.FRESHNESS, Cause.TIME_WENT_BACK})
 
 
 class IncidentKeeper:
@@ -87,11 +89,12 @@ class IncidentKeeper:
 
             others = [each for each in before if each.finding.cause not in _OF_NO_GAME]
             kept = group_incidents(others, self._causes, evidence, new_id)
+            controller = keep_controller(known(Cause.CONTROLLER), fleet.state(CONTROLLER, ONLY), seen.now, new_id)
             access = keep_access(known(Cause.ACCESS), overdue, seen.now, new_id)
             fresh = keep_freshness(known(Cause.FRESHNESS), freshness, seen.now, new_id)
             times = known(Cause.TIME_WENT_BACK)
             times_back = keep_through(times, fleet.withdrawals, fleet.through_at, seen.now, new_id)
-            return order((*kept, *access, *fresh, *times_back))
+            return order((*kept, *controller, *access, *fresh, *times_back))
 
         kept = keep_look(self._engine, self._kept_by, seen.now, judge)
         self._was_refused = False

@@ -14,7 +14,7 @@ from listeners.process_kinds import MAINTENANCE as UPKEEP
 from listeners.process_kinds import ONLY
 from pipeline.base import extensions
 from pipeline.control.backends.duties import Duty
-from pipeline.health.incidents.causes import Action, Finding
+from pipeline.health.incidents.causes import Action
 from pipeline.health.kinds import registry
 from pipeline.health.kinds.controller import CONTROLLER
 from pipeline.health.kinds.groups import GROUPS
@@ -24,11 +24,8 @@ from pipeline.health.verdicts.processes import ProcessKind
 from pipeline.settings.maintenance import Maintenance
 from pipeline.settings.tree import Settings
 from pipeline.store.backends import backend_kind
-from pipeline.store.database.states import Cause
 from pipeline.store.groups import read_groups
 from pipeline.store.processes.runs import open_runs
-
-_OF_DRIVERS: Final = frozenset({Cause.DRIVER_GONE, Cause.DRIVER_SLOW})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +59,7 @@ def upkeep(engine: Engine, wanted: Maintenance) -> list[Duty]:
 class Tile:
     """How a page shows a process at which a person should look."""
 
-    is_late: bool = False  # as late, not as bad: rows go on without it
-    has_games: bool = False  # with the number of games of the group of its name
     step: Callable[[str, str], Action] | None = None  # the page that helps: of its name, and of that as it is shown
-    covers: Callable[[Finding, str], bool] = lambda _finding, _name: False
-    """Whether an incident's finding says the same of the process of a name, which then has no row of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +80,7 @@ class ControlledKind:
 
 _OWN: Final = (
     ControlledKind(CONTROLLER, ends_hung=False),
-    ControlledKind(INGEST, tile=Tile(covers=lambda finding, _: finding.scope == "source")),
+    ControlledKind(INGEST),
     ControlledKind(
         GROUPS,
         duties=lambda engine, _: groups(engine),
@@ -96,16 +89,13 @@ _OWN: Final = (
         restart_command=lambda name: f"turnout groups restart {name}",
         stop_command=lambda name: f"turnout groups stop {name}",
         tile=Tile(
-            has_games=True,
             step=lambda name, shown: Action(f"Open group {shown}", "groups", {"steer": name}),
-            covers=lambda finding, name: finding.cause in _OF_DRIVERS and finding.scope == f"group {name}",
         ),
     ),
     ControlledKind(
         MAINTENANCE,
         duties=lambda engine, settings: upkeep(engine, settings.maintenance),
         command=lambda _: ("maintain",),
-        tile=Tile(is_late=True),
     ),
 )
 """The order is the one in which commands list and stop processes."""

@@ -11,11 +11,11 @@ import streamlit as st
 from sqlalchemy import Engine
 from streamlit.testing.v1 import AppTest
 
-from app.fleet import gathering, readers
+from app.fleet import gathering
 from app.game import queries as game_queries
 from app.schemas import listing
 from app.schemas import queries as schema_queries
-from app.state import control_queries
+from app.state import control_queries, judged
 from app.state import series as history
 from listeners import metrics_schema
 from listeners.series import Series
@@ -186,14 +186,14 @@ def test_fleet_lists_the_incidents_that_ended_in_a_day(
     seed(tmp_path, [Seeded("Chess", "a", {})], now=time.time(), history=False)
     now = time.time()
     over = incident([game_key("Chess")], since=now - 900, ended_at=now - 300)
-    monkeypatch.setattr(readers, "incidents", lambda _: (over,))
+    monkeypatch.setattr(judged, "incidents", lambda _: (over,))
     app = opening("fleet")
     assert "1 incident ended in the last 24 h" in [each.label for each in app.expander]
     assert (frame(app, "lasted"), frame(app, "what")) == (
         ["10 min"],
         ["Rows of 1 games refused since schema version 7"],
     )
-    monkeypatch.setattr(readers, "incidents", away)
+    monkeypatch.setattr(judged, "incidents", away)
     assert not [each for each in opening("fleet").expander if "ended" in each.label]
 
 
@@ -298,7 +298,7 @@ def test_operations_that_nobody_carries_out_are_not_green(store: Engine, opening
     app = opening("operations")
     assert drawn_html(app)[0].startswith("1 operation waits for a controller")
     drawn = "".join(each.value for each in app.html if not each.value.startswith("<style>"))
-    assert "t-dot t-late" in drawn
+    assert "t-dot t-bad" in drawn, "as on Fleet"
     assert "t-dot t-well" not in drawn
 
 

@@ -13,7 +13,8 @@ from sqlalchemy import update
 from streamlit.testing.v1 import AppTest
 
 from app.components import links
-from app.fleet import gathering, readers
+from app.fleet import gathering
+from app.state import judged
 from listeners.series import Series
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
@@ -33,7 +34,7 @@ UNKNOWN = "–"
 @pytest.fixture
 def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opening]:
     """Open a page of an environment in which causes are judged, and none was found."""
-    monkeypatch.setattr(readers, "incidents", lambda _: ())
+    monkeypatch.setattr(judged, "incidents", lambda _: ())
     with pages_of(tmp_path, monkeypatch) as opened:
         yield opened
 
@@ -102,7 +103,7 @@ def test_with_ingest_dead_no_game_runs_and_no_backlog_is_zero(tmp_path: Path, op
     games = [Seeded(name, "a", {"backlog_age_seconds": 0.0}) for name in ("one", "two")]
     seed(tmp_path, games, now=time.time(), heartbeat_ages={"ingest": 120.0, "a": 1.0}, history=False)
     app = opening("fleet")
-    assert "2 streams level with bronze; ingest silent" in words(app)
+    assert "Ingest silent" in words(app)
     assert words(app).count("Ingest is silent for 12") == 1
     assert statuses(app) == ["? unknown"] * 2
     assert rows(app)["backlog"].isna().all()
@@ -136,7 +137,7 @@ def test_an_empty_store_says_what_to_do(tmp_path: Path, opening: Opening) -> Non
     """Without games the page says why it is empty and what to start, and nothing of it is green or zero."""
     seed(tmp_path, [], now=time.time(), heartbeat_ages={})
     app = opening("fleet")
-    assert "No games yet; ingest was never started" in words(app)
+    assert "Ingest was never started" in words(app)
     assert "turnout simulate" in app.info[0].value
     assert "t-dot t-well" not in "".join(each.value for each in app.html if not each.value.startswith("<style>"))
 
@@ -212,7 +213,7 @@ def test_the_next_step_of_an_incident_opens_its_page(
 ) -> None:
     """An incident has one button with its action, which opens the page that owns it with what is chosen there."""
     seed(tmp_path, [Seeded("Chess", "a", {"status": "FAILED"})], now=time.time(), history=False)
-    monkeypatch.setattr(readers, "incidents", lambda _: (incident([game_key("Chess")]),))
+    monkeypatch.setattr(judged, "incidents", lambda _: (incident([game_key("Chess")]),))
     app = opening("fleet")
     assert "Rows of 1 games refused since schema version 7" in words(app)
     went: list[tuple[str, dict[str, str]]] = []
@@ -233,11 +234,11 @@ def test_each_panel_fails_alone(tmp_path: Path, opening: Opening, monkeypatch: p
         raise Refused("it is away")
 
     monkeypatch.setattr(gathering, "series", away)
-    monkeypatch.setattr(readers, "incidents", away)
+    monkeypatch.setattr(judged, "incidents", away)
     monkeypatch.setattr(gathering, "control_queries", SimpleNamespace(journal=away))
     app = opening("fleet")
     said = words(app)
-    assert "1 stream healthy" in said
+    assert "1 stream level with bronze" in said
     assert "Earlier incidents are not known: it is away" in said
     assert said.count("No reading of the history") == 2
     assert "No incident" not in said

@@ -173,7 +173,7 @@ def test_a_cause_that_is_being_mended_says_by_whom_and_offers_nothing_more(tmp_p
     at_it = replace(opened, finding=replace(opened.finding, acting=acting))
     over = replace(opened, tone="recovering", outlook="level in about 4 min", finding=opened.finding.over("One"))
     for incident, said, tone in (
-        (at_it, "replay 0af30af3 by ann is under way, for 30 s", "bad"), (over, "level in about 4 min", "busy"),
+        (at_it, "replay 0af30af3 by ann is under way, for 30 s", "bad"), (over, "level in about 4 min", "bad"),
     ):  # fmt: skip
         card = cause.card(replace(known, incidents=(incident,)))
         assert card is not None

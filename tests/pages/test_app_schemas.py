@@ -61,7 +61,7 @@ def test_the_headline_says_trouble_first(store: Engine, opening: Opening) -> Non
     headline = drawn_html(app)[0]
     assert headline.startswith("Rows of version 3 of Chess go to quarantine since ")
     assert "registry main is away since " in headline
-    assert headline.endswith("1 game waits for a schema: Ludo")
+    assert "1 game waits for a schema: Ludo" in headline
     assert "▲ away · main" in texts(app)
     assert "connection refused" in texts(app)
     assert table(app, "state") == ["✗ refuses rows", "△ waits", "● lands"]

@@ -29,9 +29,9 @@ from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 from streamlit.logger import set_log_level
 
-from app.fleet import headline, incidents, readers
+from app.fleet import headline, incidents
 from app.fleet.signals import Signals
-from app.state import services
+from app.state import judged, services
 from app.state.services import Environment
 from bench import machine
 from bench.text import table
@@ -149,7 +149,7 @@ class Demo:
     def command(self) -> View:
         """Return what `turnout status --json` and `turnout incidents --json` say."""
         said = json.loads(self.run("status", "--json").splitlines()[-1])
-        judged = json.loads(self.run("incidents", "--json").splitlines()[-1])
+        found = json.loads(self.run("incidents", "--json").splitlines()[-1])
         return View(
             {(each["kind"], each["name"]): each["state"] for each in said["drivers"]},
             {each["game_key"]: (each["group"], each["status"]) for each in said["games"]},
@@ -159,7 +159,7 @@ class Demo:
                 Opened(
                     each["incident_id"], each["cause"], each["title"], each["group"], tuple(each["games"]), each["tone"]
                 )
-                for each in judged["incidents"]
+                for each in found["incidents"]
                 if each["ended_at"] is None
             ),
         )
@@ -170,7 +170,7 @@ class Demo:
             self._page = services.open_environment(["--env-dir", str(self.env)], {})
         fleet = services.fleet(self._page)
         try:
-            found, why = readers.incidents(self._page), {}
+            found, why = judged.incidents(self._page), {}
         except Refused as refused:
             found, why = None, {"incidents": str(refused)}
         seconds = self._page.settings.metrics.latency_objective_seconds

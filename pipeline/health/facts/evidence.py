@@ -141,6 +141,7 @@ def _group(
         len(deaths) >= MOST_DEATHS, driver is not None and driver.state == "skewed", len(deaths),
         deaths[0].message if deaths else None, deaths[0].ended_at if deaths else None, _frontier(driver),
         None if row is None else row.capacity_cores, operation, None if driver is None else driver.host, done,
+        state.is_awaited,
     )  # fmt: skip
 
 
@@ -259,5 +260,5 @@ def _source(connection: Connection, fleet: Fleet) -> SourceSeen:
     return SourceSeen(
         source.condition, source.sentence, state.liveness, source.age_seconds, source.rows, fleet.newest_bronze_seq,
         fleet.newest_bronze_at, source.quiet,
-        None if fleet.newest_bronze_seq is None else float(rows or 0) / _ARRIVAL_SECONDS,
+        None if fleet.newest_bronze_seq is None else float(rows or 0) / _ARRIVAL_SECONDS, state.is_awaited,
     )  # fmt: skip

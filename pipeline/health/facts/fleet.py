@@ -88,6 +88,7 @@ class Fleet:
     source_clock: str | None = None  # whose time the source's records have; None: not known
     through_at: float | None = None  # bronze has all that the source had by then; None: unknown
     withdrawals: tuple[Withdrawal, ...] = ()  # incidents that took such times back, the newest last
+    begun_at: float | None = None  # when its first group was made or its first game arrived; None: neither was
 
     @property
     def latency_start(self) -> str:
@@ -191,6 +192,13 @@ def _read(connection: Connection, now: float | None, settings: Settings) -> Flee
         source_clock=newest_clock(connection),
         through_at=bronze_time(through, known.now),
         withdrawals=() if through is None else through.withdrawals,
+        begun_at=min(
+            (
+                *(each.created_at for each in known.groups.values() if each.created_at is not None),
+                *(row["discovered_at"] for row in rows),
+            ),
+            default=None,
+        ),
     )
 
 

@@ -40,7 +40,7 @@ def drivers_in(connection: Connection, metrics: Metrics = Metrics(), now: float 
     }
     newest_ids, lived = _newest_runs(connection)
     newest, ended = _runs(connection, newest_ids, moment - WINDOW_SECONDS)
-    wanted = connection.execute(select(groups.c.name, groups.c.desired, groups.c.backend))
+    wanted = connection.execute(select(groups.c.name, groups.c.desired, groups.c.backend, groups.c.created_at))
     return DriverFacts(
         moment,
         {(each.kind, each.name): each for each in found},
@@ -48,7 +48,7 @@ def drivers_in(connection: Connection, metrics: Metrics = Metrics(), now: float 
         newest,
         ended=ended,
         lived=lived,
-        groups={name: GroupIntent(desired, backend) for name, desired, backend in wanted},
+        groups={name: GroupIntent(*intent) for name, *intent in wanted},
         heartbeat_seconds=metrics.heartbeat_seconds,
     )
 

@@ -42,7 +42,7 @@ def driver(window: GameWindow, group: GroupWindow | None, evidence: Evidence) ->
         )  # fmt: skip
     if liveness.is_live:
         return _restarted(window, group, evidence) or _failing_query(window, group, evidence)
-    if not seen.in_trouble and not seen.status.is_recovering:
+    if driver.is_awaited or not (seen.in_trouble or seen.status.is_recovering):
         return None
     text = liveness.reason or liveness.state
     evidences = [f"its driver {cut(text)}"]

@@ -152,6 +152,7 @@ class GroupSeen:
     operation: OpenOperation | None = None
     host: str | None = None  # of its driver, as it reported last
     done: tuple[DoneOperation, ...] = ()  # the newest first
+    is_awaited: bool = False  # it has not started yet, as its environment has just begun to start
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,7 @@ class SourceSeen:
     newest_at: float | None = None  # when bronze got its newest commit
     quiet: Quiet | None = None  # how long nothing has come; None: something waits, or nobody knows
     rows_per_second: float | None = None  # into bronze, in the last minute
+    is_awaited: bool = False  # ingest has not started yet, as its environment has just begun to start
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Judges why games are late, stand still or have rows refused: one of eleven causes, or undetermined. Pure.
 
-Two others are judged apart: `access.py`, and `away.py` of a control store that takes no writes.
+Others are judged apart: `access.py`, `controller.py`, and `away.py` of a control store that takes no writes.
 """
 
 from collections.abc import Callable
@@ -50,6 +50,8 @@ def judge_source(evidence: Evidence) -> Finding | None:
     window, now = evidence.source, evidence.now
     seen = window.seen
     ingest = seen.ingest
+    if seen.is_awaited:
+        return None
     if ingest.state not in {"running", "starting"}:
         title = "Ingest fell silent" if ingest.state == "unknown" else "Ingest went down"
         found = of_all(

@@ -37,7 +37,8 @@ def _judge(facts: FleetFacts) -> Sequence[DriverState]:
         bad = is_needed or liveness.state not in {"not_started", "stopped"}
     if liveness.state == "not_started" and not bad:
         return []
-    return [DriverState(KIND, ONLY, liveness, bad)]
+    is_awaited = is_needed and not facts.waiting_operations and facts.awaits(liveness)
+    return [DriverState(KIND, ONLY, liveness, bad and not is_awaited, is_awaited)]
 
 
 def _problem(state: DriverState, facts: FleetFacts) -> str:
@@ -92,4 +93,5 @@ CONTROLLER: Final = ProcessKind(
         "/",
     ),
     has_alarms=True,
+    covers=lambda _, scope, __: scope == "controller",
 )

@@ -8,6 +8,9 @@ from listeners.process_kinds import GROUP
 from pipeline.health.verdicts.alert import Alert
 from pipeline.health.verdicts.condition import GroupCondition
 from pipeline.health.verdicts.processes import DriverState, FleetFacts, ProcessKind
+from pipeline.store.database.states import Cause
+
+_OF_DRIVERS: Final = frozenset({Cause.DRIVER_GONE, Cause.DRIVER_SLOW})
 
 JUDGED: Final = "time() - max(turnout_fleet_judged_timestamp_seconds) < 60"
 """Ingest exports the judgement with its time; what is older than a minute says nothing of now."""
@@ -71,15 +74,17 @@ unless on (cluster_group) (
 
 def _judge(facts: FleetFacts) -> Sequence[DriverState]:
     members = Counter(each.group for each in facts.games if each.retired_at is None)
-    return [_judge_one(each, members[name]) for name, each in sorted(facts.conditions.items())]
+    return [_judge_one(each, members[name], facts) for name, each in sorted(facts.conditions.items())]
 
 
-def _judge_one(condition: GroupCondition, members: int) -> DriverState:
+def _judge_one(condition: GroupCondition, members: int, facts: FleetFacts) -> DriverState:
     name, liveness = condition.name, condition.liveness
     if condition.desired == "stopped":
         return DriverState(GROUP, name, liveness, is_problem=False)
     if liveness.state in {"not_started", "stopped"}:  # nobody misses it where it is empty and started by hand
-        return DriverState(GROUP, name, liveness, members > 0 or condition.is_supervised)
+        is_missed = members > 0 or condition.is_supervised
+        is_awaited = condition.is_supervised and facts.awaits(liveness)
+        return DriverState(GROUP, name, liveness, is_missed and not is_awaited, is_awaited)
     bad = not liveness.is_live or (liveness.state == "running" and liveness.reason is not None)
     return DriverState(GROUP, name, liveness, bad)
 
@@ -108,4 +113,6 @@ GROUPS: Final = ProcessKind(
     ),
     is_one=False,
     moves_rows=True,
+    carries_games=True,
+    covers=lambda cause, scope, name: cause in _OF_DRIVERS and scope == f"group {name}",
 )

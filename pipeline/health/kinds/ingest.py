@@ -8,6 +8,7 @@ from listeners.process_kinds import ONLY
 from pipeline.health.verdicts.alert import Alert
 from pipeline.health.verdicts.processes import DriverState, FleetFacts, ProcessKind, how
 from pipeline.health.verdicts.source import SILENT_SOURCE_SECONDS, source_notes
+from pipeline.store.database.states import Cause
 
 INGEST_SILENT: Final = f"""\
 time() - max(turnout_ingest_last_commit_timestamp_seconds)
@@ -18,7 +19,10 @@ or
 
 def _judge(facts: FleetFacts) -> Sequence[DriverState]:
     judged = [(name, facts.judge(KIND, name)) for name in facts.names(KIND) or [ONLY]]
-    return [DriverState(KIND, name, liveness, not liveness.is_live) for name, liveness in judged]
+    return [
+        DriverState(KIND, name, each, not each.is_live and not facts.awaits(each), facts.awaits(each))
+        for name, each in judged
+    ]
 
 
 def _problem(state: DriverState, _facts: FleetFacts) -> str:
@@ -48,4 +52,5 @@ INGEST: Final = ProcessKind(
         "/",
     ),
     moves_rows=True,
+    covers=lambda cause, scope, _: scope == "source" and cause != Cause.SOURCE_SILENT,
 )

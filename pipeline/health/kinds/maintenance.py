@@ -27,6 +27,7 @@ MAINTENANCE: Final = ProcessKind(
     _judge,
     _problem,
     _notes,
+    is_late=True,
     is_overdue=lambda facts: facts.upkeep.overdue(facts.now) is not None,
     alert=Alert(
         "TurnoutMaintenanceOverdue",

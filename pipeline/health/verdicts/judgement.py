@@ -12,16 +12,17 @@ from functools import cached_property
 from itertools import chain
 from typing import Final
 
-from listeners.process_kinds import CONTROLLER, GROUP, INGEST, ONLY
+from listeners.process_kinds import CONTROLLER, GROUP, INGEST, ONLY, described
 from listeners.sample import StreamState
 from listeners.status import STATUSES, Status
 from pipeline.base.texts import join_limited
 from pipeline.health.verdicts.condition import Conditions, GroupCondition, judge_group, judge_groups
-from pipeline.health.verdicts.liveness import controller_absence, heartbeat_limit
-from pipeline.health.verdicts.processes import DriverState, FleetFacts, ProcessKind, plural, unregistered
+from pipeline.health.verdicts.liveness import Liveness, controller_absence, heartbeat_limit
+from pipeline.health.verdicts.processes import DriverState, FleetFacts, ProcessKind, how, plural, unregistered
 from pipeline.health.verdicts.reported import AssignedGame
 from pipeline.health.verdicts.silence import Silence, find_silence
-from pipeline.health.verdicts.source import NOT_KNOWN, SourceState
+from pipeline.health.verdicts.source import NOT_KNOWN, SourceState, quiet_since
+from pipeline.health.verdicts.starting import starting_since
 from pipeline.store.rows import CLOCK_BOUND_SECONDS, START_LIMIT_SECONDS, Driver
 
 _OF_FAILED: Final = frozenset({Status.PAUSED, Status.FAILED, Status.CRASH_LOOP})
@@ -49,6 +50,15 @@ class Problem:
     kind: str  # store, stream, operation, or a kind of process
     name: str  # of the driver or game; empty for operations and the store
     text: str
+    note: str = ""  # the same as a clause; empty for streams
+
+
+@dataclass(frozen=True, slots=True)
+class GroupNote:
+    """What the headline says of some groups."""
+
+    text: str
+    groups: tuple[str, ...]  # that it names or counts
 
 
 @dataclass(frozen=True)
@@ -57,19 +67,47 @@ class Judgement:
 
     drivers: tuple[DriverState, ...]  # in the order of the kinds of processes: the groups come last of ours
     games: Mapping[str, StreamVerdict]  # by game key
-    problems: tuple[Problem, ...]  # none: the fleet is healthy
-    headline: str  # the condition in one sentence
+    problems: tuple[Problem, ...]  # none: no person should look
+    notes: tuple[str, ...]  # clauses of the headline: what else is wrong, or nearly so
     conditions: Conditions  # of the registered groups
     supervised_groups: int = 0  # whose drivers the controller should keep running
     source: SourceState = NOT_KNOWN
-    group_notes: tuple[str, ...] = ()  # what the headline says of groups: those down, silent or degraded
+    group_notes: tuple[GroupNote, ...] = ()  # what the headline says of groups: those down, silent or degraded
     silence: Silence | None = None  # that all processes fell silent at one moment, which explains their problems
     kinds: tuple[str, ...] = ()  # the kinds of processes that were judged
+    starting_since: float | None = None  # when the environment began to start; None: it does not
+    quiet_since: float | None = None  # when the last row arrived, where ingest runs and that is too long ago
 
     @property
     def healthy(self) -> bool:
         """Whether there is nothing at which a person should look."""
         return not self.problems
+
+    @property
+    def now(self) -> float:
+        """The moment that was judged, Unix seconds by the store's clock."""
+        return self.conditions.now
+
+    @property
+    def headline(self) -> str:
+        """The condition in one sentence, without incidents."""
+        return "; ".join((self.streams(), *self.notes))
+
+    def streams(self, *, is_calm: bool = True) -> str:
+        """Say how the streams are: healthy only where nothing is wrong, silent or starting, here or with incidents."""
+        is_calm = is_calm and not (self.problems or self.starting or self.quiet_since is not None)
+        return _streams_sentence(self.games, "healthy" if is_calm and self.source.may_be_level else "level with bronze")
+
+    @property
+    def starting(self) -> tuple[DriverState, ...]:
+        """The processes that should run, and were started just now or are awaited."""
+        stopped = {name for name, each in self.conditions.groups.items() if each.desired == "stopped"}
+        unwanted = [each for each in self.of(GROUP) if each.name in stopped]
+        return tuple(
+            each
+            for each in self.drivers
+            if (each.is_awaited or each.liveness.state == "starting") and each not in unwanted
+        )
 
     @cached_property
     def _states(self) -> Mapping[tuple[str, str], DriverState]:
@@ -87,7 +125,7 @@ class Judgement:
     def stopped_groups(self) -> tuple[str, ...]:
         """The groups that do not run and need not, such as those that were stopped on purpose."""
         heard = (each for each in self.of(GROUP) if not self.is_unheard(GROUP, each.name))
-        return tuple(each.name for each in heard if not each.is_problem and not each.liveness.is_live)
+        return tuple(each.name for each in heard if not (each.is_problem or each.is_awaited or each.liveness.is_live))
 
     @property
     def wanted_groups(self) -> Mapping[str, bool]:
@@ -101,7 +139,7 @@ class Judgement:
             if each.name not in stopped and not self.is_unheard(GROUP, each.name):
                 condition = conditions.get(each.name)
                 loops = condition is not None and condition.desired != "stopped" and condition.is_trying
-                found[each.name] = loops or not each.liveness.is_live
+                found[each.name] = loops or not (each.liveness.is_live or each.is_awaited)
         return found
 
     def is_unheard(self, kind: str, name: str) -> bool:
@@ -138,6 +176,8 @@ def judge_fleet(facts: FleetFacts, kinds: Sequence[ProcessKind]) -> Judgement:
     silence = find_silence(facts, facts.store_refusal)
     unheard = frozenset[tuple[str, str]]() if silence is None else silence.unheard
     facts = replace(facts, unheard=unheard)
+    if facts.supervised_groups:  # elsewhere nothing but people starts processes
+        facts = replace(facts, starting_since=starting_since(facts))
     conditions = judge_groups(facts)
     facts = replace(facts, conditions={**conditions.groups, **_judge_others(facts)})
     kinds = [*kinds, *map(unregistered, sorted({kind for kind, _ in facts.drivers} - {each.name for each in kinds}))]
@@ -148,16 +188,21 @@ def judge_fleet(facts: FleetFacts, kinds: Sequence[ProcessKind]) -> Judgement:
     games = {key: _behind_source(each, source) for key, each in verdicts.items()}
     counted = [(kind, each) for kind in kinds for each in judged[kind.name] if not _is_excused(kind, each, facts)]
     problems = (
-        *([Problem("store", "", silence.text(facts.now))] if silence is not None else []),
-        *(Problem(each.kind, each.name, kind.problem(each, facts)) for kind, each in counted if each.is_problem),
-        *([Problem(INGEST, ingest.name, source.sentence)] if source.is_problem and not ingest.is_problem else []),
+        *([Problem("store", "", silence.text(facts.now), silence.note)] if silence is not None else []),
+        *(_problem(kind, each, facts) for kind, each in counted if each.is_problem),
+        *(
+            [Problem(INGEST, ingest.name, source.sentence, source.sentence)]
+            if source.is_problem and not ingest.is_problem
+            else []
+        ),
         *_operation_problems(facts),
         *(Problem("stream", key, each.status) for key, each in games.items() if _is_trouble(each)),
     )
-    notes = [*([] if silence is None else [silence.note]), *_group_notes(judged.get(GROUP, ()), games, facts)]
-    headline = [
-        _streams_sentence(games, "healthy" if source.may_be_level else "level with bronze"),
-        *notes,
+    groups = _group_notes(judged.get(GROUP, ()), games, facts)
+    if silence is not None:
+        groups = [GroupNote(silence.note, ()), *groups]
+    notes = [
+        *(each.text for each in groups),
         *(note for kind, each in counted for note in kind.notes(each, facts)),
         *([_need_person(facts.stuck_operations)] if facts.stuck_operations else []),
     ]
@@ -165,14 +210,25 @@ def judge_fleet(facts: FleetFacts, kinds: Sequence[ProcessKind]) -> Judgement:
         tuple(chain.from_iterable(judged.values())),
         games,
         problems,
-        "; ".join(headline),
+        tuple(notes),
         conditions,
         facts.supervised_groups,
         source,
-        tuple(notes),
+        tuple(groups),
         silence,
         tuple(judged),
+        facts.starting_since,
+        quiet_since(source, facts.newest_bronze_at, ingest.liveness, facts.now),
     )
+
+
+def _problem(kind: ProcessKind, state: DriverState, facts: FleetFacts) -> Problem:
+    note = "; ".join(kind.notes(state, facts)) or f"{described(state.kind, state.name)} {_how(state.liveness)}"
+    return Problem(state.kind, state.name, kind.problem(state, facts), note)
+
+
+def _how(liveness: Liveness) -> str:
+    return _clause(liveness.reason) if liveness.is_live else how(liveness)
 
 
 def _judge_others(facts: FleetFacts) -> Mapping[str, GroupCondition]:
@@ -201,6 +257,8 @@ def judge_game(game: AssignedGame, condition: GroupCondition | None, facts: Flee
         return StreamVerdict(
             Status.PAUSED, None, f"group {group} is stopped on purpose: `turnout groups start {group}` starts it"
         )
+    if condition.is_supervised and facts.awaits(liveness):
+        return StreamVerdict(Status.STARTING, facts.starting_since, f"group {group} has not started yet")
     if liveness.state == "not_started":
         return StreamVerdict(Status.UNKNOWN, None, f"group {group} has no driver yet: it was never started")
     last = f"; last report: {reported.status}" if reported is not None else ""
@@ -289,7 +347,8 @@ def _is_normal_start(condition: GroupCondition, reported: StreamState, now: floa
 
 def _operation_problems(facts: FleetFacts) -> list[Problem]:
     """Return what is wrong with open operations; that they wait is the controller's problem."""
-    return [Problem("operation", "", _need_person(facts.stuck_operations))] if facts.stuck_operations else []
+    text = _need_person(facts.stuck_operations)
+    return [Problem("operation", "", text, text)] if facts.stuck_operations else []
 
 
 def _streams_sentence(games: Mapping[str, StreamVerdict], well: str) -> str:
@@ -318,7 +377,9 @@ def _word(status: Status) -> str:
     return status.lower().replace("_", " ")
 
 
-def _group_notes(groups: Sequence[DriverState], games: Mapping[str, StreamVerdict], facts: FleetFacts) -> list[str]:
+def _group_notes(
+    groups: Sequence[DriverState], games: Mapping[str, StreamVerdict], facts: FleetFacts
+) -> list[GroupNote]:
     """Name the groups that are down or silent, those with another problem, and those of which half is in trouble."""
     gone = [each for each in groups if each.is_problem and not each.liveness.is_live]
     down = [each.name for each in gone if each.liveness.state != "unknown"]
@@ -327,8 +388,8 @@ def _group_notes(groups: Sequence[DriverState], games: Mapping[str, StreamVerdic
     ]
     named = {"down": down, "silent": silent}
     notes = [
-        f"{plural(len(names), 'group')} {how} ({join_limited(names, _MAX_NAMED)})"
-        for how, names in named.items()
+        GroupNote(f"{plural(len(names), 'group')} {word} ({join_limited(names, _MAX_NAMED)})", tuple(names))
+        for word, names in named.items()
         if names
     ]
     unrunning = {each.name for each in gone}
@@ -340,9 +401,9 @@ def _group_notes(groups: Sequence[DriverState], games: Mapping[str, StreamVerdic
         if each.name in unrunning:
             continue
         if each.is_problem:
-            notes.append(f"group {each.name} {_clause(each.liveness.reason)}")
+            notes.append(GroupNote(f"group {each.name} {_clause(each.liveness.reason)}", (each.name,)))
         elif len(members) > 1 and 2 * sum(members) >= len(members):
-            notes.append(f"group {each.name} degraded ({sum(members)} of {len(members)})")
+            notes.append(GroupNote(f"group {each.name} degraded ({sum(members)} of {len(members)})", (each.name,)))
     return notes
 
 

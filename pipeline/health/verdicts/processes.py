@@ -13,7 +13,9 @@ from pipeline.health.verdicts.condition import GroupCondition
 from pipeline.health.verdicts.liveness import DriverFacts, Liveness, heartbeat_limit
 from pipeline.health.verdicts.reported import AssignedGame
 from pipeline.health.verdicts.source import SourceState, judge_quiet, judge_source
+from pipeline.health.verdicts.starting import is_awaited
 from pipeline.health.verdicts.upkeep import UNKNOWN, UpkeepFacts
+from pipeline.store.database.states import Cause
 from pipeline.store.rows import SourceGap, SourceReading
 
 
@@ -32,6 +34,8 @@ class FleetFacts(DriverFacts):
     conditions: Mapping[str, GroupCondition] = field(default_factory=dict)
     """Each group that is registered, has a driver or carries a game; `judge_fleet` judges them before all else."""
 
+    starting_since: float | None = None  # when the environment began to start; None: it does not; `judge_fleet` sets it
+
     @property
     def supervised_groups(self) -> int:
         """How many groups' drivers the controller should keep running."""
@@ -40,7 +44,13 @@ class FleetFacts(DriverFacts):
     def source_state(self, ingest: Liveness) -> SourceState:
         """Judge what waits in the source of an ingest that lives or not."""
         found = judge_source(self.source, ingest, self.now, heartbeat_limit(self.heartbeat_seconds))
+        if self.awaits(ingest):
+            return replace(found, is_starting=True)
         return replace(found, quiet=judge_quiet(self.source, found, self.gaps, ingest, self.heartbeat_seconds))
+
+    def awaits(self, liveness: Liveness) -> bool:
+        """Return whether a process has not started yet because its environment has just begun to start."""
+        return is_awaited(liveness, self.starting_since)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +61,7 @@ class DriverState:
     name: str
     liveness: Liveness
     is_problem: bool
+    is_awaited: bool = False  # it has not started yet, as its environment has just begun to start
 
 
 def how(liveness: Liveness) -> str:
@@ -86,6 +97,10 @@ class ProcessKind:
     is_one: bool = True  # an environment has one process of it; False: several, each with a name
     moves_rows: bool = False  # it exports metrics and writes samples, and charts mark its starts
     has_alarms: bool = False  # the reason in its state is a list of alarms, a line each
+    carries_games: bool = False  # each of its processes carries the games of the group of its name
+    is_late: bool = False  # a page shows its trouble as late, not as bad: rows go on without it
+    covers: Callable[[Cause, str, str], bool] = lambda _cause, _scope, _name: False
+    """Whether an incident of a cause and a scope says the same of its process of a name, so that one of them counts."""
 
     @property
     def runbook(self) -> str | None:

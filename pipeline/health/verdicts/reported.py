@@ -22,6 +22,7 @@ class GroupIntent:
 
     desired: str  # running | drained | stopped
     backend: str = "none"  # what starts its driver; `none`: not turnout
+    created_at: float | None = None  # Unix seconds; None: not read
 
     @property
     def is_supervised(self) -> bool:

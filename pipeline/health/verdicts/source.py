@@ -120,12 +120,22 @@ def source_notes(source: SourceState, newest_bronze_at: float | None, ingest: Li
     and no more. Where it is not known what is usual, it takes five minutes. A restarted ingest gets its time.
     """
     notes = [] if source.condition == "level" else [source.sentence]
+    since = quiet_since(source, newest_bronze_at, ingest, now)
+    if since is None:
+        return notes
     if source.quiet is not None and source.quiet.usual is not None:
-        usual = source.quiet.usual
-        silent = f"nothing has arrived for {duration(source.quiet.seconds)}, {usual.text}"
-        return [*notes, silent] if source.quiet.is_silent else notes
-    quiet = 0.0 if newest_bronze_at is None else now - max(newest_bronze_at, ingest.since or 0.0)
-    return [*notes, f"nothing has arrived for {quiet / 60:.0f} min"] if quiet > SILENT_SOURCE_SECONDS else notes
+        return [*notes, f"nothing has arrived for {duration(source.quiet.seconds)}, {source.quiet.usual.text}"]
+    return [*notes, f"nothing has arrived for {(now - since) / 60:.0f} min"]
+
+
+def quiet_since(source: SourceState, newest_bronze_at: float | None, ingest: Liveness, now: float) -> float | None:
+    """Return when the last row arrived where that is too long ago; None while ingest is away or has just started."""
+    if source.quiet is not None and source.quiet.usual is not None:
+        return now - source.quiet.seconds if source.quiet.is_silent else None
+    if newest_bronze_at is None or not ingest.is_live:
+        return None
+    since = max(newest_bronze_at, ingest.since or 0.0)
+    return since if now - since > SILENT_SOURCE_SECONDS else None
 
 
 def _unknown(why: str, since: float | None) -> SourceState:

@@ -39,15 +39,17 @@ def fleet(
     games: Sequence[Game],
     silent: Mapping[str, float] = {},  # by driver: seconds since it was last heard
     source: SourceReading | None = SourceReading(NOW - 2, 0.0, 0.0, 0, 60.0),  # noqa: B008 - it is frozen
+    more: Sequence[Driver] = (),
+    ingest: bool = True,
     **facts: Any,
 ) -> Fleet:
-    """Return the fleet as the store would have it at NOW."""
+    """Return the fleet as the store would have it at NOW; `more` are drivers besides ingest and those of the games."""
     groups = sorted({each.group for each in games if each.group is not None})
-    drivers = [("ingest", "main"), *(("group", name) for name in groups)]
+    drivers = [*([("ingest", "main")] if ingest else []), *(("group", name) for name in groups)]
     known = {
         (kind, name): Driver(kind, name, "host", 7, NOW - 7200, NOW - silent.get(name, 2.0), "running", None, 9)
         for kind, name in drivers
-    }
+    } | {(each.kind, each.name): each for each in more}
     assigned = [_assigned(each) for each in games]
     judgement = judge_fleet(
         FleetFacts(now=NOW, drivers=known, leases={}, runs={}, games=assigned, source=source, **facts), registered()

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from app.fleet import blocks, choice, figures, headline, incidents, strip, table, timeline
+from app.fleet import blocks, choice, figures, glance, headline, incidents, strip, table, timeline
 from app.fleet.choice import Choice
 from app.fleet.signals import forgotten
 from app.look import grid, lines, tokens
@@ -18,6 +18,7 @@ from listeners.status import Status
 from pipeline.api.fleet import RegisteredSchema
 from pipeline.base.names import game_key
 from pipeline.health.incidents.causes import Finding
+from pipeline.health.verdicts.reported import GroupIntent
 from pipeline.store.database.states import OperationState
 from pipeline.store.operations import Operation
 from pipeline.store.processes.runs import Run
@@ -34,14 +35,15 @@ def test_trouble_is_the_sentence_and_since_when_stands_beside_it() -> None:
     bad = Game("bad", "FAILED", reported={"status_since": NOW - 720})
     said = headline.headline(signals([bad, Game("one"), Game("two"), Game("late", "LAGGING")]))
     assert said.text == "1 of 4 streams failing, 1 lagging"
-    assert said.meta.endswith("since 06:30, 1 h 30 min")  # the late one is longer so
+    assert said.meta.startswith("since 07:48, 12 min · "), "since when streams fail: the late one is longer so"
     assert said.tone == "bad"
 
 
 def test_healthy_streams_with_a_silent_ingest_are_not_green() -> None:
-    """Where no stream is at fault but something else is, the whole judgement is the sentence, and its dot is warm."""
+    """Where no stream is at fault but something else is, that is the sentence, and none is called healthy."""
     said = headline.headline(signals([], fleet=fleet([Game("one")], silent={"main": 120.0})))
-    assert said.text.startswith("1 stream level with bronze; ingest silent")
+    assert said.text == "Ingest silent"
+    assert said.meta == "since 07:58, 2 min · 1 stream level with bronze"
     assert said.tone == "bad"
 
 
@@ -56,8 +58,9 @@ def test_healthy_streams_with_a_silent_ingest_are_not_green() -> None:
     ],
 )
 def test_green_needs_a_stream_that_runs(games: list[Game], tone: str) -> None:
-    """A fleet without games, or whose streams only start or are paused, is not green."""
-    assert headline.headline(signals(games)).tone == tone
+    """A fleet without games, whose streams only start or are paused, or whose incidents are not known, is not green."""
+    assert headline.headline(signals(games, incidents=())).tone == tone
+    assert headline.headline(signals(games)).tone != "well"
 
 
 def test_a_store_that_does_not_answer_is_the_sentence() -> None:
@@ -69,10 +72,10 @@ def test_a_store_that_does_not_answer_is_the_sentence() -> None:
 
 
 def test_an_open_incident_is_not_calm() -> None:
-    """One judgement: rows may be refused while their stream runs, and the sentence says so beside the streams."""
+    """Rows may be refused while their stream runs: the incident is the sentence, and no stream is called healthy."""
     said = headline.headline(signals([Game("a")], incidents=(incident([game_key("a")], since=NOW - 300),)))
-    assert (said.text, said.tone) == ("1 stream healthy; 1 incident open", "late")
-    assert "5 min" in said.meta
+    assert (said.text, said.tone) == ("Rows of 1 games refused since schema version 7", "bad")
+    assert said.meta == "since 07:55, 5 min · 1 stream level with bronze"
 
 
 def test_calm_is_told_from_the_last_incident_or_from_the_series() -> None:
@@ -80,8 +83,9 @@ def test_calm_is_told_from_the_last_incident_or_from_the_series() -> None:
     ended = incident([game_key("a")], ended_at=NOW - 3600 * 3 - 720)
     assert headline.headline(signals([Game("a")], incidents=(ended,))).meta == "calm for 3 h 12 min"
     hour = series([game_key("a")])
-    assert headline.headline(signals([Game("a")], series=hour)).meta == "calm for at least 1 h 0 min"
-    assert headline.headline(signals([Game("a")])).meta == ""
+    assert headline.headline(signals([Game("a")], series=hour, incidents=())).meta == "calm for at least 1 h 0 min"
+    assert headline.headline(signals([Game("a")], incidents=())).meta == ""
+    assert headline.headline(signals([Game("a")], series=hour)).meta == "causes are not known"
 
 
 # ---------------------------------------------------------------------------------------------------------------- strip
@@ -185,6 +189,29 @@ def test_rates_are_those_of_the_last_minute_and_gaps_stay_gaps() -> None:
     assert made[0].points[5] is None
     begun = replace(hour, until=hour.since + 59 * 60)
     assert lines.per_second(begun, begun.events)[-1] is None, "no second of it is over"
+
+
+def test_a_share_of_the_events_is_of_whole_minutes() -> None:
+    """The minute in which ingest began is a part of one, and rows of earlier minutes are no share of this one's."""
+    hour = series([game_key("a")], slots=3)
+    hour.events[0], hour.events[1], hour.events[2] = np.nan, 300.0, 600.0
+    begun = figures.figures(signals([Game("a")], recent=hour))
+    assert value("Rows landed", begun) == ("10 /s", "100 % of events")
+    hour.events[1] = np.nan
+    assert value("Rows landed", figures.figures(signals([Game("a")], recent=hour)))[1] == ""
+    hour.events[:], hour.rows[:] = 600.0, 1400
+    caught_up = figures.figures(signals([Game("a")], recent=hour))
+    assert value("Rows landed", caught_up)[1] == "more than came in: catching up"
+
+
+def test_nobody_is_told_to_start_a_process_that_runs() -> None:
+    """Before the first event the page says what is missing, by what runs, starts or was never started."""
+    empty = replace(fleet([]), registered_games=40)
+    assert glance.nothing_yet(empty).startswith("40 games are registered, and ingest runs. No event has arrived")
+    starting = replace(fleet([], groups={"a": GroupIntent("running", "local", NOW)}, ingest=False), registered_games=40)
+    assert "Ingest is starting" in glance.nothing_yet(starting)
+    away = replace(fleet([], silent={"main": 120.0}), registered_games=40)
+    assert "Start ingest" in glance.nothing_yet(away)
 
 
 def test_before_the_first_closed_minute_the_drivers_say_what_lands() -> None:

@@ -23,11 +23,12 @@ DOOR: Final = ControlledKind(
         _judge,
         alert=Alert("TurnoutDoorShut", "page", "max(turnout_door_open) == 0", "1m", "The door is shut", "Nobody.", "/"),
         moves_rows=True,
+        is_late=True,
     ),
     duties=lambda _engine, _settings: [Upkeep("local", kind=KIND, name=NAME)],
     command=lambda _: ("door", "run"),
     restart_command=lambda _: "turnout door restart",
-    tile=Tile(is_late=True, step=lambda _, shown: Action(f"Open the door {shown}", "groups", {})),
+    tile=Tile(step=lambda _, shown: Action(f"Open the door {shown}", "groups", {})),
 )
 
 

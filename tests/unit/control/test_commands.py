@@ -198,7 +198,7 @@ def test_status_is_a_verdict_for_scripts(world: ControlContext, tmp_path: Path) 
     reported = turnout(tmp_path, "status")
     assert reported.exit_code == 1
     assert reported.output.splitlines()[:2] == [
-        "2 streams starting; ingest was never started",
+        "Ingest was never started; 2 streams starting",
         "ingest main: not started (was never started)",
     ]
     assert "STARTING     chess_1" not in reported.output
@@ -217,7 +217,7 @@ def test_status_is_a_verdict_for_scripts(world: ControlContext, tmp_path: Path) 
     waits = turnout(tmp_path, "status")
     assert (waits.exit_code, waits.output.splitlines()[0]) == (
         1,
-        "2 streams starting; 1 operation waits and no controller runs",
+        "1 operation waits and no controller runs; 2 streams starting",
     )
     assert "Start `turnout controller run`." in waits.output
     change(world.engine, list_operations(world.engine)[0], OperationState.NEEDS_HUMAN, "look at it")
@@ -231,13 +231,17 @@ def test_status_of_a_group_that_was_stopped_on_purpose_is_healthy(world: Control
     start_measured(world.engine)
     for name in "ab":
         heartbeat(world.engine, "group", name, "stopped", None)
+    heartbeat(world.engine, "ingest", "main", "running", None)
     assert turnout(tmp_path, "status").exit_code == 1, "both games of a stand still, and nobody wanted that"
     want(world, "a", desired="stopped")
     stopped = turnout(tmp_path, "status", "--json")
     answer = json.loads(stopped.stdout)
-    assert (stopped.exit_code, answer["headline"]) == (0, "2 streams healthy (2 paused)")
+    assert (stopped.exit_code, answer["headline"]) == (
+        0,
+        "2 streams level with bronze (2 paused); causes are not known",
+    )
     assert [(each["name"], each["state"]) for each in answer["drivers"]] == [
-        ("main", "starting"), ("a", "stopped"), ("b", "stopped"),
+        ("main", "running"), ("a", "stopped"), ("b", "stopped"),
     ]  # fmt: skip
 
 

@@ -61,6 +61,19 @@ def test_some_games_are_those_games() -> None:
     assert series.counts.shape == (2, 3, BUCKETS)
 
 
+def test_a_young_environment_has_its_age_as_range() -> None:
+    """Slots before an environment began are no gap; a slot that somebody reported stays, whenever it began."""
+    series = some()
+    for name in ("rows", "status"):
+        getattr(series, name)[:, 0] = -1 if name == "status" else 0
+    series.events[0] = math.nan
+    later = series.begun(1050.0)
+    assert (later.since, later.slots, later.rows.shape, later.counts.shape[:2]) == (1020.0, 2, (3, 2), (3, 2))
+    assert later.events.tolist()[0] == 0.0
+    assert series.begun(1000.0) is series, "it began within the first slot"
+    assert some().begun(5000.0).slots == 3
+
+
 def test_the_last_slot_may_have_fewer_seconds() -> None:
     """Rates: sums are divided by the seconds that are closed, not by those of the slot."""
     series = replace(some(), slot_seconds=360, since=720.0, until=720.0 + 780)

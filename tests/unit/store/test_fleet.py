@@ -305,12 +305,14 @@ def test_operations_are_part_of_the_judgement(store: Engine) -> None:
     """An open operation waits for a controller; one that needs a person is a problem whoever runs."""
     assert read_fleet(store).judgement.healthy
     submitted = submit(store, Intent("pause", ("game:x",), "ann"))
-    assert read_fleet(store).judgement.headline == "1 stream healthy; 1 operation waits and no controller runs"
+    assert (
+        read_fleet(store).judgement.headline == "1 stream level with bronze; 1 operation waits and no controller runs"
+    )
     start_driver(store, "controller", "main", None)
     heartbeat(store, "controller", "main", "running", None)
     assert read_fleet(store).judgement.healthy
     change(store, submitted, OperationState.NEEDS_HUMAN, "look")
-    assert read_fleet(store).judgement.headline == "1 stream healthy; 1 operation needs a person"
+    assert read_fleet(store).judgement.headline == "1 stream level with bronze; 1 operation needs a person"
 
 
 def test_an_operation_whose_preview_was_edited_needs_a_person_everywhere(store: Engine) -> None:
@@ -323,7 +325,7 @@ def test_an_operation_whose_preview_was_edited_needs_a_person_everywhere(store: 
     (listed,) = list_operations(store, only_open=True)
     assert listed.state == "needs_human"
     judgement = read_fleet(store).judgement
-    assert (judgement.healthy, judgement.headline) == (False, "1 stream healthy; 1 operation needs a person")
+    assert (judgement.healthy, judgement.headline) == (False, "1 stream level with bronze; 1 operation needs a person")
     assert read_controller_metrics(store, read_fleet(store)).open_operations["needs_human"] == 1
 
 
@@ -347,7 +349,7 @@ def test_the_command_says_what_waits_in_the_source(store: Engine, tmp_path: Path
     done = CliRunner().invoke(cli, ["status", "--env-dir", str(tmp_path), "--json"])
     shown = json.loads(done.output)
     assert (shown["source"]["backlog_seconds"], shown["games"][0]["lag_seconds"]) == (None, None)
-    assert shown["headline"] == "1 stream level with bronze; what waits in the source is unknown: the broker is away"
+    assert shown["headline"] == "What waits in the source is unknown: the broker is away; 1 stream level with bronze"
     assert read_controller_metrics(store, read_fleet(store)).source_age_seconds is None
 
 

@@ -31,7 +31,7 @@ from pipeline.store.games import register_group
 from tests.postgres import Postgres
 
 Upgrade = Callable[[Connection], None]
-FIRST_TABLES = ("r0024", "d02e6e5cb7fccfd0")
+FIRST_TABLES = ("r0025", "b65c7c7b0cc4df44")
 FOLDER = Path(migrate.__file__).with_name("migrations")
 
 

@@ -76,7 +76,7 @@ def test_a_store_that_takes_no_writes_is_named_on_each_surface(engine: Engine, t
     assert fleet.judgement.headline == "No games yet; the control store takes no writes"
     assert any(line.startswith("the control store takes no writes: ") for line in printed)
     page = Signals(fleet, 60.0, incidents=())
-    assert "the control store takes no writes" in headline.headline(page).text
+    assert headline.headline(page).text == "The control store takes no writes"
     made = incidents.rows(page)
     assert [row.row_id for row in made] == ["problem_store_"], "each silent process has no row of its own"
     assert made[0].title.startswith("The control store takes no writes: ")

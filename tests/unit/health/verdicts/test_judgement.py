@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from app.components.header import judgement_line
 from listeners.prometheus import Exposition
 from listeners.sample import StreamState
 from listeners.status import STATUSES
@@ -66,7 +65,8 @@ def test_a_source_that_is_silent_is_said_and_is_no_problem() -> None:
         (None, NOW - 9_000, ""),
     ):
         found = Given(newest_bronze_at=bronze_at, ingest=replace(INGEST, started_at=started_at)).judge()
-        assert (found.healthy, found.headline) == (True, f"1 stream healthy{note}")
+        words = "level with bronze" if note else "healthy"
+        assert (found.healthy, found.headline) == (True, f"1 stream {words}{note}")
     silent = Given(newest_bronze_at=NOW - 9_000, ingest=replace(INGEST, state="stopped")).judge()
     assert silent.headline == "1 stream level with bronze; ingest stopped", "its own problem says it"
 
@@ -319,7 +319,7 @@ def test_command_page_and_alerts_agree(facts: FleetFacts) -> None:
     """Whatever has happened, the command's verdict, the page's headline and the alert are the same one."""
     judgement = judge_fleet(facts, registered())
     command: dict[str, Any] = json.loads(json.dumps(rendered(verdict(judgement))))
-    sentence, trouble = judgement_line(judgement)
+    sentence, trouble = judgement.headline, not judgement.healthy
     assert command["healthy"] is not trouble
     assert alerted(judgement) is trouble
     assert command["headline"] == sentence
@@ -357,7 +357,7 @@ def test_a_controller_whose_clock_is_wrong_runs_and_keeps_its_alarms() -> None:
         ("\ngroup b has no driver\ngroup c is frozen", "the controller's clock is wrong, and it reports 2 alarms"),
     ]:
         found = Given(controller=replace(CONTROLLER, state="skewed", error=f"{skew}{alarms}"), waiting=2).judge()
-        assert found.headline == f"1 stream healthy; {noted}"
+        assert found.headline == f"1 stream level with bronze; {noted}"
         (problem,) = found.problems
         assert problem.text == f"{noted}\n{skew}{alarms}"
         state = found.driver("controller", "main")
