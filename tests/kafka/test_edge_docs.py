@@ -39,18 +39,23 @@ def running(command: str, folder: Path) -> Iterator[str]:
     env.mkdir()
     (env / "turnout.toml").write_text(f"[dashboard]\nport = {dashboard}\n[access]\nport = {catalog}\n")
     process = subprocess.Popen(["sh", "-c", f"exec {command}"], cwd=folder, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    drain = threading.Thread(target=process.stderr.read)
     watchdog = threading.Timer(WITHIN_SECONDS, process.kill)
     watchdog.start()
     try:
-        printed = (re.search(r"edge +(127\.0\.0\.1:\d+):", line) for line in process.stderr or ())
+        printed = (re.search(r"edge +(127\.0\.0\.1:\d+):", line) for line in process.stderr)
         found = next((each[1] for each in printed if each), None)
         assert found, "the demo prints no edge"
-        threading.Thread(target=(process.stderr or sys.stdin).read, daemon=True).start()
+        drain.start()
         yield found
     finally:
         watchdog.cancel()
         process.terminate()
         process.wait(90)
+        if drain.ident is not None:
+            drain.join()
+        process.stderr.close()
 
 
 def test_the_first_page_leads_to_acknowledged_events_in_five_minutes(tmp_path: Path) -> None:
