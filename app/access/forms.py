@@ -1,6 +1,6 @@
 """The forms of the Access page to grant and revoke, and to decide on requests."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date
 from functools import partial
 from typing import Any, Final, Literal
@@ -10,8 +10,9 @@ import streamlit as st
 from app import formatting
 from app.access import operation_items, previews, queries
 from app.access.queries import AccessState
-from app.components import confirm
+from app.components import confirm, links
 from app.look import parts
+from app.person import identity
 from app.state import services
 from app.state.previews import Preview
 from app.state.services import Environment
@@ -29,41 +30,73 @@ DO, GAMES, WHO = "access_do", "access_games", "access_who"
 LINKED: Final = {"do": DO, "of_games": GAMES, "to": WHO}
 DOES: Final = {"give": "Grant read", "take": "Revoke"}
 _REASON, _TICKET, _UNTIL = "access_reason", "access_ticket", "access_until"
+_EMPTY: Final[Mapping[str, object]] = {DO: "give", GAMES: [], WHO: [], _REASON: "", _TICKET: "", _UNTIL: None}
+"""What the fields of a change hold while its drawer is closed."""
+
 _NOTES: Final = "access_notes"  # by request: what came of the last decision
 _MAX_SHOWN: Final = 25
 
 
-def draw_change(environment: Environment, access: AccessState) -> None:
-    """Draw the form of a change: games and principals by name, in bulk, filled by `links.take`."""
+def draw_change(
+    environment: Environment, access: AccessState, is_open: Callable[[], bool], close: Callable[[], None]
+) -> None:
+    """Draw the drawer of a change while `is_open` says so: the form, filled by `links.take`, or what it planned.
+
+    `close` makes `is_open` say no. What is offered at another place has the drawer.
+    """
+    if confirm.offered() not in {None, _PLACE}:
+        return
+
+    def closed() -> None:
+        confirm.drop(_PLACE)
+        for field, empty in _EMPTY.items():
+            st.session_state[field] = empty
+        links.forget(*LINKED)
+        close()
+
+    @st.dialog("Grant or revoke", width=confirm.WIDE, position="right", on_dismiss=closed)
+    def drawer() -> None:
+        identity.rerun_where_another_acts()
+        if not is_open():
+            st.rerun()  # only a run of the whole page closes the drawer
+        confirm.draw_within(environment, _PLACE, partial(_draw_form, environment, access), closed, operation_items.draw)
+
+    drawer()
+
+
+def _draw_form(environment: Environment, access: AccessState) -> None:
+    """Draw the form of a change: games and principals by name, in bulk."""
     disabled_reason, closed = (
         services.missing_role(environment, OperationKind.ACCESS),
         services.missing_role(environment, None),
     )
-    with st.container(border=True, key="plan_access", gap="small"):
+    with st.container(key="plan_access", gap="small"):
         does = st.segmented_control(
-            "What", list(DOES), key=DO, format_func=DOES.__getitem__, required=True, label_visibility="collapsed"
-        )
-        with st.container(horizontal=True, vertical_alignment="bottom"):
-            games = sorted(access.names, key=lambda key: (access.names[key], key))
-            st.multiselect(
-                "Games", games, key=GAMES, format_func=access.game, placeholder="by name or key", select_all=False
-            )
-            st.multiselect(
-                "Principals", list(access.everybody), key=WHO, format_func=partial(queries.label, access),
-                placeholder="groups are better", select_all=False,
-            )  # fmt: skip
+            "What", list(DOES), key=DO, format_func=DOES.__getitem__, required=True, label_visibility="collapsed",
+            persist_state="page",
+        )  # fmt: skip
+        games = sorted(access.names, key=lambda key: (access.names[key], key))
+        st.multiselect(
+            "Games", games, key=GAMES, format_func=access.game, placeholder="by name or key", select_all=False,
+            persist_state="page",
+        )  # fmt: skip
+        st.multiselect(
+            "Principals", list(access.everybody), key=WHO, format_func=partial(queries.label, access),
+            placeholder="groups are better", select_all=False, persist_state="page",
+        )  # fmt: skip
         with st.form("access_terms", enter_to_submit=False, border=False):
+            st.text_input("Reason", key=_REASON, max_chars=500, persist_state="page")
             with st.container(horizontal=True, vertical_alignment="bottom"):
-                st.text_input("Reason", key=_REASON, max_chars=500)
-                st.text_input("Ticket (may be empty)", key=_TICKET, max_chars=80, width=180)
+                st.text_input("Ticket (may be empty)", key=_TICKET, max_chars=80, width=200, persist_state="page")
                 if does != "take":
                     st.date_input(
-                        "Until the end of (UTC; empty: no end)", None, key=_UNTIL, format="YYYY-MM-DD", width=260
-                    )
+                        "Until the end of (UTC; empty: no end)", None, key=_UNTIL, format="YYYY-MM-DD", width=260,
+                        persist_state="page",
+                    )  # fmt: skip
             with st.container(horizontal=True):
                 st.form_submit_button(
                     "Preview the change", on_click=_offer, args=(environment,), disabled=disabled_reason is not None,
-                    key="preview_access",
+                    key="preview_access", type="primary",
                 )  # fmt: skip
                 st.form_submit_button(
                     "Request access…", on_click=_offer, args=(environment,), kwargs={"as_request": True},
@@ -73,7 +106,6 @@ def draw_change(environment: Environment, access: AccessState) -> None:
         if disabled_reason is not None:
             instead = " You can request it: an access admin decides." if closed is None else ""
             st.caption(formatting.escaped(f"{disabled_reason}{instead}"))
-        confirm.draw_confirmation(environment, _PLACE, operation_items.draw)
 
 
 def _offer(environment: Environment, *, as_request: bool = False) -> None:

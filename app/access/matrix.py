@@ -204,7 +204,9 @@ def _config(known: ResolvedCatalog, who: Sequence[str]) -> dict[str, Any]:
     config: dict[str, Any] = {"game": st.column_config.TextColumn("Game", width=250, pinned=True)}
     for number, name in enumerate(who):
         label = _heading(known.who[name])
-        config[f"p{number}"] = st.column_config.MultiselectColumn(label, width=130, options=options, color=colours)
+        config[f"p{number}"] = st.column_config.MultiselectColumn(
+            label, width=130, help=label, options=options, color=colours
+        )
     return config
 
 

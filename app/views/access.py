@@ -16,7 +16,7 @@ from pipeline.health.headlines.pages import OF_ACCESS
 
 _VIEW: Final = "access_view"
 _VIEWS: Final[Mapping[str, str]] = {
-    "change": "Grant and revoke",
+    "change": "Grant or revoke…",
     "requests": "Requests",
     "drift": "Drift",
     "ending": "Ending soon",
@@ -62,7 +62,7 @@ def _live(environment: Environment) -> None:
         unknown["to"] = links.take("to", forms.WHO, access.everybody, many=True)
     links.draw_unknown(unknown, linked)
     if access.known is not None:
-        _draw_matrix(environment, access, access.known, view)
+        _draw_matrix(environment, access, access.known, None if view == "change" else view)
     st.segmented_control(
         "View",
         list(_VIEWS),
@@ -113,7 +113,7 @@ def _review_drift() -> None:
 
 def _draw_view(environment: Environment, access: AccessState, view: str | None) -> None:
     if view == "change":
-        forms.draw_change(environment, access)
+        forms.draw_change(environment, access, lambda: st.session_state.get(_VIEW) == "change", _let_go)
     elif view == "requests":
         forms.draw_requests(environment, access)
     elif view == "ending":
@@ -124,6 +124,10 @@ def _draw_view(environment: Environment, access: AccessState, view: str | None) 
         st.info("The catalog was not read yet.")
     elif view == "drift" and access.known is not None:
         drift.draw(environment, access.known)
+
+
+def _let_go() -> None:
+    st.session_state[_VIEW] = None
 
 
 def _games(access: AccessState) -> set[str]:
