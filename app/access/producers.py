@@ -13,6 +13,7 @@ import streamlit as st
 from app import formatting
 from app.components import confirm
 from app.look import parts
+from app.look.rows import TALL, table_height
 from app.state import services
 from app.state.previews import Preview, planned
 from app.state.services import Environment, kept
@@ -69,7 +70,8 @@ def draw(environment: Environment) -> None:
             st.dataframe(
                 pd.DataFrame(listed[:_MOST_SHOWN]),
                 hide_index=True,
-                height=min(36 * (min(len(listed), _MOST_SHOWN) + 1), 400),
+                row_height=TALL,
+                height=table_height(min(len(listed), _MOST_SHOWN), TALL, 400),
                 column_config=_COLUMNS,
                 placeholder=formatting.UNKNOWN_VALUE,
                 alt="Producers of the edge: their state, their games, and when they expire.",

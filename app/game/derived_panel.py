@@ -84,7 +84,7 @@ def draw(environment: Environment, signals: GameSignals, place: DeltaGenerator) 
             "Complete through": _number(140, "The table has every record that the source had by then (UTC)."),
             "Generation": _number(85, "A new one replaces all rows in one commit."),
             "Event type": st.column_config.TextColumn(width=95),
-            "Reason": st.column_config.TextColumn(width=520),
+            "Reason": st.column_config.TextColumn(width=365),
         },
         alt="Derived streams of this game, with state, rows, how far behind each is, and why it stands still.",
         key="derived_table",

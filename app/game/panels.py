@@ -224,7 +224,12 @@ def draw_neighbours(signals: GameSignals) -> None:
             ),
             hide_index=True,
             height=min(36 * (len(others) + 1), 320),
-            column_config={"page": links.game_column("key (opens its page)", "neighbours", 205)},
+            column_config={
+                "status": st.column_config.TextColumn(width=105),
+                "game": st.column_config.TextColumn(width=175),
+                "page": links.game_column("key (opens its page)", "neighbours", 175),
+                "lag": st.column_config.TextColumn(width=70),
+            },
             alt="The other games of this group, worst first.",
         )
         links.offer_games(

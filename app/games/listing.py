@@ -12,6 +12,7 @@ import streamlit as st
 from app import formatting
 from app.components import links, pills
 from app.look import parts
+from app.look.rows import height_of, table_height
 from app.look.tokens import Tone
 from app.state.readings import Reading
 from pipeline.api.games import Candidate, Candidates, Waiting
@@ -93,11 +94,12 @@ def draw(seen: Reading[Candidates], deciding: Mapping[str, str]) -> None:
         return
     shown = found.names[:MOST]
     table = pd.DataFrame(lines(shown, deciding))
+    high = height_of((each.game for each in shown), 170)
     st.dataframe(
         table,
         hide_index=True,
-        row_height=36,
-        height=min(36 * (len(table) + 1) + 2, 480),
+        row_height=high,
+        height=table_height(len(table), high, 480),
         column_config={
             "state": pills.column("State", {STATES[key]: tone for key, tone in TONES.items()}, 110, _ABOUT_STATE),
             **_COLUMNS,

@@ -57,6 +57,8 @@ _CARDS: Final = """
 
 _PARTS: Final = """
 .t-sentence{display:flex;align-items:baseline;flex-wrap:wrap;gap:.15rem .5rem;color:var(--ink);line-height:1.3}
+.t-sentence:has(>.t-dot){position:relative;padding-left:1.55rem}
+.t-sentence>.t-dot{position:absolute;left:0;top:.55rem}
 .t-sentence b{font-size:1.5rem;font-weight:620;overflow-wrap:anywhere}
 .t-sentence span:not(.t-pill){color:var(--mute);font-size:1rem;overflow-wrap:anywhere}
 .t-dot{width:.72rem;height:.72rem;flex:none;border-radius:2px;margin:0 .25rem 0 .28rem;background:var(--bad);box-shadow:0 0 0 4px color-mix(in srgb,var(--bad) 28%,transparent)}

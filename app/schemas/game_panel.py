@@ -60,7 +60,8 @@ def draw(environment: Environment, catalogue: Catalogue, game: GameVersions, liv
     """
     with st.container(horizontal=True, vertical_alignment="center"):
         state = listing.state_of(game, catalogue)
-        title = parts.title(formatting.shown(game.game, 80), listing.STATES[state], listing.TONES[state])
+        formats = ", ".join(formatting.shown(each, 20) for each in game.formats)
+        title = parts.title(formatting.shown(game.game, 80), listing.STATES[state], listing.TONES[state], formats)
         st.html(title, width="stretch")
         st.button("Close", key="close_game", on_click=_close, args=(game.key,), type="tertiary")
     st.caption(f"key {game.key}")

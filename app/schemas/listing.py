@@ -9,6 +9,7 @@ import streamlit as st
 from app import formatting
 from app.components import links, pills
 from app.look import parts, trends
+from app.look.rows import height_of, table_height
 from app.look.tokens import Tone
 from app.schemas import queries
 from app.state.readings import reading
@@ -34,20 +35,18 @@ TONES: Final[Mapping[str, Tone]] = {"refuses": "bad", "waits": "risk", "none": "
 _PILLS: Final = {STATES[state]: tone for state, tone in TONES.items()}
 _ABOUT_STATE: Final = "Refuses rows: all rows of a version go to quarantine. Waits: for a registry's answer."
 _COLUMNS: Final = {
-    "game": st.column_config.TextColumn("Game", width=130),
-    "page": links.schemas_column("Key (opens it)", "schemas", 110),
-    "version": st.column_config.NumberColumn("Version", width=65),
+    "game": st.column_config.TextColumn("Game", width=120),
+    "page": links.schemas_column("Key (opens it)", "schemas", 105),
+    "version": st.column_config.NumberColumn("Version", width=60),
     "change": st.column_config.TextColumn(
-        "Change", width=185, help="Why rows are refused, else what the newest version changed in the game's table."
+        "Change", width=140, help="Why rows are refused, else what the newest version changed in the game's table."
     ),
-    "format": st.column_config.TextColumn("Format", width=110, help="That of the newest version first."),
-    "trend": st.column_config.AreaChartColumn("Rows/min, 24 h", width=90, y_min=0, color="blue"),
-    "rate": st.column_config.TextColumn("Rows/s", width=65, help="That land. A dash: nothing current is known."),
-    "age": st.column_config.TextColumn("Age", width=75, help="Of the newest version."),
-    "by": st.column_config.TextColumn("Registered by", width=120),
+    "trend": st.column_config.AreaChartColumn("Rows/min, 24 h", width=70, y_min=0, color="blue"),
+    "rate": st.column_config.TextColumn("Rows/s", width=58, help="That land. A dash: nothing current is known."),
+    "age": st.column_config.TextColumn("Age", width=55, help="Of the newest version."),
 }
 _DAY: Final = 86_400  # seconds
-_ORDER: Final = ("state", "game", "page", "version", "rate", "trend", "change", "age", "format", "by")
+_ORDER: Final = ("state", "game", "page", "version", "rate", "trend", "change", "age")
 
 
 def state_of(game: GameVersions, catalogue: Catalogue) -> str:
@@ -107,6 +106,7 @@ def _draw_table(
 ) -> None:
     day = reading("schemas_day", environment.store, lambda: series(environment, _DAY))
     trend = trends.landed(day.value, [game.key for game in games]).to_pylist()
+    high = height_of((game.game for game in games), 120)
     st.dataframe(
         pd.DataFrame(
             {
@@ -115,21 +115,19 @@ def _draw_table(
                 "page": game.key,
                 "version": None if game.newest is None else game.newest.version,
                 "change": _change(environment, game, place),
-                "format": ", ".join(formatting.shown(each, 20) for each in game.formats) or formatting.UNKNOWN_VALUE,
                 "rate": formatting.rate(rates.get(game.key)),
                 "trend": trend[place],
                 "age": formatting.UNKNOWN_VALUE
                 if game.newest is None
                 else formatting.age(catalogue.read_at - game.newest.created_at),
-                "by": _by(game),
             }
             for place, game in enumerate(games)
         ),
         hide_index=True,
-        row_height=36,
-        height=min(36 * (len(games) + 1) + 2, 620),
+        row_height=high,
+        height=table_height(len(games), high, 620),
         column_order=_ORDER,
-        column_config={"state": pills.column("State", _PILLS, 120, _ABOUT_STATE), **_COLUMNS},
+        column_config={"state": pills.column("State", _PILLS, 105, _ABOUT_STATE), **_COLUMNS},
         placeholder=formatting.UNKNOWN_VALUE,
         alt="Games with their newest schema version, those that refuse rows first. The key opens the game's schemas.",
         key="schemas_table",
@@ -164,10 +162,3 @@ def _change(environment: Environment, game: GameVersions, place: int) -> str:
         return formatting.shown(queries.change_text(environment, game), 160)
     except Refused:
         return formatting.UNKNOWN_VALUE  # the page says that the store is away
-
-
-def _by(game: GameVersions) -> str:
-    newest = game.newest
-    if newest is None or newest.registered_by is None:
-        return formatting.UNKNOWN_VALUE
-    return formatting.shown(newest.registered_by, 60)

@@ -9,10 +9,10 @@ from app import formatting
 from app.books import queries, tables
 from app.components import header, pills
 from app.look import parts
+from app.look.rows import TALL, height_of, table_height
 from app.state.services import Environment
 
 _MOST: Final = 300  # rows on screen
-_ROW: Final = 36
 
 
 def _live(environment: Environment) -> None:
@@ -25,6 +25,7 @@ def _live(environment: Environment) -> None:
     if not rows:
         st.info("No game has a day in its books. Set books.games, or close a day: `turnout books close GAME DAY`.")
         return
+    high = height_of((row[name] for row in rows for name in ("Game", "Open days")), 180)
     with st.container(border=True, key="card_books", gap="xsmall"):
         about = (
             "accepted rows by day · ✓ closed · ± corrected since · ↻ reopened · ○ open · ▲ needs a person · ? not known"
@@ -33,9 +34,12 @@ def _live(environment: Environment) -> None:
         st.dataframe(
             pd.DataFrame(rows),
             hide_index=True,
-            row_height=_ROW,
-            height=min(_ROW * (len(rows) + 1) + 2, 396),
-            column_config={"Game": st.column_config.TextColumn(width=180)},
+            row_height=high,
+            height=table_height(len(rows), high, 396),
+            column_config={
+                "Game": st.column_config.TextColumn(width=180),
+                "Open days": st.column_config.TextColumn(width=190),
+            },
             alt="Games by days: closed days with their accepted rows, open days, and those that need a person.",
             key="books_matrix",
         )
@@ -56,8 +60,8 @@ def _live(environment: Environment) -> None:
         st.dataframe(
             pd.DataFrame(found[:_MOST]),
             hide_index=True,
-            row_height=_ROW,
-            height=min(_ROW * (min(len(found), _MOST) + 1) + 2, 620),
+            row_height=TALL,
+            height=table_height(min(len(found), _MOST), TALL, 620),
             column_order=tuple(_columns()),
             column_config=_columns(),
             alt="Days of games, with state, rows of each class, reasons, and who closed each.",
@@ -72,20 +76,20 @@ def _columns() -> dict[str, Any]:
         "Duplicate": "Second rows of an event, by the silver table.",
         "Refused": "Rows that no table has.",
     }
-    widths = {"Accepted": 85, "Late": 65, "Duplicate": 75, "Refused": 70}
+    widths = {"Accepted": 100, "Late": 78, "Duplicate": 78, "Refused": 82}
     return {
-        "Game": st.column_config.TextColumn(width=150),
-        "Day": st.column_config.TextColumn(width=150),
-        "State": pills.column("State", tables.TONES, 140),
+        "Game": st.column_config.TextColumn(width=135),
+        "Day": st.column_config.TextColumn(width=100),
+        "State": pills.column("State", tables.TONES, 135),
         **{
             name: st.column_config.TextColumn(width=widths[name], alignment="right", help=about)
             for name, about in numbers.items()
         },
         "Closed by": st.column_config.TextColumn(width=110),
-        "At, UTC": st.column_config.TextColumn(width=95),
-        "Reasons": st.column_config.TextColumn(width=230, help="Of an open day why it waits, of a closed one why."),
-        "Sums": st.column_config.TextColumn(width=230, help="Of the accepted rows at the closing, by column."),
-        "Hash": st.column_config.TextColumn(width=80, help="Of the accepted rows; the ledger has all of it."),
+        "At, UTC": st.column_config.TextColumn(width=75),
+        "Reasons": st.column_config.TextColumn(width=130, help="Of an open day why it waits, of a closed one why."),
+        "Sums": st.column_config.TextColumn(width=100, help="Of the accepted rows at the closing, by column."),
+        "Hash": st.column_config.TextColumn(width=75, help="Of the accepted rows; the ledger has all of it."),
     }
 
 

@@ -25,6 +25,7 @@ from app.components import (
 from app.components.group_load import Course
 from app.fleet import readers, timeline
 from app.look import parts, tokens
+from app.look.rows import height_of, table_height
 from app.look.sentences import of_headline
 from app.state import control_queries, judged, previews, services
 from app.state.control_queries import ControlState
@@ -169,10 +170,12 @@ def _draw_controller(steering: ControlState) -> None:
 
 def _draw_table(steering: ControlState, landed: group_cards.GroupCourses) -> None:
     rows = [_row(steering, landed, name) for name in steering.fleet.groups]
+    high = height_of(steering.fleet.groups, 150)
     st.dataframe(
         pd.DataFrame(rows),
         hide_index=True,
-        height=min(36 * (len(rows) + 1), 620),
+        row_height=high,
+        height=table_height(len(rows), high, 620),
         column_config={**_COLUMNS, "driver": pills.column("State", group_state.TONES, 125)},
         alt="All cluster groups: their states, games, load and deaths.",
         key="groups_table",

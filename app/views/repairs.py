@@ -10,6 +10,7 @@ import streamlit as st
 from app import formatting
 from app.components import confirm, header, links, pills, repair_figures
 from app.look import parts
+from app.look.rows import TALL, table_height
 from app.look.sentences import of_headline
 from app.state import control_queries, judged, previews, services
 from app.state.control_queries import ControlState
@@ -58,11 +59,11 @@ _STATUSES = {formatting.status_text(status): style.tone for status, style in for
 _COLUMNS = {
     "game": st.column_config.TextColumn("Game", width=145),
     "page": links.game_column("Key (opens its page)", "repairs", 165),
-    "group": st.column_config.TextColumn("Group", width=60),
+    "group": st.column_config.TextColumn("Group", width=55),
     "how": st.column_config.TextColumn("Stopped", width=130),
     "possible": st.column_config.TextColumn("Possible now", width=140, help="Rows in quarantine are not counted here."),
     "class": st.column_config.TextColumn("Class of cause", width=140),
-    "evidence": st.column_config.TextColumn("Evidence", width=250),
+    "evidence": st.column_config.TextColumn("Evidence", width=205),
     "failures": st.column_config.TextColumn("Failures", width=65, help="In a row."),
     "last": st.column_config.TextColumn("Last failed", width=80),
 }
@@ -103,8 +104,8 @@ def _draw_table(environment: Environment, steering: ControlState, rows: list[Gam
     st.dataframe(
         pd.DataFrame(_row(steering, row, facts.get(row.game_key)) for row in rows),
         hide_index=True,
-        row_height=36,
-        height=min(36 * (len(rows) + 1) + 2, 620),
+        row_height=TALL,
+        height=table_height(len(rows), TALL, 620),
         column_order=_ORDER,
         column_config={"status": pills.column("Status", _STATUSES, 105), **_COLUMNS},
         alt="Games that failed or are in trouble, worst first. The key links to the game's page.",

@@ -48,7 +48,7 @@ def test_a_row_opens_its_game_in_place(page: Page) -> None:
     expect(page.get_by_text(f"key {game_key('Harbor quest')}")).to_be_visible(timeout=30_000)
     neighbours = page.locator('[data-testid="stDataFrame"]').last
     expect(neighbours.locator("td", has_text=game_key("Fjord arena"))).to_be_attached(timeout=15_000)
-    neighbours.click(position={"x": 350, "y": 53})
+    neighbours.click(position={"x": 430, "y": 53})
     expect(page.get_by_text(f"key {game_key('Fjord arena')}")).to_be_visible(timeout=30_000)
     assert len(page.context.pages) == 1
 

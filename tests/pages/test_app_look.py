@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app import formatting
-from app.look import parts, style, tokens, vega
+from app.look import parts, rows, style, tokens, vega
 from listeners.status import STATUSES, Status
 from tests.checkout import ROOT
 
@@ -259,3 +259,11 @@ def test_the_grid_fits_any_fleet(games: int, groups: int, beside: int, high: int
 
 def _names(spec: dict[str, Any]) -> set[str]:
     return {layer["data"]["name"] for layer in spec["layer"]}
+
+
+def test_rows_are_high_only_where_a_text_needs_more_lines() -> None:
+    """A table of short names stays low; one name that its column would cut makes all rows high enough for it."""
+    assert rows.height_of(["Chess", "Go"], 120) == rows.LOW
+    assert rows.height_of(["Chess", "The Extraordinary Chronicles"], 120) == rows.TALL
+    assert rows.table_height(3, rows.LOW, 620) == 4 * rows.LOW + 2
+    assert rows.table_height(300, rows.TALL, 620) == 620

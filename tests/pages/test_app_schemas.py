@@ -65,7 +65,6 @@ def test_the_headline_says_trouble_first(store: Engine, opening: Opening) -> Non
     assert "▲ away · main" in texts(app)
     assert "connection refused" in texts(app)
     assert table(app, "state") == ["✗ refuses rows", "△ waits", "● lands"]
-    assert table(app, "format") == ["avro", "–", "avro"]
     assert table(app, "change")[0].startswith("version 3: player: its type changed from string to int")
 
 
