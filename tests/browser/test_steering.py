@@ -164,6 +164,9 @@ def test_a_group_is_drained_and_takes_no_more(page: Page, store: Engine) -> None
     expect(page.get_by_text("✓ succeeded: Moved and seen")).to_be_visible(timeout=60_000)
     assert {assignment.group for assignment in read_assignments(store).values()} == {"b"}
     assert read_group_liveness(store)["a"].desired == "drained"
+    dismiss(page)
+    expect(page.locator(".st-key-card_group_a").get_by_text("○ drained")).to_be_visible(timeout=SOON)
+    take(page, "Group", "a")
     expect(page.get_by_text("✗ Drain: It takes no games, and has none.")).to_be_visible(timeout=SOON)
 
 
