@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from starlette.datastructures import Headers
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipeline.base.errors import Refused
@@ -232,7 +232,7 @@ class Gate:
 
         headers = Headers(scope=scope)
         own, person = self._identity.origin(headers), self._identity.person(headers)
-        answer = self._answer(scope, headers, own)
+        answer = self._answer(scope, headers, own, is_known=own is not None and person is not None)
         if answer is not None or own is None or person is None:
             # Of status 403 Streamlit's page says that CORS is to blame.
             refusal = PlainTextResponse(self._identity.unauthenticated, 401)
@@ -240,13 +240,13 @@ class Gate:
             return
         await self._app({**scope, "headers": seal(scope["headers"], person, own)}, receive, guarded)
 
-    def _answer(self, scope: Scope, headers: Headers, own: str | None) -> Response | None:
-        """Return the answer that does not depend on the person; None where it does."""
+    def _answer(self, scope: Scope, headers: Headers, own: str | None, *, is_known: bool) -> Response | None:
+        """Return the answer that does not depend on who the person is; None where it does."""
         http = scope["type"] == "http"
         if http and scope["path"] == "/healthz":
             return PlainTextResponse("ok") if scope["method"] in _READS else PlainTextResponse("GET only", 405)
         if http and scope["path"].startswith(_RUNBOOKS):
-            return self._runbook(scope)
+            return self._runbook(scope, is_known=is_known)
         origins = headers.getlist("origin")
         if own is None:
             return PlainTextResponse("This host name is not the dashboard's.", 403)
@@ -259,14 +259,24 @@ class Gate:
             return None
         return _exchanged(scope, cookie)
 
-    def _runbook(self, scope: Scope) -> Response:
-        """Answer with a runbook, signed in or not: an alert wakes anybody, and a runbook says nothing of any fleet."""
+    def _runbook(self, scope: Scope, *, is_known: bool) -> Response:
+        """Answer with a runbook, which says nothing of any fleet: an alert wakes anybody.
+
+        A known person gets the dashboard's page, which fills it with the incident's names.
+        """
         if scope["method"] not in _READS:
             return PlainTextResponse("GET only", 405)
-        text = self._runbooks.get(scope["path"].removeprefix(_RUNBOOKS))
-        if text is None:
+        name = scope["path"].removeprefix(_RUNBOOKS)
+        page = self._runbooks.get(name)
+        if page is None:
             return PlainTextResponse("Unknown runbook. See docs/runbooks of turnout.", 404)
-        return PlainTextResponse(text)
+        if not is_known:
+            return HTMLResponse(page)
+        about = [
+            ("name", name),
+            *(each for each in parse_qsl(scope["query_string"].decode("latin-1")) if each[0] != "name"),
+        ]
+        return RedirectResponse(f"/runbook?{urlencode(about)}", 303)
 
     def _with_ours(self, headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         """Replace headers of the same names by ours; pages of other origins are allowed nothing."""

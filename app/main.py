@@ -28,6 +28,7 @@ titles = {
     "repairs": "Repairs",
     "access": "Access",
     "operations": "Operations",
+    "alerts": "Alerts",
     "audit": "Audit",
     "books": "Books",
     **({"break_it": "Break it"} if breaking.is_offered() else {}),
@@ -36,6 +37,7 @@ page = st.navigation(
     [
         *(st.Page(f"views/{name}.py", title=title, default=name == "fleet") for name, title in titles.items()),
         st.Page("views/game.py", title="Game", visibility="hidden"),
+        st.Page("views/runbook.py", title="Runbook", visibility="hidden"),
     ],
     position="top",
 )

@@ -23,10 +23,12 @@ from streamlit.starlette import App
 from streamlit.web.bootstrap import load_config_options
 
 from app.gate import Gate, Identity, LocalUser, platform
+from app.runbooks.document import parse
+from app.runbooks.shelf import texts
+from app.runbooks.static import page as runbook_page
 from pipeline.base.actor import current_user
 from pipeline.base.errors import Refused
 from pipeline.control.present import goes_on
-from pipeline.platforms.local.shared import documents
 from pipeline.settings.storage import machine_folder
 from pipeline.settings.tree import Paths, load
 from pipeline.store.database.engine import open_store, require_store
@@ -143,8 +145,8 @@ def _load_pages() -> None:
 
 
 def _runbooks() -> dict[str, str]:
-    """Return the runbooks that came with this code, by the names that alerts link."""
-    return {page.stem: page.read_text("utf-8") for page in documents("runbooks").glob("*.md")}
+    """Return the runbooks that came with this code as HTML, by the names that alerts link."""
+    return {name: runbook_page(parse(text), name) for name, text in texts().items()}
 
 
 def _flat(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

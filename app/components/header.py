@@ -15,7 +15,7 @@ from app.look import parts
 from app.look.sentences import Sentence, of_headline
 from app.look.tokens import Tone
 from app.person import identity
-from app.state import judged, services
+from app.state import alerts, judged, services
 from app.state.services import Environment
 from pipeline.api.incidents import Cause
 from pipeline.base.errors import Refused
@@ -129,6 +129,7 @@ def lines(environment: Environment, *, ranged: bool = True) -> FrameLines:
     _SITUATION.set(judged.now(environment))
     with st.container(horizontal=True, vertical_alignment="center", key="context", gap="small"):
         _SENTENCE.set(st.container(key="sentence", width="stretch", gap=None))
+        _draw_alerts(environment)
         age_place = st.empty()
         if ranged:
             _draw_range()
@@ -196,6 +197,21 @@ def sentence_place() -> DeltaGenerator:
     """Return where the page says its sentence: left in the frame; below what is drawn where there is no frame."""
     place = _SENTENCE.get()
     return st.container(gap=None) if place is None else place
+
+
+def _draw_alerts(environment: Environment) -> None:
+    """Draw how many alerts fire, as the way to their page; nothing where no server is configured."""
+    known = alerts.alerts(environment)
+    if known.by is None:
+        return
+    if known.firing is None:
+        label, icon = "alerts unknown", ":material/help:"
+    else:
+        count = len(known.firing)
+        label = "no alerts" if not count else "1 alert" if count == 1 else f"{formatting.count(count)} alerts"
+        icon = ":material/notifications_active:" if count else ":material/notifications:"
+    about = alerts.briefly_unknown(known, time.time()) if known.firing is None else None
+    st.page_link("views/alerts.py", label=label, icon=icon, help=about)
 
 
 def _draw_range() -> None:

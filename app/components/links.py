@@ -20,7 +20,7 @@ _LONGEST = 40  # characters of one that is shown
 _PAGES = frozenset(
     {
         *("fleet", "game", "games", "groups", "schemas", "repairs"),
-        *("access", "operations", "audit", "books", "break_it"),
+        *("access", "operations", "audit", "books", "alerts", "break_it"),
     }
 )
 _CARRIED = ("range",)  # what a link to another page takes along
@@ -90,6 +90,11 @@ def open_page(page: str, query: Mapping[str, str | tuple[str, ...]]) -> None:
     _switch(page, {name: value for name, value in query.items() if name not in _ONCE})
 
 
+def draw_runbook(name: str, subject: Mapping[str, str], label: str = "Runbook") -> None:
+    """Draw the link to a runbook, filled with what `subject` names: a game's key, a group, an incident."""
+    st.page_link("views/runbook.py", label=label, query_params={"name": name, **subject})
+
+
 def filters() -> Mapping[str, list[str]]:
     """Return the filters of the page Fleet that came along to a game, for a link back."""
     return {name: st.query_params.get_all(name) for name in FILTERS if name in st.query_params}
@@ -127,6 +132,11 @@ def offer_schemas(table: str, games: Mapping[str, str]) -> None:
 def offer_operations(table: str, operations: Mapping[str, str]) -> None:
     """Draw, below a table, a list of its operations (`short` → text) that opens one, as `offer_games` does."""
     _offer(f"{table}_open", "Open an operation", operations, ("operations", "operation"))
+
+
+def offer_histories(table: str, games: Mapping[str, str]) -> None:
+    """Draw, below a table, a list of games (key → text) that opens the history of one, as `offer_games` does."""
+    _offer(f"{table}_history", "History of a game", games, ("operations", "history"))
 
 
 def short(operation_id: str) -> str:

@@ -8,8 +8,8 @@ from app.fleet import readers
 from app.fleet.signals import Signals
 from app.games import queries as game_queries
 from app.state import control_queries, judged, services
-from app.state.alerts import Alerts
-from app.state.alerts import alerts as firing_alerts
+from app.state.alerts import Alerts, briefly_unknown
+from app.state.alerts import alerts as reported_alerts
 from app.state.control_queries import OperationList
 from app.state.readings import Reading, reading
 from app.state.series import series
@@ -81,7 +81,7 @@ def gather(environment: Environment, range_seconds: int, refresh_seconds: float,
     )
     runs = reading("runs", (store, range_seconds), lambda: readers.runs(environment, range_seconds), paused=paused)
     names = reading("open_names", store, lambda: game_queries.open_names(environment), paused=paused)
-    alerts = firing_alerts(environment)
+    alerts = reported_alerts(environment)
     now = time.time()
     known = None
     if seen.value is not None:
@@ -97,7 +97,7 @@ def gather(environment: Environment, range_seconds: int, refresh_seconds: float,
             hour.why,
             found.why,
             operations.why,
-            _why_no_alerts(environment, alerts),
+            _why_no_alerts(alerts, now),
         )
     since = stale_since(seen, refresh_seconds, now)
     return Gathered(now, seen, hour, found, operations, schemas, runs, names, known, since)
@@ -127,6 +127,5 @@ def _signals(  # noqa: PLR0913, PLR0917 - the readings of a page
     return Signals(fleet, objective_seconds, hour, recent, found, firing, operations, known)
 
 
-def _why_no_alerts(environment: Environment, alerts: Alerts) -> str | None:
-    asked = environment.settings.alerts
-    return alerts.why_unknown if asked.alertmanager_url or asked.prometheus_url else "no server is configured"
+def _why_no_alerts(alerts: Alerts, now: float) -> str | None:
+    return briefly_unknown(alerts, now) if alerts.firing is None else None

@@ -16,6 +16,7 @@ from app.fleet.signals import Signals
 from app.look import parts, tokens, vega
 from app.look.axes import Chart, Frame
 from app.look.tokens import Mode
+from app.runbooks.page_links import subject_query
 from app.state import services
 from app.state.control_queries import OperationList
 from app.state.readings import Reading
@@ -232,7 +233,9 @@ def _draw_row(row: IncidentRow, now: float) -> None:
             elif row.action is not None and st.button(formatting.escaped(row.action.label), key=f"go_{mark}"):
                 links.open_page(row.action.page, row.action.query)
             if row.runbook is not None:
-                st.link_button("Runbook", f"/runbooks/{row.runbook}", type="tertiary", key=f"book_{mark}")
+                links.draw_runbook(
+                    row.runbook, subject_query(row.row_id, {} if row.action is None else row.action.query)
+                )
 
 
 def _draw_throughput(known: Gathered, signals: Signals) -> None:

@@ -13,9 +13,8 @@ from app.game.stays import Stay, held, stays
 from app.look.axes import ChartMark
 from listeners.process_kinds import GROUP
 from pipeline.api.incidents import Cause
-from pipeline.api.operations import Intent, Operation
+from pipeline.api.operations import Operation, words
 from pipeline.api.runs import DriverEvent, driver_events
-from pipeline.control.operations import registry
 
 _LONGEST: Final = 24  # characters
 _SAME_SECONDS: Final = 120.0  # a driver's death so soon before an incident of its group is that incident
@@ -37,9 +36,7 @@ def events(signals: GameSignals) -> list[ChartMark]:
 
 def operation_words(operation: Operation) -> str:
     """Say in a few words what an operation is: `pause`, or `move 3 games`."""
-    known = registry.find(operation.kind)
-    intent = Intent(operation.kind, operation.targets, operation.actor, parameters=operation.parameters)
-    verb = operation.kind if known is None else known.verb(intent)
+    verb = words(operation).verb
     games = sum(target.startswith("game:") for target in operation.targets)
     return formatting.shown(f"{verb} {games} games" if games > 1 else verb, _LONGEST)
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import streamlit as st
 
 from app import formatting
+from app.alerts.listing import summary
 from app.components import links
 from app.game import figures, marks, versions
 from app.game.cause import CauseCard
@@ -52,7 +53,7 @@ def draw_crumb(signals: GameSignals) -> None:
     st.text(f"/ key {row.game_key}", width="content")
 
 
-def draw_cause(card: CauseCard, buttons: Callable[[], None]) -> None:
+def draw_cause(signals: GameSignals, card: CauseCard, buttons: Callable[[], None]) -> None:
     """Draw what is wrong; `buttons` draws what to do next at its right."""
     kind = "bad" if card.tone == "bad" else "late" if card.tone == "late" else "busy"
     with st.container(horizontal=True, border=True, key=f"inc_{kind}_cause", vertical_alignment="top"):
@@ -61,7 +62,8 @@ def draw_cause(card: CauseCard, buttons: Callable[[], None]) -> None:
         with st.container(width=190, gap="xsmall", key="cause_next"):
             buttons()
             if card.runbook is not None:
-                st.link_button("Runbook", f"/runbooks/{card.runbook}", type="tertiary", width="stretch")
+                of = {} if signals.incident is None else {"incident": signals.incident.incident_id}
+                links.draw_runbook(card.runbook, {"game": signals.row.game_key, **of})
 
 
 def draw_alerts(signals: GameSignals) -> None:
@@ -73,9 +75,10 @@ def draw_alerts(signals: GameSignals) -> None:
         with st.container(horizontal=True, border=True, key=f"inc_{tone}_alert_{number}", vertical_alignment="center"):
             title = f"Alert {formatting.shown(alert.name, 60)} fires"
             since = f"since {short_moment(alert.since, signals.now)}"
-            st.html(parts.incident("▲", title, formatting.shown(alert.summary, 200), since, tone), width="stretch")
+            about = summary(alert, {signals.row.game_key: signals.row.game})
+            st.html(parts.incident("▲", title, about, since, tone), width="stretch")
             if alert.runbook is not None:
-                st.link_button("Runbook", alert.runbook, type="tertiary", key=f"runbook_alert_{number}")
+                links.draw_runbook(alert.runbook, {"game": signals.row.game_key})
 
 
 def draw_strip(signals: GameSignals) -> None:
@@ -167,6 +170,8 @@ def draw_operations(signals: GameSignals) -> None:
             alt="The last operations about this game or its group, newest first.",
             key="game_operations",
         )
+        game_key = signals.row.game_key
+        st.page_link("views/operations.py", label="History of its events", query_params={"history": game_key})
 
 
 def draw_changes(signals: GameSignals, seen: Reading[pa.Table]) -> None:

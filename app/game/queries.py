@@ -7,7 +7,7 @@ from app.fleet import readers
 from app.game.signals import GameSignals
 from app.game.stays import stays
 from app.state import alerts, control_queries, judged, series, services
-from app.state.alerts import FiringAlert
+from app.state.alerts import ReportedAlert
 from app.state.control_queries import ControlState
 from app.state.readings import Reading, reading
 from app.state.services import Environment, cached
@@ -94,7 +94,7 @@ def _operations(environment: Environment, row: GameRow, over_time: Series | None
     return tuple(filter(is_about, journal.operations))
 
 
-def _alerts(environment: Environment, row: GameRow) -> Sequence[FiringAlert]:
+def _alerts(environment: Environment, row: GameRow) -> Sequence[ReportedAlert]:
     """Return the firing alerts about a game.
 
     Raises:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from app import formatting
 from app.look.sentences import elsewhere_text
 from app.look.tokens import Tone
-from app.state.alerts import FiringAlert
+from app.state.alerts import ReportedAlert
 from app.state.situations import situation
 from listeners.series import Series
 from listeners.status import Status
@@ -35,7 +35,7 @@ class GameSignals:
     recent: Series | None = None  # of this game alone, the last quarter of an hour by the minute
     trend: Trend | None = None  # reasons of refusals, failed passes
     incidents: Sequence[Incident] | None = None  # of all games, open ones and those that ended lately
-    alerts: Sequence[FiringAlert] | None = None  # about this game
+    alerts: Sequence[ReportedAlert] | None = None  # about this game
     operations: Sequence[Operation] | None = None  # about this game, or its group of then, newest first
     runs: Sequence[Run] | None = None  # of drivers, over the range on screen
     versions: Sequence[Version] | None = None  # of its schemas, oldest first

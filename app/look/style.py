@@ -144,6 +144,9 @@ PILLS
 .t-diff i{display:block;font-style:normal;padding:0 .7rem;white-space:pre-wrap;overflow-wrap:anywhere}
 .t-diff .t-plus{background:var(--pill-well);color:var(--pill-well-ink)}
 .t-diff .t-minus{background:var(--minus);color:var(--minus-ink)}
+.t-runbook{color:var(--ink);max-width:60rem}.t-runbook p{margin:0!important}
+.t-runbook ol{margin:0!important;padding:0 0 0 1.3rem!important}.t-runbook li{margin:0!important;padding:0!important}
+.t-runbook code{background:var(--soft);color:var(--ink);padding:.05em .3em;border-radius:3px;font-size:.9em;overflow-wrap:anywhere}
 .t-silence{min-height:170px;display:flex;flex-direction:column;align-items:center;justify-content:center;text-align:center;color:var(--ink)}
 .t-silence p{color:var(--mute);margin:.2rem 0 0!important;font-size:.9rem}
 @media(max-width:1100px){.t-figures>div{flex-basis:22%}}

@@ -42,7 +42,7 @@ def _live(environment: Environment) -> None:
     header.sentence_place().html(panels.head(signals))
     with st.container(key="trouble", gap="small"):
         if (found := card(signals)) is not None:
-            panels.draw_cause(found, partial(_draw_next, environment, row, found, offered))
+            panels.draw_cause(signals, found, partial(_draw_next, environment, row, found, offered))
         panels.draw_alerts(signals)
     panels.draw_strip(signals)
     linked = links.choice_of_link()

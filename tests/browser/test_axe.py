@@ -27,6 +27,8 @@ PAGES: Final[Mapping[str, tuple[str, str]]] = {
     "access, why": (f"/access?why_game={CHESS.key}&why_who={BOB}", "does not read"),
     "access, change": ("/access?view=change", "Preview the change"),
     "operations": ("/operations", "No operation is open"),
+    "alerts": ("/alerts", "No server of alerts is configured"),
+    "runbook": (f"/runbook?name=turnoutstreamdown&game={CHESS.key}", "Mitigation"),
     "audit": ("/audit", "Verify the log"),
     "books": ("/books", "No day is closed"),
     "break it": ("/break_it", "Nothing is broken"),

@@ -100,7 +100,8 @@ def test_an_app_needs_its_folder_alone(source: AppSource, tmp_path: Path) -> Non
         assert time.monotonic() - began < MOST_START_SECONDS
         assert request(origin, "/", [HOST]).status == 401
         assert request(origin, "/", [HOST, ANN]).status == 200
-        assert request(origin, "/runbooks/turnoutgroupdown", [HOST, ANN]).status == 200
+        assert request(origin, "/runbooks/turnoutgroupdown", [HOST]).status == 200
+        assert request(origin, "/runbooks/turnoutgroupdown", [HOST, ANN]).status == 303
         with tab(origin, f"https://{HOST[1]}", [HOST, ANN]) as draw:
             for page in PAGES:
                 drawn = draw(page=page)

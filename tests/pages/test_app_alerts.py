@@ -2,8 +2,9 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ class Server(HTTPServer):
     """Answers every request with the same."""
 
     code, content, asked = 200, b"", ""
+    answers: Mapping[str, Any] = MappingProxyType({})  # of single paths
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -27,7 +29,8 @@ class Handler(BaseHTTPRequestHandler):
         self.server.asked = self.path
         self.send_response(self.server.code)
         self.end_headers()
-        self.wfile.write(self.server.content)
+        answer = self.server.answers.get(self.path)
+        self.wfile.write(self.server.content if answer is None else json.dumps(answer).encode())
 
     def log_message(self, *arguments: object) -> None: ...
 
@@ -69,8 +72,54 @@ def test_the_page_lists_alerts_that_alertmanager_would_send(server: Server) -> N
     assert (first.name, second.name) == ("TurnoutStreamDown", "TurnoutAccessDrift")
     assert first.labels["game"] == HOSTILE
     assert first.since == pytest.approx(1_795_617_168.123, abs=0.01)
-    assert first.runbook == "/runbooks/turnoutstreamdown"
-    assert "silenced=false&inhibited=false" in server.asked
+    assert first.runbook == "turnoutstreamdown"
+    assert first.page == ("game", {"game": HOSTILE})
+    assert second.page == ("access", {})
+
+
+def test_silenced_and_explained_alerts_are_listed_and_do_not_count_as_firing(server: Server) -> None:
+    """Each alert of Alertmanager is in one list: firing, silenced with person and end, or explained by another."""
+    quiet = {**active("TurnoutGroupDown"), "status": {"state": "suppressed", "silencedBy": ["s1"], "inhibitedBy": []}}
+    told = {**active("TurnoutStreamDown"), "status": {"state": "suppressed", "silencedBy": [], "inhibitedBy": ["f1"]}}
+    silence = {"id": "s1", "createdBy": HOSTILE, "comment": "upgrade", "endsAt": SINCE}
+    server.answers = {"/api/v2/silences": [silence]}
+    found = ask(server, [quiet, told, WATCHDOG])
+    assert (found.firing, found.by) == ((), "Alertmanager")
+    assert [each.name for each in found.explained or ()] == ["TurnoutStreamDown"]
+    (silenced,) = found.silenced or ()
+    assert silenced.silence is not None
+    assert (silenced.silence.by, silenced.silence.comment) == (HOSTILE, "upgrade")
+    assert silenced.silence.until == pytest.approx(1_795_617_168.123, abs=0.01)
+    server.answers = {"/api/v2/silences": 7}
+    (unsaid,) = ask(server, [quiet, WATCHDOG]).silenced or ()
+    assert (unsaid.state, unsaid.silence) == ("silenced", None)
+
+
+def test_pending_alerts_are_those_of_prometheus(server: Server) -> None:
+    """Alertmanager hears of no alert before it fires; without Prometheus it is not known which wait."""
+    pending = {**active("TurnoutGroupDown"), "activeAt": SINCE, "state": "pending"}
+    watchdog = {**WATCHDOG, "activeAt": SINCE, "state": "firing"}
+    server.answers = {"/api/v1/alerts": {"data": {"alerts": [pending, watchdog]}}}
+    server.content = json.dumps([WATCHDOG]).encode()
+    url = f"http://127.0.0.1:{server.server_port}"
+    assert [each.name for each in alerts.read(AlertSettings(url, url)).pending or ()] == ["TurnoutGroupDown"]
+    alone = alerts.read(AlertSettings(url))
+    assert (alone.firing, alone.pending) == ((), None)
+    assert "alerts.prometheus_url is not set" in (alone.why_no_pending or "")
+
+
+def test_a_server_that_is_away_is_away_since_it_first_was(server: Server) -> None:
+    """The answer has the time since when nobody knows, and keeps the last good answer until a server answers again."""
+    good = ask(server, [active("TurnoutStreamDown"), WATCHDOG])
+    away = ask(server, b"", code=503).after(good)
+    longer = ask(server, b"", code=503).after(away)
+    assert longer.away_since == away.away_since is not None
+    assert longer.last is good
+    assert longer.firing is None
+    back = ask(server, [WATCHDOG]).after(longer)
+    assert (back.away_since, back.last, back.firing) == (None, None, ())
+    never = ask(server, b"", code=503).after(None)
+    assert (never.last, never.away_since) == (None, never.read_at)
 
 
 def test_prometheus_reports_pending_alerts_and_those_of_others(server: Server) -> None:
@@ -83,6 +132,8 @@ def test_prometheus_reports_pending_alerts_and_those_of_others(server: Server) -
     found = ask(server, {"status": "success", "data": {"alerts": listed}}, prometheus=True)
     assert found.firing is not None
     assert [each.name for each in found.firing] == ["TurnoutStreamDown"]
+    assert [each.name for each in found.pending or ()] == ["TurnoutGroupDown"]
+    assert found.silenced is None, "only Alertmanager knows"
 
 
 def test_nothing_fires_only_where_the_watchdog_does(server: Server) -> None:

@@ -224,7 +224,7 @@ def test_a_game_keeps_what_it_knew_and_says_until_when(
 @pytest.mark.parametrize(
     ("page", "known", "unknown"),
     [
-        ("fleet", "1 of 4 streams failing", ["No reading of the history", "Prometheus does not answer"]),
+        ("fleet", "1 of 4 streams failing", ["No reading of the history", "Prometheus away since "]),
         ("game", "Chess", ["No history to draw", "Not known.", "Nobody knows which alerts fire for this game"]),
         ("groups", "Group b degraded", ["cannot be read"]),
         ("repairs", "1 stream parked", ["The minute tables cannot be read"]),

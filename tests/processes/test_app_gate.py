@@ -244,12 +244,22 @@ def test_runbooks_are_for_everybody_and_nothing_else_is_below_their_address(dash
     """Whom an alert wakes reads its runbook without the token; no other file comes out there."""
     answer = request(dashboard.origin, "/runbooks/turnoutgroupdown")
     assert answer.status == 200
-    assert answer.body.startswith("# TurnoutGroupDown")
-    assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert "<h1>TurnoutGroupDown</h1>" in answer.body
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
     for name in ("", "none", "../walk", "%2e%2e/walk", "../../turnout"):
         refused = request(dashboard.origin, f"/runbooks/{name}")
         assert (refused.status, refused.body.partition(".")[0]) == (404, "Unknown runbook")
     assert request(dashboard.origin, "/runbooks/turnoutgroupdown", method="POST").status == 405
+
+
+def test_a_signed_in_person_gets_the_runbook_filled_in(dashboard: Dashboard) -> None:
+    """The link of an alert leads to the page of the dashboard, with what it names, and to no other host."""
+    answer = request(
+        dashboard.origin, "/runbooks/turnoutgroupdown?group=a&name=%2F%2Fevil&game=%0d%0a", [dashboard.cookie]
+    )
+    assert (answer.status, answer.headers["Location"]) == (
+        303, "/runbook?name=turnoutgroupdown&group=a&game=%0D%0A",
+    )  # fmt: skip
 
 
 def test_sigterm_ends_it_and_leaves_nothing(dashboard: Dashboard) -> None:

@@ -144,7 +144,7 @@ def test_pages_show_what_alertmanager_would_send(servers: Servers, fleet: Fleet)
         assert found.firing is not None
         (only,) = (each for each in found.firing if each.name not in SILENCE)
         assert (only.name, only.severity, only.runbook) == (
-            "TurnoutRegistryMistrusted", "ticket", "/runbooks/turnoutregistrymistrusted",
+            "TurnoutRegistryMistrusted", "ticket", "turnoutregistrymistrusted",
         )  # fmt: skip
         assert only.since <= found.read_at
     calm(servers, fleet)
