@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from listeners.status import Status
 from pipeline.api.audit import AccessChange
-from pipeline.api.operations import OperationState
+from pipeline.api.operations import OperationState, OperationWords
 from pipeline.base.texts import (
     UNKNOWN_VALUE,
     age,
@@ -48,6 +48,7 @@ __all__ = [
     "game_text",
     "moment",
     "operation_text",
+    "operation_title",
     "principal_text",
     "rate",
     "shown",
@@ -159,6 +160,11 @@ def driver_text(state: str) -> str:
 def operation_text(state: str) -> str:
     """Return glyph and words of an operation's state; one this version does not know is shown as it is."""
     return _OPERATIONS.get(state) or f"? {shown(state, 20)}"
+
+
+def operation_title(words: OperationWords, names: Mapping[str, str]) -> str:
+    """Return what people call an operation: `drain of group b`, not its kind and all of its games."""
+    return f"{shown(words.verb, 24)} of {targets_text(words.about, names)}"
 
 
 def step_text(state: str) -> str:

@@ -9,7 +9,7 @@ from app.look import parts
 from app.state import control_queries
 from app.state.control_queries import OneOperation, OperationList
 from app.state.services import Environment
-from pipeline.api.operations import Operation
+from pipeline.api.operations import Operation, words
 from pipeline.base.errors import Refused
 
 _STEPPERS = {"done": "done", "running": "running", "failed": "failed"}
@@ -20,8 +20,7 @@ def draw(environment: Environment, operation: Operation, journal: OperationList,
     kind = "stuck" if operation.is_stuck else "open"
     with st.container(border=True, gap="small", key=f"operation_{kind}_{operation.operation_id}"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            targets = formatting.targets_text(operation.targets, journal.names)
-            what = f"{formatting.shown(operation.kind, 24).capitalize()} of {targets}"
+            what = sentence_case(formatting.operation_title(words(operation), journal.names))
             state, about = formatting.operation_text(operation.state), _about_card(operation, journal.read_at)
             st.html(parts.title(what, state, tone(operation.state), about), width="stretch")
             confirm.operation_link(operation.operation_id, operation.operation_id[:8])
@@ -66,6 +65,11 @@ def stepper(seen: OneOperation) -> str:
             for place, step in enumerate(seen.steps)
         ]
     )
+
+
+def sentence_case(title: str) -> str:
+    """Return a title with a capital letter; names in it stay as they are."""
+    return f"{title[:1].upper()}{title[1:]}"
 
 
 def tone(state: str) -> Tone:

@@ -6,7 +6,7 @@ Caches over `pipeline.api`, shared by all viewers; each raises `Refused` where t
 from typing import Final
 
 from app.state.services import cached
-from pipeline.api import audit, operations
+from pipeline.api import audit, histories, operations
 from pipeline.api import steering as steering_queries
 from pipeline.api.audit import AuditFilter, Log
 from pipeline.api.operations import OneOperation, OperationList
@@ -21,6 +21,7 @@ __all__ = [
     "audit_log",
     "facts",
     "forget_verdict",
+    "game_history",
     "journal",
     "one_operation",
     "steering",
@@ -31,6 +32,7 @@ steering: Final = cached(steering_queries.read, seconds=2, by_acts=True)
 facts: Final = cached(operations.facts, seconds=3, most=50, by_acts=True)
 journal: Final = cached(operations.journal, seconds=1, by_acts=True)
 one_operation: Final = cached(operations.one, seconds=1, most=50, by_acts=True)
+game_history: Final = cached(histories.of_game, seconds=2, most=50, by_acts=True)
 audit_log: Final = cached(audit.log, seconds=5, most=4)
 verify_audit: Final = cached(audit.verify, seconds=600)
 """It reads the whole log, so it is kept until `forget_verdict`."""

@@ -1,5 +1,6 @@
 """The audit log: acts by day, person, action and target; and whether the log is intact."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -7,31 +8,36 @@ import pandas as pd
 import streamlit as st
 
 from app import formatting
-from app.components import header, links
+from app.components import header, links, pills
 from app.components.audit_csv import as_csv
 from app.look import parts
 from app.state import control_queries
 from app.state.control_queries import AuditFilter, Log
 from app.state.services import Environment
-from pipeline.api.audit import Entry, changes_of
+from pipeline.api.audit import AuditedAct, Entry, changes_of
+from pipeline.api.operations import Intent, OperationWords, words_of
 from pipeline.base.errors import Refused
-from pipeline.base.texts import first_lines
+from pipeline.base.texts import first_lines, in_utc
 
 _WEEK = timedelta(days=6)
 _ON_SCREEN = 1_000
 _VERIFIED = "audit_verified"
 _DEFECTS = 10  # shown at once
+_OUTCOMES = {formatting.operation_text(state): tone for state, tone in formatting.OPERATION_TONES.items()}
+_OPEN = "… not ended"
 _COLUMNS = {
-    "at": st.column_config.TextColumn("At", width=170),
-    "place": st.column_config.TextColumn("Entry", width=120),
-    "actor": st.column_config.TextColumn("Who", width=110),
-    "action": st.column_config.TextColumn("Action", width=90),
-    "phase": st.column_config.TextColumn("Phase", width=175),
-    "targets": st.column_config.TextColumn("To", width=300),
-    "page": links.operation_column("Operation", "audit", 100),
-    "reason": st.column_config.TextColumn("Why", width=220),
+    "begun": st.column_config.TextColumn("Begun, UTC", width=140),
+    "ended": st.column_config.TextColumn("Ended, UTC", width=140),
+    "actor": st.column_config.TextColumn("By", width=100),
+    "action": st.column_config.TextColumn("Action", width=95),
+    "targets": st.column_config.TextColumn("Of", width=200),
+    "page": links.operation_column("Operation", "audit", 90),
+    "undo": st.column_config.TextColumn("Undo", width=140),
+    "reason": st.column_config.TextColumn("Why", width=190),
+    "place": st.column_config.TextColumn("Entries", width=150),
     "executor": st.column_config.TextColumn("Executed by", width=200),
 }
+_ORDER = ("begun", "ended", "outcome", "actor", "action", "targets", "page", "undo", "reason", "place", "executor")
 
 
 def _live(environment: Environment) -> None:
@@ -49,23 +55,23 @@ def _live(environment: Environment) -> None:
 def _sentence(log: Log) -> str:
     """Say how much was done, and by how many, in the days that are chosen."""
     if not log.matched:
-        return "Audit log: no entry matches"
-    acts = "1 entry" if log.matched == 1 else f"{formatting.count(log.matched)} entries"
-    actors = len({entry.actor for entry in log.entries})
-    least = "" if len(log.entries) == log.matched else "at least "
+        return "Audit log: no act matches"
+    acts = "1 act" if log.matched == 1 else f"{formatting.count(log.matched)} acts"
+    actors = len({act.entry.actor for act in log.acts})
+    least = "" if len(log.acts) == log.matched else "at least "
     return f"Audit log: {acts} by {least}{actors} {'actor' if actors == 1 else 'actors'}"
 
 
 def _about(log: Log) -> str:
-    newest = log.entries[0].at if log.entries else None
+    newest = max((entry.at for act in log.acts for entry in act.entries), default=None)
     ago = "" if newest is None or newest > log.read_at else f"newest {formatting.age(log.read_at - newest)} ago · "
-    return f"{ago}each act: by whom, on what, and why"
+    return f"{ago}each act: from when to when, by whom, on what, and why"
 
 
 def _draw_head(log: Log | None) -> None:
-    """Draw how many entries the table has, and at the right what can be done; a log that cannot be read is verified."""
+    """Draw how many acts the table has, and at the right what can be done; a log that cannot be read is verified."""
     with st.container(horizontal=True, vertical_alignment="center", key="row_audit", gap="small"):
-        st.html(parts.section("Entries", _scope(log)), width="stretch")
+        st.html(parts.section("Acts", _scope(log)), width="stretch")
         verified = bool(st.session_state.get(_VERIFIED))
         st.button(
             "Verify again" if verified else "Verify the log",
@@ -73,16 +79,16 @@ def _draw_head(log: Log | None) -> None:
             on_click=_verify,
             help="Reads the whole log and checks every hash.",
         )
-        if log is not None and log.entries:
+        if log is not None and log.acts:
             st.download_button(
                 "Download as CSV", partial(as_csv, log), "audit.csv", "text/csv", key="csv", icon=":material/download:"
             )
 
 
 def _scope(log: Log | None) -> str:
-    if log is None or not log.entries:
+    if log is None or not log.acts:
         return "not known" if log is None else "none"
-    shown, kept = min(len(log.entries), _ON_SCREEN), len(log.entries)
+    shown, kept = min(len(log.acts), _ON_SCREEN), len(log.acts)
     file = "" if kept == log.matched else f"; the file holds the newest {formatting.count(kept)}"
     return f"{formatting.count(shown)} of {formatting.count(log.matched)}, newest first, UTC{file}"
 
@@ -128,37 +134,67 @@ def _draw_filters() -> AuditFilter:
 
 
 def _draw_log(log: Log) -> None:
-    if not log.entries:
-        st.info("No entry matches. Choose other days, or clear the filters.", icon=":material/filter_alt_off:")
+    if not log.acts:
+        st.info("No act matches. Choose other days, or clear the filters.", icon=":material/filter_alt_off:")
         return
-    shown = log.entries[:_ON_SCREEN]
+    shown = log.acts[:_ON_SCREEN]
     st.dataframe(
-        pd.DataFrame(_row(entry, log) for entry in shown),
+        pd.DataFrame(_row(act, log) for act in shown),
         hide_index=True,
         row_height=36,
         height=min(36 * (len(shown) + 1) + 2, 620),
-        column_config=_COLUMNS,
-        alt="Entries of the audit log, newest first.",
+        column_order=_ORDER,
+        column_config={"outcome": pills.column("Outcome", {_OPEN: "busy", **_OUTCOMES}, 130), **_COLUMNS},
+        alt="Acts of the audit log, those that began last first.",
         key="audit_table",
     )
-    operation_ids = dict.fromkeys(links.short(each.operation_id) for each in shown if each.operation_id)
+    operation_ids = dict.fromkeys(links.short(each.entry.operation_id) for each in shown if each.entry.operation_id)
     links.offer_operations("audit", {name: name for name in operation_ids})
 
 
-def _row(entry: Entry, log: Log) -> dict[str, str | None]:
-    reason = str(entry.detail.get("reason") or "")
+def _row(act: AuditedAct, log: Log) -> dict[str, str | list[str] | None]:
+    entry, ended = act.entry, act.ended
+    reason, said = str(entry.detail.get("reason") or ""), _words(entry)
     return {
-        "at": formatting.moment(entry.at),
-        "place": entry.place,
+        "begun": formatting.UNKNOWN_VALUE if act.begun is None else in_utc(act.begun.at),
+        "ended": formatting.UNKNOWN_VALUE if ended is None else in_utc(ended.at),
+        "outcome": [_OPEN if ended is None or ended.outcome is None else formatting.operation_text(ended.outcome)],
+        "place": _place(act),
         "actor": formatting.shown(entry.actor, 60),
-        "action": formatting.shown(entry.action, 40),
-        "phase": f"{entry.phase}: {formatting.operation_text(entry.outcome)}" if entry.outcome else entry.phase,
+        "action": formatting.shown(said.verb, 40),
         "targets": formatting.access_text(changes_of(entry.detail), log.names)
-        or formatting.targets_text(entry.targets, log.names),
+        or formatting.targets_text(said.about, log.names),
         "page": links.short(entry.operation_id) if entry.operation_id else None,
+        "undo": _undo(act, log.read_at),
         "reason": formatting.shown(reason, 160) if reason else formatting.UNKNOWN_VALUE,
         "executor": formatting.shown(entry.executor, 80),
     }
+
+
+def _words(entry: Entry) -> OperationWords:
+    """Return what people call an act: an operation by its definition, which may call a move a drain."""
+    parameters = entry.detail.get("parameters")
+    kept = parameters if isinstance(parameters, Mapping) else {}
+    return words_of(Intent(entry.action, entry.targets, entry.actor, parameters=kept))
+
+
+def _place(act: AuditedAct) -> str:
+    """Return day and numbers of its entries; the number alone where both are of one day."""
+    if act.begun is None or act.ended is None:
+        return act.entry.place
+    begun, ended = act.begun, act.ended
+    return f"{begun.place}, {f'#{ended.number}' if ended.day == begun.day else ended.place}"
+
+
+def _undo(act: AuditedAct, now: float) -> str:
+    """Say what undid an act, what it undid, or for how long it may still be undone on its operation's page."""
+    undoes = act.entry.detail.get("undoes")
+    said = [f"undoes {links.short(undoes)}"] if isinstance(undoes, str) and undoes else []
+    if act.undone_by is not None:
+        said.append(f"undone by {links.short(act.undone_by)}")
+    elif act.undoable_until is not None and act.undoable_until > now:
+        said.append(f"possible for {formatting.age(act.undoable_until - now)}")
+    return formatting.shown("; ".join(said)) if said else formatting.UNKNOWN_VALUE
 
 
 header.keep_drawing(_live)

@@ -11,12 +11,12 @@ import streamlit as st
 from app import formatting
 from app.access import operation_items
 from app.access import previews as access_previews
-from app.components import confirm, header, links, operation_cards, pills
+from app.components import confirm, header, links, operation_cards, operation_history, pills
 from app.look import parts
 from app.state import control_queries, previews, services
 from app.state.control_queries import OneOperation, OperationList
 from app.state.services import Environment
-from pipeline.api.operations import Operation
+from pipeline.api.operations import Operation, words
 from pipeline.base.errors import Refused
 from pipeline.base.names import is_said
 from pipeline.control.operations.registry import find, inverse_of
@@ -45,9 +45,12 @@ _STEP_COLUMNS = {
 
 
 def _live(environment: Environment) -> None:
-    operation_id = st.query_params.get("operation", "")
+    operation_id, game = st.query_params.get("operation", ""), st.query_params.get("history", "")
     if operation_id:
         _draw_one(environment, operation_id)
+        return
+    if game:
+        _draw_game(environment, game)
         return
     journal = header.draw(environment, control_queries.journal, "journal", ranged=False)
     if journal is not None:
@@ -87,13 +90,22 @@ def _draw_all(environment: Environment, journal: OperationList) -> None:
         alt="Operations, newest first. The id links to the operation's page.",
         key="operations_table",
     )
-    links.offer_operations("operations", {links.short(each.operation_id): _named(each, journal) for each in chosen})
+    with st.container(horizontal=True, key="row_open", gap="small"):
+        links.offer_operations("operations", {links.short(each.operation_id): _named(each, journal) for each in chosen})
+        links.offer_histories("operations", _games_of(journal))
     st.caption("All times are UTC.")
+
+
+def _games_of(journal: OperationList) -> dict[str, str]:
+    """Return the games of the listed operations, for a choice."""
+    targets = {target for each in journal.operations for target in each.targets}
+    keys = sorted(key for kind, _, key in (target.partition(":") for target in targets) if kind == "game")
+    return {key: formatting.game_text(key, journal.names[key]) for key in keys if key in journal.names}
 
 
 def _draw_filters(rows: list[Operation], journal: OperationList) -> list[Operation]:
     """Draw the filters, which live in the URL, and return the operations that pass them."""
-    kinds = Counter(each.kind for each in rows)
+    kinds = Counter(words(each).verb for each in rows)
     with st.container(horizontal=True, vertical_alignment="center", key="filters_operations", gap="small"):
         st.html(parts.section("Earlier", f"the last {len(rows)}"), width="stretch")
         chosen = st.pills(
@@ -113,33 +125,52 @@ def _draw_filters(rows: list[Operation], journal: OperationList) -> list[Operati
     return [
         each
         for each in rows
-        if (not chosen or each.kind in chosen) and (not wanted or wanted in _searched(each, journal))
+        if (not chosen or words(each).verb in chosen) and (not wanted or wanted in _searched(each, journal))
     ]
 
 
 def _searched(operation: Operation, journal: OperationList) -> str:
     games = (journal.names.get(target.partition(":")[2], "") for target in operation.targets)
-    return " ".join([operation.operation_id, operation.actor, *operation.targets, *games]).casefold()
+    said = words(operation)
+    return " ".join([operation.operation_id, operation.actor, *operation.targets, *said.about, *games]).casefold()
 
 
 def _named(operation: Operation, journal: OperationList) -> str:
-    about = f"{formatting.shown(operation.kind, 24)} of {formatting.targets_text(operation.targets, journal.names)}"
-    return f"{links.short(operation.operation_id)} · {about}"
+    return f"{links.short(operation.operation_id)} · {formatting.operation_title(words(operation), journal.names)}"
 
 
 def _row(operation: Operation, journal: OperationList) -> dict[str, str | list[str]]:
-    took = (operation.ended_at or journal.read_at) - operation.requested_at
+    took, said = (operation.ended_at or journal.read_at) - operation.requested_at, words(operation)
     return {
         "state": [formatting.operation_text(operation.state)],
         "page": links.short(operation.operation_id),
-        "kind": formatting.shown(operation.kind, 24),
-        "targets": formatting.targets_text(operation.targets, journal.names),
+        "kind": formatting.shown(said.verb, 24),
+        "targets": formatting.targets_text(said.about, journal.names),
         "actor": formatting.shown(operation.actor, 40),
         "reason": formatting.shown(operation.reason, 120) if operation.reason else formatting.UNKNOWN_VALUE,
         "submitted": formatting.moment(operation.requested_at),
         "took": formatting.duration(took),
         "outcome": formatting.shown(operation.outcome, 200) if operation.outcome else formatting.UNKNOWN_VALUE,
     }
+
+
+def _draw_game(environment: Environment, game: str) -> None:
+    """Draw the history of one game over all operations."""
+    read = partial(control_queries.game_history, game_key=game)
+    seen = header.draw(environment, read, "history", game, ranged=False)
+    st.page_link("views/operations.py", label="All operations", icon=":material/arrow_back:")
+    if seen is None:
+        return
+    name = seen.names.get(game)
+    if name is None:
+        header.headline("No such game", meta=f"the link names {formatting.shown(game, 60)}", tone="blind")
+        return
+    many = len(seen.operations)
+    about = f"{formatting.count(many)} {'operation' if many == 1 else 'operations'}, the newest first"
+    header.headline(f"History of {formatting.shown(name, 80)}", meta=about if many else "no operation", tone="plain")
+    label = formatting.escaped(formatting.game_text(game, name))
+    st.page_link("views/game.py", label=label, query_params={"game": game})
+    operation_history.draw_game(seen)
 
 
 # ---------------------------------------------------------------------------------------------------------- one of them
@@ -153,11 +184,10 @@ def _draw_one(environment: Environment, operation_id: str) -> None:
         return
     st.page_link("views/operations.py", label="All operations", icon=":material/arrow_back:")
     operation = seen.operation
-    targets = formatting.targets_text(operation.targets, seen.names)
     waits = _waits(seen)
     state = formatting.operation_text(operation.state) + (f": {formatting.shown(waits)}" if waits else "")
     header.headline(
-        f"{formatting.shown(operation.kind, 24).capitalize()} of {targets}",
+        operation_cards.sentence_case(formatting.operation_title(words(operation), seen.names)),
         meta=state,
         tone=operation_cards.tone(operation.state),
     )
@@ -166,8 +196,10 @@ def _draw_one(environment: Environment, operation_id: str) -> None:
     if _has_items(operation):
         operation_items.draw(environment, operation)
     _draw_steps(seen)
-    _draw_targets(seen)
+    _draw_target(seen)
+    operation_history.draw_targets(seen)
     _draw_buttons(environment, seen)
+    operation_history.draw_history(seen)
 
 
 def _has_items(operation: Operation) -> bool:
@@ -223,24 +255,12 @@ def _draw_steps(seen: OneOperation) -> None:
     )
 
 
-def _draw_targets(seen: OneOperation) -> None:
-    targets = seen.operation.targets
-    with (
-        st.expander(_about(targets), expanded=False),
-        st.container(height=220 if len(targets) > 8 else "content"),
-    ):
-        for target in targets:
-            kind, _, key = target.partition(":")
-            if kind == "game" and key in seen.names:
-                label = formatting.escaped(formatting.game_text(key, seen.names[key]))
-                st.page_link("views/game.py", label=label, query_params={"game": key})
-            else:
-                st.text(formatting.target_text(target, seen.names))
-
-
-def _about(targets: tuple[str, ...]) -> str:
-    games = sum(target.startswith("game:") for target in targets)
-    return f"The {games} games it is about" if games == len(targets) > 1 else f"What it is about: {len(targets)}"
+def _draw_target(seen: OneOperation) -> None:
+    """Link the one game that an operation is about; several stand in a table."""
+    kind, _, key = seen.operation.targets[0].partition(":") if len(seen.operation.targets) == 1 else ("", "", "")
+    if kind == "game" and key in seen.names:
+        label = formatting.escaped(formatting.game_text(key, seen.names[key]))
+        st.page_link("views/game.py", label=label, query_params={"game": key})
 
 
 # -------------------------------------------------------------------------------------------------------------- buttons

@@ -19,6 +19,7 @@ from pipeline.health.verdicts.liveness import controller_absence
 from pipeline.store.database.engine import reading
 from pipeline.store.database.states import OperationKind, OperationState
 from pipeline.store.games import known_games
+from pipeline.store.operation_events import TargetEvent, read_events
 from pipeline.store.operations import Intent, Operation, Step, list_operations, steps
 from pipeline.store.operations import operation as find
 from pipeline.store.processes.leases import store_time
@@ -30,12 +31,16 @@ __all__ = [
     "OperationKind",
     "OperationList",
     "OperationState",
+    "OperationWords",
     "Step",
+    "TargetEvent",
     "absence",
     "facts",
     "journal",
     "one",
     "opened",
+    "words",
+    "words_of",
 ]
 
 _MAX_OPEN: Final = 1_000
@@ -62,6 +67,35 @@ class OneOperation:
     no_controller: str | None  # why no controller acts, as a clause; None: one does
     why_no_undo: str | None  # None: it may be undone
     read_at: float
+    events: tuple[TargetEvent, ...] = ()  # of its targets, in the order in which they were seen
+
+
+@dataclass(frozen=True, slots=True)
+class OperationWords:
+    """What people call an operation: `drain` of `group:b`, though its kind is `move` and its targets are games."""
+
+    verb: str
+    about: tuple[str, ...]  # targets
+
+
+def words(operation: Operation) -> OperationWords:
+    """Return the words of an operation's definition; without a definition, its kind and targets."""
+    return words_of(Intent(operation.kind, operation.targets, operation.actor, operation.reason, operation.parameters))
+
+
+def words_of(intent: Intent) -> OperationWords:
+    """Return the words of an intent's definition; kind and targets where it was spoilt by hand."""
+    known = registry.find(intent.kind)
+    plain = OperationWords(intent.kind, intent.targets)
+    try:
+        return plain if known is None else OperationWords(known.verb(intent), known.about(intent))
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ):  # its parameters are what a person wrote into the store
+        return plain
 
 
 @reading()
@@ -97,7 +131,8 @@ def one(environment: OpenEnvironment, operation_id: str) -> OneOperation:
     except Refused as refused:
         why = str(refused)
     journaled = tuple(steps(store, stored.operation_id))
-    return OneOperation(stored, journaled, known_games(store), absence(environment), why, time.time())
+    noted = tuple(read_events(store, [stored.operation_id]).get(stored.operation_id, ()))
+    return OneOperation(stored, journaled, known_games(store), absence(environment), why, time.time(), noted)
 
 
 @reading()

@@ -195,9 +195,12 @@ def unchanged() -> Iterator[None]:
 
 def line(operation: Operation) -> str:
     """Return an operation as a line for people."""
+    from pipeline.api.operations import words
+
     outcome = f": {operation.outcome}" if operation.outcome else ""
+    verb = words(operation).verb
     return plain(
-        f"{operation.operation_id[:8]}  {in_utc(operation.requested_at)}  {operation.kind} of {len(operation.targets)} "
+        f"{operation.operation_id[:8]}  {in_utc(operation.requested_at)}  {verb} of {len(operation.targets)} "
         f"by {operation.actor}  {operation.state}{outcome}"
     )
 

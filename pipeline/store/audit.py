@@ -134,6 +134,12 @@ def entries(engine: Engine, since: str | None = None, until: str | None = None) 
     return map(_entry, _rows(engine, wanted | _IS_NO_DAY))
 
 
+def begun_of(engine: Engine, operation_ids: Sequence[str]) -> Iterator[Entry]:
+    """Return the entries of operations (by their ids) from before they were done, oldest first."""
+    begun = (audit.c.phase == "begun") & audit.c.operation_id.in_(operation_ids)
+    return map(_entry, _rows(engine, begun)) if operation_ids else iter(())
+
+
 def verify(engine: Engine, known: str | None = None) -> AuditVerdict:
     """Look whether every entry is what it was when it was written, and whether one of them has the `known` hash."""
     chain, seen = _Chain(known), None

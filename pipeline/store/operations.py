@@ -265,17 +265,32 @@ def open_ids(engine: Engine) -> list[str]:
 
 def with_journals(engine: Engine, operation_ids: Sequence[str]) -> list[tuple[Operation, list[Step]]]:
     """Return those of these operations that are open, in this order, with their journals."""
-    own_steps = operation_steps.c.operation_id.in_(operation_ids)
-    columns = [operation_steps.c[name] for name in Step.__slots__]
-    query = select(operation_steps.c.operation_id, *columns).where(own_steps).order_by(operation_steps.c.number)
     with engine.connect() as connection:
         rows = connection.execute(select(operations).where(operations.c.operation_id.in_(operation_ids)))
         by_id = {row.operation_id: _operation(row) for row in rows}
-        journals: dict[str, list[Step]] = {}
-        for operation_id, *step in connection.execute(query):
-            journals.setdefault(operation_id, []).append(Step(*step))
+        journals = _journals(connection, operation_ids)
     known = (by_id[each] for each in operation_ids if each in by_id)
     return [(each, journals.get(each.operation_id, [])) for each in known if each.is_open]
+
+
+def about_target(engine: Engine, target: str, limit: int) -> list[tuple[Operation, list[Step]]]:
+    """Return the newest operations that name a target, also those that have ended, with their journals."""
+    named = operations.c.targets.contains(json.dumps(target), autoescape=True)
+    query = select(operations).where(named).order_by(operations.c.requested_at.desc(), operations.c.operation_id)
+    with engine.connect() as connection:
+        found = [_operation(row) for row in connection.execute(query.limit(limit))]
+        journals = _journals(connection, [each.operation_id for each in found])
+    return [(each, journals.get(each.operation_id, [])) for each in found]
+
+
+def _journals(connection: Connection, operation_ids: Sequence[str]) -> dict[str, list[Step]]:
+    own_steps = operation_steps.c.operation_id.in_(operation_ids)
+    columns = [operation_steps.c[name] for name in Step.__slots__]
+    query = select(operation_steps.c.operation_id, *columns).where(own_steps).order_by(operation_steps.c.number)
+    journals: dict[str, list[Step]] = {}
+    for operation_id, *step in connection.execute(query):
+        journals.setdefault(operation_id, []).append(Step(*step))
+    return journals
 
 
 def steps(engine: Engine, operation_id: str) -> list[Step]:
@@ -311,6 +326,15 @@ def succeeded_with(engine: Engine, kind: str, step: str, detail: str) -> list[Op
     query = select(operations).join(operation_steps, of_step).where(ended & said).order_by(operations.c.requested_at)
     with engine.connect() as connection:
         return [_operation(row) for row in connection.execute(query)]
+
+
+def undone(engine: Engine) -> dict[str, str]:
+    """Return which operation undid another one, or is doing so: the id of the latter → that of the newest undo."""
+    query = select(operations.c.undoes, operations.c.operation_id).where(operations.c.undoes.is_not(None))
+    has_effect = operations.c.state.in_((*OPEN, OperationState.SUCCEEDED))
+    with engine.connect() as connection:
+        rows = connection.execute(query.where(has_effect).order_by(operations.c.requested_at)).all()
+    return {row.undoes: row.operation_id for row in rows}
 
 
 def last_durations(engine: Engine, target: str) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """The pages that steer: they show a preview, ask once, and act on what was chosen by name."""
 
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,17 +13,18 @@ from app.components import confirm
 from app.components.audit_csv import as_csv
 from app.state import control_queries, previews, services
 from pipeline.api import environment as environments
+from pipeline.api.audit import AuditedAct
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
 from pipeline.control import gate
 from pipeline.control.controller import KINDS
 from pipeline.control.operations import pauses
 from pipeline.control.operations.definition import ControlContext
-from pipeline.control.operations.executor import tick
+from pipeline.control.operations.executor import resume, tick
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store import audit, stream_control
 from pipeline.store.assignments import read_assignments
-from pipeline.store.audit import AccessChange, kept
+from pipeline.store.audit import AccessChange, Entry, kept
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState
@@ -449,7 +451,7 @@ def test_the_audit_log_is_filtered_exported_and_verified(store: Engine, opening:
     assert list(opening("audit", who="BOB").dataframe[0].value["action"]) == ["move"]
     assert list(opening("audit", did="pau").dataframe[0].value["targets"]) == ["Chess"]
     assert list(opening("audit", what="chess").dataframe[0].value["actor"]) == ["=cmd()"]
-    assert "No entry matches" in opening("audit", since="2020-01-01", until="2020-01-02").info[0].value
+    assert "No act matches" in opening("audit", since="2020-01-01", until="2020-01-02").info[0].value
     app = opening("audit")
     app.button(key="verify").click().run()
     assert f"newest hash {audit.verify(store).head}" in texts(app)
@@ -459,6 +461,70 @@ def test_the_audit_log_is_filtered_exported_and_verified(store: Engine, opening:
     app.button(key="verify_again").click().run()
     assert "✗ NOT intact" in texts(app)
     assert "is not what was written" in texts(app)
+
+
+def log_of(entries: Iterable[Entry], names: Mapping[str, str]) -> control_queries.Log:
+    """Return a log whose entries are acts that have only begun."""
+    return control_queries.Log(names, tuple(AuditedAct(each) for each in entries), 1, 0.0)
+
+
+def test_an_act_is_one_row_with_its_beginning_end_and_undo(store: Engine, opening: Opening) -> None:
+    """Begun and ended entries of an act share a row; a person's act about an operation has a row of its own."""
+    drain = replace(
+        intent("move", f"game:{KEY['Chess']}", f"game:{KEY['Go']}"),
+        parameters={"assignments": {}, "desired": {"a": ["running", "drained"]}},
+    )
+    drained = submit_store(store, drain)
+    resume(store, change(store, drained, OperationState.NEEDS_HUMAN, "why"), "bob", "mended")
+    change(store, operation(store, drained.operation_id), OperationState.SUCCEEDED, "done")
+    back = submit_store(store, replace(intent("move", f"game:{KEY['Go']}"), undoes=drained.operation_id))
+    rows = opening("audit").dataframe[0].value
+    assert list(rows["action"]) == ["move", "resume operation", "drain"]
+    assert list(rows["targets"]) == ["Go", "Chess, Go", "group a"]
+    assert list(rows["outcome"]) == [["… not ended"], ["✓ succeeded"], ["✓ succeeded"]]
+    assert list(rows["place"]) == [f"{day(store)} #5", f"{day(store)} #2, #3", f"{day(store)} #1, #4"]
+    assert list(rows["undo"]) == [f"undoes {drained.operation_id[:8]}", "–", f"undone by {back.operation_id[:8]}"]
+    assert "–" not in {*rows["begun"], *rows["ended"][1:]}
+
+
+def day(store: Engine) -> str:
+    """Return the day of the newest entry."""
+    return [*audit.entries(store)][-1].day
+
+
+def test_an_act_that_began_before_the_chosen_days_says_when(store: Engine, opening: Opening) -> None:
+    """The page reads the beginning of an operation from the whole log, and shows what ended in the chosen days."""
+    paused = submit_store(store, Intent("pause", (f"game:{KEY['Chess']}",), "ann", "why"))
+    with store.begin() as connection:
+        connection.execute(update(tables.audit).values(day="2020-01-01", at=1_577_900_000.0))
+        head = update(tables.audit_head).values(day="2020-01-01", at=1_577_900_000.0)
+        connection.execute(head)
+    change(store, paused, OperationState.SUCCEEDED, "done")
+    rows = opening("audit").dataframe[0].value
+    assert list(rows["begun"]) == ["2020-01-01 17:33:20"]
+    assert list(rows["undo"]) == ["possible for 23 h 59 min"]
+    early = opening("audit", since="2020-01-01", until="2020-01-02").dataframe[0].value
+    assert list(early["ended"]) == list(rows["ended"])
+
+
+def test_an_operation_has_the_words_of_its_definition(store: Engine, opening: Opening) -> None:
+    """A move that empties a group is the drain of that group in card, list, title and filter."""
+    desired = {"assignments": {}, "desired": {"a": ["running", "drained"]}}
+    drain = replace(intent("move", f"game:{KEY['Chess']}", f"game:{KEY['Go']}"), parameters=desired)
+    drained = submit_store(store, drain)
+    assert "Drain of group a" in texts(opening("operations"))
+    assert "Drain of group a" in texts(opening("operations", operation=drained.operation_id))
+    change(store, drained, OperationState.SUCCEEDED, "done")
+    app = opening("operations", kind="drain")
+    assert [list(app.dataframe[0].value[name]) for name in ("kind", "targets")] == [["drain"], ["group a"]]
+    assert list(opening("operations", q="group:a").dataframe[0].value["kind"]) == ["drain"]
+
+
+def test_an_operation_whose_parameters_were_edited_keeps_its_kind(store: Engine, opening: Opening) -> None:
+    """Words of what a person wrote into the store fall back to kind and targets; the page goes on."""
+    submit_store(store, replace(intent("move", f"game:{KEY['Go']}"), parameters={"desired": [7]}))
+    assert "Move of Go" in texts(opening("operations"))
+    assert list(opening("audit").dataframe[0].value["action"]) == ["move"]
 
 
 def test_the_audit_log_names_game_table_and_person_of_a_change_of_access(store: Engine, opening: Opening) -> None:
@@ -471,11 +537,10 @@ def test_the_audit_log_names_game_table_and_person_of_a_change_of_access(store: 
     assert list(opening("audit").dataframe[0].value["targets"]) == ["2", "1", said]
     assert list(opening("audit", what="to ann@x").dataframe[0].value["targets"]) == [said]
     names: dict[str, str] = {KEY["Chess"]: "Chess", KEY["Go"]: "Go"}
-    assert f",{said}," in as_csv(control_queries.Log(names, tuple(audit.entries(store)), 3, 0.0))
+    assert f",{said}," in as_csv(log_of(audit.entries(store), names))
 
 
 def test_no_cell_of_the_export_is_a_formula(store: Engine) -> None:
     """Text that a spreadsheet would run is quoted in the file, whoever chose the name."""
     submit_store(store, Intent("pause", (f"game:{KEY['Chess']}",), "=cmd()", "why"))
-    newest = tuple(audit.entries(store))
-    assert ",'=cmd()," in as_csv(control_queries.Log({}, newest, 1, 0.0))
+    assert ",'=cmd()," in as_csv(log_of(audit.entries(store), {}))

@@ -15,6 +15,7 @@ from pipeline.control.operations.facts import GameFacts, GroupFacts
 from pipeline.control.roles import Role
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database.states import OperationKind
+from pipeline.store.operation_events import TargetEvent
 from pipeline.store.operations import Intent, Operation
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class StepResult:
 
     state: Literal["done", "waiting", "failed"]
     message: str
+    seen: Sequence[TargetEvent] = ()  # of single targets, also of steps to come
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,7 @@ class OperationDefinition:
     of_game: Offer[GameFacts] | None = None
     of_group: Offer[GroupFacts] | None = None
     verb: Callable[[Intent], str] = lambda intent: intent.kind  # what people call it
+    about: Callable[[Intent], tuple[str, ...]] = lambda intent: intent.targets  # what they say it is of
     counts: str = "game"  # what a person confirms the number of
     has_own_reasons: bool = False  # each part of it has a reason, so it needs none of its own
     has_items: bool = False  # it journals items of access: a page draws them, and plans the inverse from them

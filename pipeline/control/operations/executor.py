@@ -29,6 +29,7 @@ from pipeline.control.operations.definition import (
 from pipeline.store import audit
 from pipeline.store.database.engine import StoreUnread
 from pipeline.store.database.states import OperationState
+from pipeline.store.operation_events import TargetEvent, note_events
 from pipeline.store.operations import (
     Operation,
     OperationConflict,
@@ -50,7 +51,9 @@ _log = logging.getLogger("turnout")
 _NOW: Final = ""  # among the turns: the number of this tick
 _MAX_LOOKED_AT: Final = 1_000  # operations in one tick; the next one begins with those after them
 _MAX_ADVANCED: Final = 100  # of them, which take statements of their own
-_UNDO_HOURS: Final = 24
+UNDO_SECONDS: Final = 86_400.0
+"""The time after its end in which an operation may be undone."""
+
 _MAX_MESSAGE: Final = 500  # characters of an error that are kept
 
 
@@ -89,6 +92,7 @@ def advance(context: ControlContext, kind: OperationDefinition, operation: Opera
             operation = change(context.engine, operation, OperationState.VERIFYING)
         number = begin_step(context.engine, operation, step.name)
         progress = _attempt(context, step, operation)
+        note_events(context.engine, [(operation.operation_id, each) for each in progress.seen])
         if progress.state == "waiting":
             return _wait(context, step, operation, number, progress)
         end_step(context.engine, operation, number, progress.state, progress.message)
@@ -141,6 +145,7 @@ def _look(
     an operation still waits is believed; one that may go on looks for itself.
     """
     waiting, arrived, notes = set[str](), set[str](), []
+    seen: list[tuple[str, TargetEvent]] = []
     found = [(operation, _unseen(kinds, operation, journal)) for operation, journal in journals]
     looking = [(operation, *unseen) for operation, unseen in found if unseen is not None]
     if not looking:
@@ -148,6 +153,7 @@ def _look(
     now, together = store_time(context.engine), replace(context, shared={})
     for operation, line, step, look in looking:
         progress = _attempt_look(together, look, operation)
+        seen += [(operation.operation_id, each) for each in (() if progress is None else progress.seen)]
         if operation.is_stuck:
             arrived |= {operation.operation_id} if progress is not None and progress.state == "done" else set()
         elif _is_in_time(progress, now - line.started_at, step.limit(together, operation)):
@@ -155,6 +161,7 @@ def _look(
             if progress is not None and progress.message != line.detail:
                 notes.append((operation.operation_id, line.number, progress.message))
     note_waits(context.engine, notes)
+    note_events(context.engine, seen)
     return waiting, arrived
 
 
@@ -291,10 +298,11 @@ def require_undoable(engine: Engine, operation: Operation) -> None:
         )
     if not has_effect(engine, operation):
         raise Refused(f"Operation {name} is {operation.state} and has done nothing, so there is nothing to undo.")
-    hours = (store_time(engine) - operation.ended_at) / 3600
-    if hours > _UNDO_HOURS:
+    seconds = store_time(engine) - operation.ended_at
+    if seconds > UNDO_SECONDS:
         raise Refused(
-            f"Operation {name} ended {hours:.0f} hours ago: undo is for the first {_UNDO_HOURS}. Plan it again."
+            f"Operation {name} ended {seconds / 3600:.0f} hours ago: undo is for the first {UNDO_SECONDS / 3600:.0f}. "
+            "Plan it again."
         )
 
 

@@ -1,7 +1,7 @@
 """Starts, stops and restarts cluster groups: here it is decided and its effect looked for, the supervisor does it."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -30,6 +30,7 @@ from pipeline.store.assignments import read_assignments
 from pipeline.store.backends import backend_kind
 from pipeline.store.database.states import OperationKind
 from pipeline.store.groups import Group, read_groups, set_desired_state
+from pipeline.store.operation_events import TargetEvent
 from pipeline.store.operations import Operation, lock_operation
 from pipeline.store.processes.runs import active_drivers, open_runs, reset_restart_budget, submit_stop
 
@@ -122,9 +123,15 @@ def _end(context: ControlContext, operation: Operation) -> StepResult:
 
 def _see_ended(context: ControlContext, operation: Operation) -> StepResult:
     old = _old_drivers(context, operation)
+    seen = _events("end", "its driver has ended", operation.preview.keys() - old.keys())
     if old:
-        return _still_to_end(context, list(old))
-    return StepResult("done", "Their drivers have ended.")
+        return replace(_still_to_end(context, list(old)), seen=seen)
+    return StepResult("done", "Their drivers have ended.", seen)
+
+
+def _events(step: str, fact: str, names: Iterable[str]) -> tuple[TargetEvent, ...]:
+    """Return what became of those groups that a step does not wait for any more."""
+    return tuple(TargetEvent(f"group:{name}", step, fact) for name in sorted(names))
 
 
 def _end_old(context: ControlContext, operation: Operation) -> None:
@@ -153,11 +160,12 @@ def _see_stopped(context: ControlContext, operation: Operation) -> StepResult:
     # Where another request changed it since, the last one wins.
     names = {name for name in operation.preview if name in registered and registered[name].desired == "stopped"}
     left = sorted(names & (context.read(open_runs).keys() | context.read(active_drivers).keys()))
+    seen = _events("verify", "no driver of it runs", names - set(left))
     if left:
-        return _still_to_end(context, left)
+        return replace(_still_to_end(context, left), seen=seen)
     others = sorted(set(operation.preview) - names)
     changed = f" Changed since by another request: {join_limited(others)}." if others else ""
-    return StepResult("done", f"No driver runs of {len(names)}.{changed}")
+    return StepResult("done", f"No driver runs of {len(names)}.{changed}", seen)
 
 
 def _still_to_end(context: ControlContext, names: Sequence[str]) -> StepResult:
@@ -177,7 +185,7 @@ def _still_to_end(context: ControlContext, names: Sequence[str]) -> StepResult:
 
 def _see_running(context: ControlContext, operation: Operation) -> StepResult:
     drivers, registered, runs = context.read(active_drivers), context.read(read_groups), context.read(open_runs)
-    left = []
+    left, runs_now = [], []
     for name in operation.preview:
         if name not in registered or registered[name].desired == "stopped":
             continue  # another request changed it since: the last one wins
@@ -186,9 +194,12 @@ def _see_running(context: ControlContext, operation: Operation) -> StepResult:
         goes_on = operation.kind == OperationKind.START and name in runs and runs[name].stop_requested_at is None
         if driver is None or driver.state not in RUNS or not (goes_on or driver.since > operation.requested_at):
             left.append(name)
+        else:
+            runs_now.append(name)
+    seen = _events("verify", "its driver reports that it runs", runs_now)
     if left:
-        return StepResult("waiting", f"No new driver reports that it runs yet: {join_limited(left)}.")
-    return StepResult("done", "Their drivers report that they run.")
+        return StepResult("waiting", f"No new driver reports that it runs yet: {join_limited(left)}.", seen)
+    return StepResult("done", "Their drivers report that they run.", seen)
 
 
 def _end_old_and_see_running(context: ControlContext, operation: Operation) -> StepResult:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pipeline.base.errors import Refused
 from pipeline.base.texts import cores, join_limited
+from pipeline.control.operations import move_events
 from pipeline.control.operations.definition import (
     WAIT,
     ControlContext,
@@ -38,6 +39,7 @@ from pipeline.store.assignments import (
     require_carried,
 )
 from pipeline.store.database.states import OperationKind
+from pipeline.store.operation_events import TargetEvent
 from pipeline.store.operations import Intent, Operation, lock_operation
 
 _RELEASE_SECONDS: Final = 120.0  # a pass may be running; a driver that is dead loses its lease before
@@ -224,7 +226,7 @@ def _assign(context: ControlContext, operation: Operation) -> StepResult:
     except AssignmentConflict as moved:
         return StepResult("failed", str(moved))
     marked = "".join(f"Group {name} is {then}. " for name, (_, then) in sorted(desired.items()))
-    return StepResult("done", f"{marked}{len(moves)} assigned.")
+    return StepResult("done", f"{marked}{len(moves)} assigned.", move_events.assigned(operation))
 
 
 def release(context: ControlContext, operation: Operation) -> StepResult:
@@ -247,8 +249,16 @@ def release(context: ControlContext, operation: Operation) -> StepResult:
             "waiting",
             f"Group {who}: {join_limited(held)}. "
             "A driver lets go when its pass has ended; restart it if it is stuck in one.",
+            _seen(context, operation),
         )
-    return StepResult("done", "The old drivers have let go.")
+    return StepResult("done", "The old drivers have let go.", _seen(context, operation))
+
+
+def _seen(context: ControlContext, operation: Operation) -> tuple[TargetEvent, ...]:
+    """Return what is seen of a move's games; nothing of other operations, whose previews have other facts."""
+    if "assignments" not in operation.parameters:
+        return ()
+    return move_events.seen(operation, context.read(read_assignments), leases=context.settings.store.leases)
 
 
 def _acquire(context: ControlContext, operation: Operation) -> StepResult:
@@ -261,9 +271,11 @@ def _acquire(context: ControlContext, operation: Operation) -> StepResult:
     if missing:
         groups = sorted({str(operation.preview[key][1]) for key in missing})
         return StepResult(
-            "waiting", f"Group {', '.join(groups)} has not taken {len(missing)} yet: {join_limited(missing)}."
+            "waiting",
+            f"Group {', '.join(groups)} has not taken {len(missing)} yet: {join_limited(missing)}.",
+            _seen(context, operation),
         )
-    return StepResult("done", "The new drivers hold all of them.")
+    return StepResult("done", "The new drivers hold all of them.", _seen(context, operation))
 
 
 def _is_taken(assignment: GameAssignment, group: str, epoch: int, context: ControlContext) -> bool:
@@ -290,11 +302,13 @@ def _verify(context: ControlContext, operation: Operation) -> StepResult:
         behind = sum(max(assignments[key].last_seq - (assignments[key].cursor_seq or 0), 0) for key in unseen)
         left = _left(context, operation, [assignments[key] for key in unseen])
         return StepResult(
-            "waiting", f"{len(unseen)} not caught up yet, {behind} seqs in all: {join_limited(unseen)}. {left}"
+            "waiting",
+            f"{len(unseen)} not caught up yet, {behind} seqs in all: {join_limited(unseen)}. {left}",
+            _seen(context, operation),
         )
     context.seen.pop(operation.operation_id, None)
     moved = (assignments[key] for key, (*_, epoch) in operation.preview.items() if assignments[key].epoch <= epoch + 1)
-    return StepResult("done", render_waits(moved))
+    return StepResult("done", render_waits(moved), _seen(context, operation))
 
 
 def _left(context: ControlContext, operation: Operation, unseen: Sequence[GameAssignment]) -> str:
@@ -368,8 +382,17 @@ def _obstacle_to_drain(facts: GroupFacts) -> str | None:
 
 def _verb(intent: Intent) -> str:
     """Call a move that empties groups a drain."""
+    return "drain" if _drained(intent) else intent.kind
+
+
+def _about(intent: Intent) -> tuple[str, ...]:
+    """Return what a move is of: a drain is of the groups that it empties, not of their games."""
+    return tuple(f"group:{name}" for name in _drained(intent)) or intent.targets
+
+
+def _drained(intent: Intent) -> list[str]:
     desired = intent.parameters.get("desired", {})
-    return "drain" if any(then == "drained" for _, then in desired.values()) else intent.kind
+    return sorted(name for name, (_, then) in desired.items() if then == "drained")
 
 
 MOVE: Final = OperationDefinition(
@@ -399,4 +422,5 @@ MOVE: Final = OperationDefinition(
         name="drain",
     ),
     verb=_verb,
+    about=_about,
 )

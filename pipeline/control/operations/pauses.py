@@ -23,6 +23,7 @@ from pipeline.control.operations.facts import GameFacts
 from pipeline.control.roles import Role
 from pipeline.store.assignments import GameAssignment, read_assignments, require_carried
 from pipeline.store.database.states import OperationKind, StreamDesired
+from pipeline.store.operation_events import TargetEvent
 from pipeline.store.operations import Operation, lock_operation
 from pipeline.store.stream_control import StreamControl, decided, submit_control_within, submit_retry_within
 
@@ -97,9 +98,14 @@ def _decide(context: ControlContext, operation: Operation) -> StepResult:
 def _verify(context: ControlContext, operation: Operation) -> StepResult:
     assignments = context.read(read_assignments)
     unseen = [key for key in operation.parameters["games"] if not _is_reported(operation, assignments[key])]
+    seen = tuple(
+        TargetEvent(f"game:{key}", "verify", f"group {assignments[key].group} reports lane {assignments[key].lane}")
+        for key in operation.parameters["games"]
+        if key not in unseen
+    )
     if unseen:
-        return StepResult("waiting", f"No driver has reported {len(unseen)} yet: {join_limited(unseen)}.")
-    return StepResult("done", "Their drivers report it.")
+        return StepResult("waiting", f"No driver has reported {len(unseen)} yet: {join_limited(unseen)}.", seen)
+    return StepResult("done", "Their drivers report it.", seen)
 
 
 def _is_reported(operation: Operation, assignment: GameAssignment) -> bool:

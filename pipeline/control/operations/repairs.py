@@ -47,6 +47,7 @@ from pipeline.settings.tree import Paths
 from pipeline.store.assignments import GameAssignment, read_assignments, reported_cursors
 from pipeline.store.database.states import OperationKind
 from pipeline.store.games import Game, known_names, record_generation, registered_keys, retired_games
+from pipeline.store.operation_events import TargetEvent, note_events
 from pipeline.store.operations import Intent, Operation, steps
 from pipeline.store.stream_control import StreamControl, decided, submit_retry
 
@@ -221,6 +222,7 @@ def _rebuild_all(context: ControlContext, operation: Operation) -> str:
     for key, replaces in sorted(operation.preview.items()):
         try:
             messages.append(_rebuild_one(context, schemas, Game(GameKey(key), known[key]), replaces))
+            _note(context, operation, {key: messages[-1]})
             _retry_stream(context, key, operation.actor)
         except (Refused, Transient, DeltaError, OSError, pa.ArrowException) as error:
             failed.append(f"{key}: {first_line(error)}")
@@ -257,10 +259,19 @@ def _replay_all(context: ControlContext, operation: Operation) -> str:
     environment, reported = context.settings.environment, reported_cursors(context.engine)
     done = replay_all(context.paths, environment, schemas, known, chosen, dry_run=False, ask=ask, reported=reported)
     message = _counted([each.done for each in done])
+    _note(
+        context, operation, {each.game_key: plain(each.error) if each.error else _counted([each.done]) for each in done}
+    )
     failed = [f"{each.game_key}: {plain(each.error)}" for each in done if each.error]
     if failed:
         raise Refused(f"{join_limited(failed)}. Of the others {message}")
     return message
+
+
+def _note(context: ControlContext, operation: Operation, said: Mapping[str, str]) -> None:
+    """Note what became of games (by key), while others of the operation are still being worked on."""
+    events = (TargetEvent(f"game:{key}", operation.kind, detail) for key, detail in said.items())
+    note_events(context.engine, [(operation.operation_id, each) for each in events])
 
 
 def _chosen(context: ControlContext, operation: Operation) -> dict[str, str]:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 from pipeline.base.errors import Refused
 from pipeline.store.database.ownership import become_owner, is_shared_late, rights_explained, share
 
-FIRST: Final = "r0025"
+FIRST: Final = "r0026"
 """The first migration. Until 0.1.0 is released each change of a table raises it, so that an older store is refused."""
 
 NEWEST: Final = FIRST

@@ -1,11 +1,12 @@
 """The control store's tables of reports beside heartbeats, of closed days, and of incidents; as in `tables.py`.
 
-What people decided about derived streams stands beside the reports about them.
+What people decided about derived streams stands beside the reports about them. So does what the controller saw of each
+target of an operation.
 """
 
 from typing import get_args
 
-from sqlalchemy import BigInteger, Column, Float, Integer, String, Text
+from sqlalchemy import BigInteger, Column, Float, ForeignKey, Integer, String, Text
 
 from pipeline.store.database.checked_table import columns_of, store_table
 from pipeline.store.database.states import Cause, IncidentTone, RequestState
@@ -23,6 +24,15 @@ maintenance_rounds = store_table(  # how the rounds of the last weeks went
     Column("files_after", BigInteger, nullable=False),
     Column("error", Text),  # of the tables that failed; null: none did
     allowed={"ok": "IN (0, 1)"},
+)
+
+operation_events = store_table(  # how far each target of an operation came: of several, each by itself
+    "operation_events",
+    Column("operation_id", String(32), ForeignKey("operations.operation_id"), primary_key=True),
+    Column("target", String(80), primary_key=True),
+    Column("name", String(40), primary_key=True),  # as the step's that is over for this target
+    Column("detail", Text, nullable=False),  # one sentence
+    Column("at", Float, nullable=False),  # when it was seen, by the store's clock
 )
 
 derived_states = store_table(  # how drivers carry derived streams; no row: none has yet

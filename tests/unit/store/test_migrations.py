@@ -31,7 +31,7 @@ from pipeline.store.games import register_group
 from tests.postgres import Postgres
 
 Upgrade = Callable[[Connection], None]
-FIRST_TABLES = ("r0025", "b65c7c7b0cc4df44")
+FIRST_TABLES = ("r0026", "e58fa16f3e4b1a60")
 FOLDER = Path(migrate.__file__).with_name("migrations")
 
 
