@@ -21,7 +21,7 @@ ESTIMATED: Final = f"of games, estimated from rows and commits; a driver itself 
 """The head of bars that compare loads as the placement does."""
 
 MOST_CARDS: Final = 12  # above it the table is easier to compare
-_COMPARED: Final = f"of its limit, without one of {COMPARED_CORES:g} cores"
+_COMPARED: Final = f"of its limit; of {COMPARED_CORES:g} cores if it has none"
 _IN_A_ROW: Final = 4
 
 

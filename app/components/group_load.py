@@ -23,6 +23,7 @@ from pipeline.health.facts.fleet import Fleet
 from pipeline.health.verdicts.placement.capacity import IDLE_CORES, GroupLoad, Load
 
 _ESTIMATED_BESIDE: Final = "; placement estimates {} for its games."
+_GROUPS: Final = frozenset({GROUP})
 _LATEST_SLOTS: Final = 3  # slots, back from now, in which to look for the newest report
 
 
@@ -91,10 +92,10 @@ def course(series: Series, group: str, objective_seconds: float, *, is_old: bool
     )
 
 
-def measured_now(series: Series, group: str) -> float | None:
-    """Return the cores that a group's driver used in the newest slot with a measurement; None: nobody knows."""
-    cores = series.cores.get((GROUP, group))
-    return None if cores is None else _newest(gapped(cores))
+def all_measured_now(series: Series) -> dict[str, float]:
+    """Return the cores that each group's driver used in its newest slot with a measurement, where it has one of now."""
+    found = {name: _newest(gapped(cores)) for (kind, name), cores in series.cores.items() if kind in _GROUPS}
+    return {name: cores for name, cores in found.items() if cores is not None}
 
 
 def _newest(values: Values) -> float | None:

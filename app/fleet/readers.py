@@ -26,16 +26,15 @@ runs: Final = cached(run_queries.runs, seconds=5, most=8)
 def loads(environment: Environment) -> Mapping[str, str]:
     """Return the load of each group as a text: as its driver measured it, else as estimated, which is named.
 
-    A group of which no game's load is known is left out.
+    A group without a measurement of which no game's load is known is left out.
     """
     try:
         recent = series(environment, _RECENT_SECONDS)
     except Refused:  # the page says so where it shows them
         recent = None
-    return {
-        name: _load(group, None if recent is None else group_load.measured_now(recent, name))
-        for name, group in _loads(environment).items()
-    }
+    known = _loads(environment)
+    measured = {} if recent is None else group_load.all_measured_now(recent)
+    return {name: _load(known.get(name, GroupLoad(name)), measured.get(name)) for name in {*known, *measured}}
 
 
 def _load(group: GroupLoad, measured: float | None) -> str:

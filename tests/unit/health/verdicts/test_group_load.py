@@ -172,7 +172,7 @@ def test_bars_say_cores_and_have_a_scale() -> None:
     assert "<dd>0.032 → 0 of 2 cores</dd>" in drawn
     assert "<dd>0 → 0.032 cores, no limit</dd>" in drawn
     assert "50 %" in drawn
-    assert "of its limit, without one of 2 cores" in drawn
+    assert "of its limit; of 2 cores if it has none" in drawn
     assert "e-" not in drawn
 
 
@@ -208,3 +208,11 @@ def test_a_plan_moves_load_from_one_group_to_the_other() -> None:
     assert (after["a"].games, after["a"].cores) == (1, 0.5)
     assert (after["b"].games, after["b"].share) == (2, 1.0)
     assert loads.after({"one": "nowhere"})["a"] == replace(groups["a"], games=1, cores=0.5)
+
+
+def test_every_group_with_a_measurement_of_now_has_its_load() -> None:
+    """A group whose games report no load yet, and a drained one, show what their drivers use; ingest is no group."""
+    old, new = np.full(60, np.nan), np.full(60, np.nan)
+    old[50], new[58] = 0.4, 0.13
+    made = replace(hour(), cores={("group", "a"): new, ("group", "b"): old, ("ingest", "main"): new})
+    assert group_load.all_measured_now(made) == {"a": 0.13}
