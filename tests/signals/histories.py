@@ -25,6 +25,7 @@ from listeners.events import Progressed
 from listeners.join import Joiner
 from listeners.metrics_table import MetricsTables
 from listeners.minutes.fold import Minutes
+from listeners.process_cpu import TreeCpu
 from listeners.process_kinds import INGEST
 from listeners.prometheus import Exposition
 from listeners.sample import (
@@ -107,7 +108,8 @@ class Reporting(Telemetry):
         self.registry = CollectorRegistry()
         self.exposition = Exposition(self.registry)
         self._tables, self._pushers, self._joiner = into, [], Joiner(30.0)
-        self._minutes, self._has_source = Minutes(), kind == INGEST
+        self._minutes, self._cpu = Minutes(), TreeCpu(lambda: None)  # of these processes no CPU time is measured
+        self._has_source = kind == INGEST
         self._kind, self._name, self._process = kind, "main", "1"
         self._outbox = _AtOnce(self._publish)  # type: ignore[assignment]
 
