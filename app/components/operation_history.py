@@ -12,21 +12,24 @@ import streamlit as st
 from app import formatting
 from app.components import links
 from app.look import parts
+from app.look.rows import height_of_all, table_height
 from app.state.control_queries import OneOperation
 from pipeline.api.histories import GameHistory, HistoryEvent, TargetEvent, events_of
 from pipeline.api.operations import words
+from pipeline.base.texts import in_utc
 from pipeline.control.operations.registry import find
 
 _ALL: Final = "all"
 _SHOWN: Final = "history_of"  # the key of the choice, and of its parameter `of`
 _COLUMNS = {
     "number": st.column_config.NumberColumn("#", width=50),
-    "at": st.column_config.TextColumn("At", width=170),
-    "after": st.column_config.TextColumn("After", width=80),
-    "what": st.column_config.TextColumn("Event", width=180),
-    "target": st.column_config.TextColumn("Of", width=180),
-    "detail": st.column_config.TextColumn("Detail", width=620),
+    "at": st.column_config.TextColumn("At, UTC", width=140),
+    "after": st.column_config.TextColumn("After", width=75),
+    "what": st.column_config.TextColumn("Event", width=170),
+    "target": st.column_config.TextColumn("Of", width=190),
+    "detail": st.column_config.TextColumn("Detail", width=580),
 }
+_LONG: Final = {"target": 190, "detail": 580}  # columns that may need several lines
 
 
 def draw_targets(seen: OneOperation) -> None:
@@ -40,17 +43,18 @@ def draw_targets(seen: OneOperation) -> None:
     columns = _step_names(seen)
     st.html(parts.section("Each of them", _counted(by_target, columns)))
     rows = [_target_row(target, events, columns, seen) for target, events in by_target.items()]
+    high = height_of_all(((row[name] for row in rows), width) for name, width in (("target", 220), ("fact", 400)))
     st.dataframe(
         pd.DataFrame(rows),
         hide_index=True,
-        row_height=36,
-        height=min(36 * (len(rows) + 1) + 2, 440),
+        row_height=high,
+        height=table_height(len(rows), high, 440),
         column_config={
             "target": st.column_config.TextColumn("Of", width=220),
-            "now": st.column_config.TextColumn("Now", width=150),
-            **{name: st.column_config.TextColumn(name.capitalize(), width=90) for name in columns},
-            "between": st.column_config.TextColumn("Between drivers", width=120),
-            "fact": st.column_config.TextColumn("Last seen", width=360),
+            "now": st.column_config.TextColumn("Now", width=120),
+            **{name: st.column_config.TextColumn(name.capitalize(), width=75) for name in columns},
+            "between": st.column_config.TextColumn("Between drivers", width=115),
+            "fact": st.column_config.TextColumn("Last seen", width=400),
         },
         column_order=[
             "target",
@@ -103,23 +107,23 @@ def draw_game(history: GameHistory) -> None:
 
 def _draw_events(events: Sequence[HistoryEvent], names: Mapping[str, str], key: str) -> None:
     first = events[0].at
+    rows = [
+        {
+            "number": number,
+            "at": in_utc(each.at),
+            "after": _elapsed(max(0.0, each.at - first)),
+            "what": formatting.shown(each.name, 60),
+            "target": formatting.UNKNOWN_VALUE if each.target is None else formatting.target_text(each.target, names),
+            "detail": formatting.shown(each.detail) if each.detail else formatting.UNKNOWN_VALUE,
+        }
+        for number, each in enumerate(events, 1)
+    ]
+    high = height_of_all(((str(row[name]) for row in rows), width) for name, width in _LONG.items())
     st.dataframe(
-        pd.DataFrame(
-            {
-                "number": number,
-                "at": formatting.moment(each.at),
-                "after": _elapsed(max(0.0, each.at - first)),
-                "what": formatting.shown(each.name, 60),
-                "target": formatting.UNKNOWN_VALUE
-                if each.target is None
-                else formatting.target_text(each.target, names),
-                "detail": formatting.shown(each.detail) if each.detail else formatting.UNKNOWN_VALUE,
-            }
-            for number, each in enumerate(events, 1)
-        ),
+        pd.DataFrame(rows),
         hide_index=True,
-        row_height=36,
-        height=min(36 * (len(events) + 1) + 2, 440),
+        row_height=high,
+        height=table_height(len(rows), high, 440),
         column_config=_COLUMNS,
         alt="Events in their order.",
         key=key,

@@ -17,6 +17,11 @@ def height_of(texts: Iterable[str], width: int) -> int:
     return TALL if any(len(text) * _LETTER > width for text in texts) else LOW
 
 
+def height_of_all(columns: Iterable[tuple[Iterable[str], int]]) -> int:
+    """Return the height of all rows of a table, by the texts and the width of each column that may be long."""
+    return max(height_of(texts, width) for texts, width in columns)
+
+
 def table_height(rows: int, row_height: int, most: int) -> int:
     """Return the pixels of a table with its head, at most `most`."""
     return min(row_height * rows + LOW + 2, most)

@@ -12,6 +12,7 @@ from app.alerts import listing
 from app.alerts.listing import AlertLine
 from app.components import header, links, pills
 from app.look import parts
+from app.look.rows import height_of_all, table_height
 from app.state import alerts, services
 from app.state.alerts import Alerts, ReportedAlert
 from app.state.services import Environment
@@ -29,8 +30,9 @@ _COLUMNS = {
     "since": st.column_config.TextColumn("Since, UTC", width=95),
     "lasts": st.column_config.TextColumn("For", width=80),
     "summary": st.column_config.TextColumn("Summary", width=270),
-    "silence": st.column_config.TextColumn("Silence", width=230),
+    "silence": st.column_config.TextColumn("Silence", width=225),
 }
+_LONG: Final = {"alert": 200, "what": 170, "summary": 270, "silence": 225}  # columns that may need several lines
 _ORDER = ("state", "alert", "what", "severity", "since", "lasts", "summary", "silence")
 
 
@@ -131,11 +133,13 @@ def _draw_table(every: Sequence[ReportedAlert], names: Mapping[str, str], now: f
     shown = every[:_MOST_ROWS]
     of = "" if len(shown) == len(every) else f" of {formatting.count(len(every))}"
     st.html(parts.section("All of them", f"{formatting.count(len(shown))}{of}, a row per game, group or process"))
+    rows = [_row(each, names, now) for each in shown]
+    high = height_of_all(((str(row[name]) for row in rows), width) for name, width in _LONG.items())
     st.dataframe(
-        pd.DataFrame(_row(each, names, now) for each in shown),
+        pd.DataFrame(rows),
         hide_index=True,
-        row_height=36,
-        height=min(36 * (len(shown) + 1) + 2, 620),
+        row_height=high,
+        height=table_height(len(rows), high, 620),
         column_order=_ORDER,
         column_config={"state": pills.column("State", _PILLS, 105), **_COLUMNS},
         alt="Alerts: firing ones first, then pending, silenced and explained ones.",

@@ -11,6 +11,7 @@ from app import formatting
 from app.components import header, links, pills
 from app.components.audit_csv import as_csv
 from app.look import parts
+from app.look.rows import height_of_all, table_height
 from app.state import control_queries
 from app.state.control_queries import AuditFilter, Log
 from app.state.services import Environment
@@ -26,18 +27,18 @@ _DEFECTS = 10  # shown at once
 _OUTCOMES = {formatting.operation_text(state): tone for state, tone in formatting.OPERATION_TONES.items()}
 _OPEN = "… not ended"
 _COLUMNS = {
-    "begun": st.column_config.TextColumn("Begun, UTC", width=140),
-    "ended": st.column_config.TextColumn("Ended, UTC", width=140),
-    "actor": st.column_config.TextColumn("By", width=100),
-    "action": st.column_config.TextColumn("Action", width=95),
-    "targets": st.column_config.TextColumn("Of", width=200),
-    "page": links.operation_column("Operation", "audit", 90),
-    "undo": st.column_config.TextColumn("Undo", width=140),
-    "reason": st.column_config.TextColumn("Why", width=190),
-    "place": st.column_config.TextColumn("Entries", width=150),
-    "executor": st.column_config.TextColumn("Executed by", width=200),
+    "begun": st.column_config.TextColumn("Begun, UTC", width=138),
+    "ended": st.column_config.TextColumn("Ended, UTC", width=138),
+    "actor": st.column_config.TextColumn("By", width=95),
+    "action": st.column_config.TextColumn("Action", width=90),
+    "targets": st.column_config.TextColumn("Of", width=165),
+    "page": links.operation_column("Operation", "audit", 80),
+    "undo": st.column_config.TextColumn("Undo", width=115),
+    "reason": st.column_config.TextColumn("Why", width=145),
+    "place": st.column_config.TextColumn("Entries", width=120, help="Their executors are in the file."),
 }
-_ORDER = ("begun", "ended", "outcome", "actor", "action", "targets", "page", "undo", "reason", "place", "executor")
+_ORDER = ("begun", "ended", "outcome", "actor", "action", "targets", "page", "undo", "reason", "place")
+_LONG = {"actor": 95, "action": 90, "targets": 165, "undo": 115, "reason": 145, "place": 120}  # may need several lines
 
 
 def _live(environment: Environment) -> None:
@@ -138,13 +139,15 @@ def _draw_log(log: Log) -> None:
         st.info("No act matches. Choose other days, or clear the filters.", icon=":material/filter_alt_off:")
         return
     shown = log.acts[:_ON_SCREEN]
+    rows = [_row(act, log) for act in shown]
+    high = height_of_all(((str(row[name]) for row in rows), width) for name, width in _LONG.items())
     st.dataframe(
-        pd.DataFrame(_row(act, log) for act in shown),
+        pd.DataFrame(rows),
         hide_index=True,
-        row_height=36,
-        height=min(36 * (len(shown) + 1) + 2, 620),
+        row_height=high,
+        height=table_height(len(rows), high, 620),
         column_order=_ORDER,
-        column_config={"outcome": pills.column("Outcome", {_OPEN: "busy", **_OUTCOMES}, 130), **_COLUMNS},
+        column_config={"outcome": pills.column("Outcome", {_OPEN: "busy", **_OUTCOMES}, 120), **_COLUMNS},
         alt="Acts of the audit log, those that began last first.",
         key="audit_table",
     )
@@ -167,7 +170,6 @@ def _row(act: AuditedAct, log: Log) -> dict[str, str | list[str] | None]:
         "page": links.short(entry.operation_id) if entry.operation_id else None,
         "undo": _undo(act, log.read_at),
         "reason": formatting.shown(reason, 160) if reason else formatting.UNKNOWN_VALUE,
-        "executor": formatting.shown(entry.executor, 80),
     }
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Final, Literal
 
 import pandas as pd
 import streamlit as st
@@ -13,35 +13,31 @@ from app.access import operation_items
 from app.access import previews as access_previews
 from app.components import confirm, header, links, operation_cards, operation_history, pills
 from app.look import parts
+from app.look.rows import height_of_all, table_height
 from app.state import control_queries, previews, services
 from app.state.control_queries import OneOperation, OperationList
 from app.state.services import Environment
 from pipeline.api.operations import Operation, words
 from pipeline.base.errors import Refused
 from pipeline.base.names import is_said
+from pipeline.base.texts import in_utc
 from pipeline.control.operations.registry import find, inverse_of
 
 _MAX_CARDS = 20
 _STATES = {formatting.operation_text(state): tone for state, tone in formatting.OPERATION_TONES.items()}
 _MAX_STEPPERS = 5  # cards whose steps are read, too
 _COLUMNS = {
-    "page": links.operation_column("Operation", "operations", 110),
-    "kind": st.column_config.TextColumn("What", width=80),
-    "targets": st.column_config.TextColumn("Of", width=260),
-    "actor": st.column_config.TextColumn("Who", width=100),
-    "reason": st.column_config.TextColumn("Why", width=200),
-    "submitted": st.column_config.TextColumn("Submitted", width=165),
-    "took": st.column_config.TextColumn("Took", width=70),
-    "outcome": st.column_config.TextColumn("Outcome", width=320),
+    "page": links.operation_column("Operation", "operations", 85),
+    "kind": st.column_config.TextColumn("What", width=75),
+    "targets": st.column_config.TextColumn("Of", width=190),
+    "actor": st.column_config.TextColumn("Who", width=105),
+    "reason": st.column_config.TextColumn("Why", width=160),
+    "submitted": st.column_config.TextColumn("Submitted, UTC", width=140),
+    "took": st.column_config.TextColumn("Took", width=65),
+    "outcome": st.column_config.TextColumn("Outcome", width=275),
 }
+_LONG: Final = {"targets": 190, "actor": 105, "reason": 160, "outcome": 275}  # columns that may need several lines
 _ORDER = ("state", "page", "kind", "targets", "outcome", "actor", "reason", "submitted", "took")
-_STEP_COLUMNS = {
-    "step": st.column_config.TextColumn("Step", width=110),
-    "state": st.column_config.TextColumn("State", width=90),
-    "begun": st.column_config.TextColumn("Begun", width=170),
-    "took": st.column_config.TextColumn("Took", width=70),
-    "detail": st.column_config.TextColumn("What it found, or waits for", width=820),
-}
 
 
 def _live(environment: Environment) -> None:
@@ -71,22 +67,24 @@ def _draw_all(environment: Environment, journal: OperationList) -> None:
         operation_cards.draw(environment, each, journal, with_steps=place < _MAX_STEPPERS)
     if len(opened) > _MAX_CARDS:
         st.caption(f"{len(opened) - _MAX_CARDS} more open operations are in the table.")
-    rows = [*opened[_MAX_CARDS:], *ended]
-    if not rows:
+    left = [*opened[_MAX_CARDS:], *ended]
+    if not left:
         st.html(parts.section("Earlier"))
         st.info("No operation has ended yet. Start one on a game's page, under Groups or under Repairs.")
         return
-    chosen = _draw_filters(rows, journal)
+    chosen = _draw_filters(left, journal)
     if not chosen:
         st.info("No operation matches. Clear the filters.", icon=":material/filter_alt_off:")
         return
+    rows = [_row(each, journal) for each in chosen]
+    high = height_of_all(((str(row[name]) for row in rows), width) for name, width in _LONG.items())
     st.dataframe(
-        pd.DataFrame(_row(each, journal) for each in chosen),
+        pd.DataFrame(rows),
         hide_index=True,
-        row_height=36,
-        height=min(36 * (len(chosen) + 1) + 2, 620),
+        row_height=high,
+        height=table_height(len(rows), high, 620),
         column_order=_ORDER,
-        column_config={"state": pills.column("State", _STATES, 125), **_COLUMNS},
+        column_config={"state": pills.column("State", _STATES, 115), **_COLUMNS},
         alt="Operations, newest first. The id links to the operation's page.",
         key="operations_table",
     )
@@ -148,7 +146,7 @@ def _row(operation: Operation, journal: OperationList) -> dict[str, str | list[s
         "targets": formatting.targets_text(said.about, journal.names),
         "actor": formatting.shown(operation.actor, 40),
         "reason": formatting.shown(operation.reason, 120) if operation.reason else formatting.UNKNOWN_VALUE,
-        "submitted": formatting.moment(operation.requested_at),
+        "submitted": in_utc(operation.requested_at),
         "took": formatting.duration(took),
         "outcome": formatting.shown(operation.outcome, 200) if operation.outcome else formatting.UNKNOWN_VALUE,
     }
@@ -195,7 +193,6 @@ def _draw_one(environment: Environment, operation_id: str) -> None:
     _draw_facts(seen)
     if _has_items(operation):
         operation_items.draw(environment, operation)
-    _draw_steps(seen)
     _draw_target(seen)
     operation_history.draw_targets(seen)
     _draw_buttons(environment, seen)
@@ -231,28 +228,6 @@ def _draw_facts(seen: OneOperation) -> None:
         if seen.steps:
             st.html(operation_cards.stepper(seen))
         st.html(parts.facts(list(facts.items())))
-
-
-def _draw_steps(seen: OneOperation) -> None:
-    st.html(parts.section("Steps", "as the controller took them"))
-    if not seen.steps:
-        st.info("No step has begun." if seen.operation.is_open else "No step was begun.")
-        return
-    st.dataframe(
-        pd.DataFrame(
-            {
-                "step": f"{step.number} {formatting.shown(step.name, 40)}",
-                "state": formatting.step_text(step.state),
-                "begun": formatting.moment(step.started_at),
-                "took": formatting.duration((step.ended_at or seen.read_at) - step.started_at),
-                "detail": formatting.shown(step.detail) if step.detail else formatting.UNKNOWN_VALUE,
-            }
-            for step in seen.steps
-        ),
-        hide_index=True,
-        column_config=_STEP_COLUMNS,
-        alt="The journal of this operation's steps, in their order.",
-    )
 
 
 def _draw_target(seen: OneOperation) -> None:

@@ -31,6 +31,9 @@ PAGES: Final[Mapping[str, tuple[str, str]]] = {
     "access silver": ("/access?game_text=silver", "Choose a cell"),
     "access producers": ("/access?view=producers", "Producers of the gRPC edge"),
     "operations": ("/operations", "Earlier"),
+    "history of a game": (f"/operations?history={game_key('Chess')}", "History of Chess"),
+    "alerts": ("/alerts", "No server of alerts is configured"),
+    "runbook": (f"/runbook?name=turnoutstreamdown&game={game_key(LONG)}", "Mitigation"),
     "audit": ("/audit", "Verify the log"),
     "books": ("/books", "Games by days"),
 }
