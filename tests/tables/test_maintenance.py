@@ -22,6 +22,7 @@ from listeners.sample import (
     IngestMinute,
     Lane,
     PassResult,
+    ProcessMinute,
     StatusEvent,
     StreamMinute,
 )
@@ -344,12 +345,13 @@ def test_minutes_and_samples_of_processes_expire_by_whole_days_and_no_others(tmp
             at = today - days * DAY + minute
             writer.add(StreamMinute(at, CHESS, "a", 1, 0, 0, 1, (), None, None))
             writer.add(IngestMinute(at, 1, 0, 1))
+            writer.add(ProcessMinute(at, "group", "a", 1.0, 60.0, is_whole=True))
             assert writer.flush()
         writer.add(GroupSample("a", today - days * DAY, 1, 1, 0, None))
         writer.add(ProcessSample("group", "a", "p", today - days * DAY, None, None, {}, SelfCounts()))
     assert writer.flush()
     maintain(paths, after=today - time.time(), settings=wanted)
-    for name in ("stream_minute", "ingest_minute"):
+    for name in ("stream_minute", "ingest_minute", "process_minute"):
         kept = content(Path(paths.metrics / name))
         assert [today + at for at in (-2 * DAY, 60 - 2 * DAY, -DAY, 60 - DAY, 0, 60)] == sorted(
             row["minute"].timestamp() for row in kept
