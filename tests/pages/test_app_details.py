@@ -298,7 +298,7 @@ def test_operations_that_nobody_carries_out_are_not_green(store: Engine, opening
     app = opening("operations")
     assert drawn_html(app)[0].startswith("1 operation waits for a controller")
     drawn = "".join(each.value for each in app.html if not each.value.startswith("<style>"))
-    assert "t-dot t-bad" in drawn, "as on Fleet"
+    assert "t-dot t-late" in drawn
     assert "t-dot t-well" not in drawn
 
 

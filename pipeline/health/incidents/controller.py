@@ -41,7 +41,7 @@ def keep_controller(
     if finding is None:
         return tuple(_ended(each, now) for each in still_open)
     since = None if state is None else state.liveness.since
-    new = Incident(new_id(), finding, (), None, now if since is None else min(since, now), None, None, "bad", now)
+    new = Incident(new_id(), finding, (), None, now if since is None else min(since, now), None, None, "late", now)
     first, *others = still_open or [new]
     return (replace(first, finding=finding), *(_ended(each, now) for each in others))
 

@@ -93,5 +93,6 @@ CONTROLLER: Final = ProcessKind(
         "/",
     ),
     has_alarms=True,
+    is_late=True,
     covers=lambda _, scope, __: scope == "controller",
 )
