@@ -30,7 +30,7 @@ class SourceState:
     rows: int | None = None
     since: float | None = None
     sources: tuple[NamedBacklog, ...] = ()  # of each of several, where they were measured just now
-    is_starting: bool = False  # it is unknown because ingest has just started
+    is_starting: bool = False  # ingest has just started: it is unknown, or late by rows that waited for it
     quiet: Quiet | None = None  # how long nothing has come; None: something waits, or nobody knows
 
     @property
@@ -52,7 +52,9 @@ class SourceState:
     @property
     def status(self) -> Status:
         """The status of a stream that has all of bronze, where it may not be called level."""
-        return Status.LAGGING if self.condition == "late" else Status.STARTING if self.is_starting else Status.UNKNOWN
+        if self.is_starting:
+            return Status.STARTING
+        return Status.LAGGING if self.condition == "late" else Status.UNKNOWN
 
     def lag(self, own_seconds: float | None) -> float | None:
         """Return how old the oldest row is that a stream may lack, wherever it waits; `own_seconds` waits in bronze."""
@@ -74,9 +76,7 @@ def judge_source(reading: SourceReading | None, ingest: Liveness, now: float, li
         return SourceState("unknown", f"ingest {why}, so what waits in its source is unknown", since=ingest.since)
     if reading is None or reading.measured_at < (ingest.since or 0.0):
         unknown = _unknown("ingest was started and has not measured it yet", ingest.since)
-        age = None if ingest.since is None else now - ingest.since
-        is_young = age is not None and -CLOCK_BOUND_SECONDS <= age <= START_LIMIT_SECONDS
-        return replace(unknown, is_starting=is_young)
+        return replace(unknown, is_starting=_is_young(ingest, now))
     quiet = now - reading.measured_at
     if quiet < -CLOCK_BOUND_SECONDS:
         return _unknown(f"it was measured {-quiet:.0f} s in the future: a clock is wrong", None)
@@ -88,7 +88,8 @@ def judge_source(reading: SourceReading | None, ingest: Liveness, now: float, li
         return replace(unknown, sources=reading.sources)
     peak = max(age, reading.peak_seconds or 0.0)
     if peak > reading.limit_seconds:
-        return SourceState("late", _behind(peak, age, reading.rows), age, reading.rows, None, reading.sources)
+        said, is_young = _behind(peak, age, reading.rows), _is_young(ingest, now)
+        return SourceState("late", said, age, reading.rows, None, reading.sources, is_young)
     if peak > _NOTED_SHARE * reading.limit_seconds:
         return SourceState("behind", _behind(peak, age, reading.rows), age, reading.rows, None, reading.sources)
     nothing = "nothing waits in the source" if reading.rows == 0 else _behind(age, age, reading.rows)
@@ -136,6 +137,11 @@ def quiet_since(source: SourceState, newest_bronze_at: float | None, ingest: Liv
         return None
     since = max(newest_bronze_at, ingest.since or 0.0)
     return since if now - since > SILENT_SOURCE_SECONDS else None
+
+
+def _is_young(ingest: Liveness, now: float) -> bool:
+    age = None if ingest.since is None else now - ingest.since
+    return age is not None and -CLOCK_BOUND_SECONDS <= age <= START_LIMIT_SECONDS
 
 
 def _unknown(why: str, since: float | None) -> SourceState:

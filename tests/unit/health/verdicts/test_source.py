@@ -105,3 +105,11 @@ def test_a_backlog_that_is_not_late_is_said_and_is_no_problem() -> None:
     found = Given(source=replace(LATE, age_seconds=38.0, peak_seconds=38.0)).judge()
     assert (found.healthy, found.games["g"].status) == (True, "RUNNING")
     assert found.headline == "1 stream healthy; ingest is 38 s behind its source: 760,000 rows wait"
+
+
+def test_rows_that_waited_for_a_start_are_no_problem_for_two_minutes() -> None:
+    """Ingest that has just started is late by what came before: its streams are starting, and then late."""
+    for seconds, is_problem, status in ((30, False, "STARTING"), (121, True, "LAGGING")):
+        found = Given(ingest=replace(INGEST, started_at=NOW - seconds), source=LATE).judge()
+        assert (found.source.condition, found.source.is_problem, found.healthy) == ("late", is_problem, not is_problem)
+        assert (found.games["g"].status, "healthy" in found.headline) == (status, False)
