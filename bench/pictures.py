@@ -185,7 +185,7 @@ def film(browser: Browser, url: str, paths: Paths, out: Path) -> None:
         page.get_by_label("Reason", exact=True).fill("its driver hangs")
         phrase.fill(re.sub(r"^Type (.*) to confirm.*$", r"\1", phrase.get_attribute("aria-label") or ""))
         taken.take()
-        page.get_by_role("button", name="Submit restart").click()
+        page.get_by_role("button", name=re.compile(r"^Restart \d")).click()
         print("film: done", taken.until("succeeded: Restarted", 240), flush=True)
         look(page, "/?every=2s&range=15m")
         print("film: well", taken.until("streams healthy", 300), flush=True)

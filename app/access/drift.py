@@ -157,7 +157,7 @@ def _draw_acts(environment: Environment, findings: Sequence[DriftFinding]) -> No
             )  # fmt: skip
         if disabled_reason is not None:
             st.caption(formatting.escaped(disabled_reason))
-        confirm.draw_confirmation(environment, _PLACE, operation_items.draw)
+        confirm.draw_confirmation(environment, _PLACE, operation_items.draw, previews.preview_undo)
 
 
 def _who(each: DriftFinding) -> str:

@@ -26,9 +26,11 @@ from pipeline.control.acts import DirectAct
 from pipeline.control.roles import same_person
 
 _PLACE: Final = "access_change"
+_REQUEST: Final = "access_request"  # the place of all of them: the drawer outlasts a request that was approved
 DO, GAMES, WHO = "access_do", "access_games", "access_who"
 LINKED: Final = {"do": DO, "of_games": GAMES, "to": WHO}
 DOES: Final = {"give": "Grant read", "take": "Revoke"}
+_PREVIEWS: Final = {"give": "Preview the grant", "take": "Preview the revoke"}
 _REASON, _TICKET, _UNTIL = "access_reason", "access_ticket", "access_until"
 _EMPTY: Final[Mapping[str, object]] = {DO: "give", GAMES: [], WHO: [], _REASON: "", _TICKET: "", _UNTIL: None}
 """What the fields of a change hold while its drawer is closed."""
@@ -59,7 +61,8 @@ def draw_change(
         identity.rerun_where_another_acts()
         if not is_open():
             st.rerun()  # only a run of the whole page closes the drawer
-        confirm.draw_within(environment, _PLACE, partial(_draw_form, environment, access), closed, operation_items.draw)
+        form = partial(_draw_form, environment, access)
+        confirm.draw_within(environment, _PLACE, form, closed, operation_items.draw, previews.preview_undo)
 
     drawer()
 
@@ -95,11 +98,11 @@ def _draw_form(environment: Environment, access: AccessState) -> None:
                     )  # fmt: skip
             with st.container(horizontal=True):
                 st.form_submit_button(
-                    "Preview the change", on_click=_offer, args=(environment,), disabled=disabled_reason is not None,
-                    key="preview_access", type="primary",
+                    _PREVIEWS.get(str(does), "Preview"), on_click=_offer, args=(environment, does),
+                    disabled=disabled_reason is not None, key="preview_access", type="primary",
                 )  # fmt: skip
                 st.form_submit_button(
-                    "Request access…", on_click=_offer, args=(environment,), kwargs={"as_request": True},
+                    "Request access…", on_click=_offer, args=(environment, does), kwargs={"as_request": True},
                     key="preview_request", type="secondary" if disabled_reason is not None else "tertiary",
                     help="Another access admin decides.", disabled=closed is not None,
                 )  # fmt: skip
@@ -108,19 +111,20 @@ def _draw_form(environment: Environment, access: AccessState) -> None:
             st.caption(formatting.escaped(f"{disabled_reason}{instead}"))
 
 
-def _offer(environment: Environment, *, as_request: bool = False) -> None:
-    confirm.stage_preview(_PLACE, partial(_planned, environment, as_request=as_request))
+def _offer(environment: Environment, does: str | None, *, as_request: bool = False) -> None:
+    confirm.stage_preview(_PLACE, partial(_planned, environment, does, as_request=as_request))
 
 
-def _planned(environment: Environment, *, as_request: bool) -> Preview:
-    """Plan what the form says; who forged a value of it meets the same rules as everybody.
+def _planned(environment: Environment, does: str | None, *, as_request: bool) -> Preview:
+    """Plan what the form says; `does` is what its button said, whatever the browser sends beside the click.
+
+    Who forged a value of it meets the same rules as everybody.
 
     Raises:
         Refused: something is missing or cannot be.
     """
-    does = st.session_state.get(DO)
-    if does not in DOES:
-        raise Refused("Choose grant or revoke.")
+    if does not in DOES or st.session_state.get(DO) != does:
+        raise Refused("Choose grant or revoke, then preview it again.")
     if not as_request:
         disabled_reason = services.missing_role(environment, OperationKind.ACCESS)
         if disabled_reason is not None:
@@ -158,6 +162,7 @@ def draw_requests(environment: Environment, access: AccessState) -> None:
         st.caption(f"{len(others) - _MAX_SHOWN} more wait; `turnout grants requests` lists all.")
     for each in own:
         _draw_own(environment, access, each)
+    confirm.draw_confirmation(environment, _REQUEST, operation_items.draw, previews.preview_undo)
     decided = [
         each for each in access.requests if each.state != "asked" and (disabled_reason is None or each.requester == me)
     ]
@@ -169,13 +174,12 @@ def draw_requests(environment: Environment, access: AccessState) -> None:
 
 
 def _draw_waiting(environment: Environment, access: AccessState, each: Request) -> None:
-    place = f"request_{each.request_id}"
     with st.container(border=True, gap="small", key=f"operation_stuck_{each.request_id}"):
         _draw_request(access, each)
         with st.container(horizontal=True, vertical_alignment="bottom"):
             approve = partial(previews.preview_approval, environment, each.request_id)
             st.button(
-                "Approve…", key=f"approve_{each.request_id}", on_click=confirm.stage_preview, args=(place, approve)
+                "Approve…", key=f"approve_{each.request_id}", on_click=confirm.stage_preview, args=(_REQUEST, approve)
             )
             reason_key = f"said_{each.request_id}"
             st.text_input("Why not", key=reason_key, max_chars=500, label_visibility="collapsed", placeholder="why not")
@@ -183,7 +187,6 @@ def _draw_waiting(environment: Environment, access: AccessState, each: Request) 
                 "Reject", key=f"reject_{each.request_id}", on_click=_decide, type="tertiary",
                 args=(environment, each, "rejected", reason_key),
             )  # fmt: skip
-        confirm.draw_confirmation(environment, place, operation_items.draw)
 
 
 def _draw_own(environment: Environment, access: AccessState, each: Request) -> None:

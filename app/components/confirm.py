@@ -11,13 +11,14 @@ from typing import Final
 import streamlit as st
 
 from app import formatting
-from app.components import group_cards
+from app.components import group_cards, progress
 from app.look import parts, style, tokens
 from app.person import identity
 from app.state import control_queries, previews, services
 from app.state.previews import Preview
 from app.state.services import Environment
-from pipeline.api.operations import Intent, Operation
+from pipeline.api.acts import Follows
+from pipeline.api.operations import Intent, Operation, OperationState
 from pipeline.base.errors import Refused
 from pipeline.base.names import is_said
 from pipeline.control.gate import level
@@ -25,6 +26,7 @@ from pipeline.control.operations import registry
 
 Items = Callable[[Environment, Operation], None]
 Act = Callable[[], None]
+Undo = Callable[[Environment, str], Preview]
 _OFFERED: Final = "offer_"
 WIDE: Final = 560
 """Pixels of a drawer."""
@@ -35,6 +37,15 @@ def verb(intent: Intent) -> str:
     """Return what people call an intent: a move that empties groups is a drain, access is granted or revoked."""
     known = registry.find(intent.kind)
     return intent.kind if known is None else known.verb(intent)
+
+
+def does(preview: Preview) -> str:
+    """Say what an act does, as its drawer's title and its button: `Move 3 games`, `Replay 7,980 rows`."""
+    intent, known, games = preview.intent, registry.find(preview.intent.kind), preview.games
+    if preview.label is not None or known is None or not (games or preview.amount):
+        return preview.label or verb(intent).capitalize()
+    amount = preview.amount or f"{formatting.count(games)} {known.counts}{'' if games == 1 else 's'}"
+    return f"{verb(intent).capitalize()} {amount}"
 
 
 def confirmation_phrase(intent: Intent, games: int) -> str | None:
@@ -64,6 +75,11 @@ class _Offer:
     refused: str | None = None
 
     @property
+    def title(self) -> str:
+        """The drawer's title."""
+        return "Not possible now" if self.preview is None else does(self.preview)
+
+    @property
     def is_over(self) -> bool:
         """Whether it was submitted."""
         return self.operation_id is not None or self.done is not None
@@ -88,7 +104,10 @@ def offered() -> str | None:
     return next(places, None)
 
 
-def draw_within(environment: Environment, place: str, form: Act, close: Act, items: Items | None = None) -> None:
+def draw_within(
+    environment: Environment, place: str, form: Act, close: Act, items: Items | None = None,
+    undo: Undo = previews.preview_undo,
+) -> None:  # fmt: skip
     """Draw, in a drawer that is open, the form of a plan, below it why there is no plan; or the plan in its place.
 
     `form` draws the fields, which have to outlast the plan (`persist_state`); `close` closes the drawer when all is
@@ -99,39 +118,31 @@ def draw_within(environment: Environment, place: str, form: Act, close: Act, ite
     if kept is None or kept.preview is None:
         form()
     if kept is not None:
-        st.html(parts.section(_title(kept)))
-        _draw_offer(environment, place, kept, items, close)
+        st.html(parts.section(kept.title))
+        _draw_offer(environment, place, kept, items, undo, close)
 
 
-def draw_confirmation(environment: Environment, place: str, items: Items | None = None) -> None:
+def draw_confirmation(
+    environment: Environment, place: str, items: Items | None = None, undo: Undo = previews.preview_undo
+) -> None:
     """Draw what was offered at this place, in a drawer: why not, the preview to confirm, or what became of it.
 
-    `items` draws the parts of such an operation, where it has any.
+    `items` draws the parts of such an operation, where it has any; `undo` plans its inverse.
     """
     kept: _Offer | None = st.session_state.get(_slot(place))
     if kept is None:
         return
 
-    @st.dialog(_title(kept), width=WIDE, position="right", on_dismiss=partial(drop, place))
+    @st.dialog(kept.title, width=WIDE, position="right", on_dismiss=partial(drop, place))
     def drawer() -> None:
         identity.rerun_where_another_acts()
         now: _Offer | None = st.session_state.get(_slot(place))
-        if now is None:
-            st.rerun()  # it was dropped: only a run of the whole page closes the drawer
+        if now is None or now.title != kept.title:
+            st.rerun()  # it was dropped, or another act follows: only a run of the whole page changes the drawer
         draw_scheme()
-        _draw_offer(environment, place, now, items)
+        _draw_offer(environment, place, now, items, undo)
 
     drawer()
-
-
-def _title(kept: _Offer) -> str:
-    if kept.preview is None:
-        return "Not possible now"
-    intent = kept.preview.intent
-    known, games = registry.find(intent.kind), kept.preview.games
-    if kept.preview.label is not None or known is None or not games:
-        return kept.preview.label or verb(intent).capitalize()
-    return f"{verb(intent).capitalize()} {games} {known.counts}{'' if games == 1 else 's'}"
 
 
 def draw_scheme() -> None:
@@ -141,17 +152,20 @@ def draw_scheme() -> None:
 
 
 def _draw_offer(
-    environment: Environment, place: str, kept: _Offer, items: Items | None, close: Act | None = None
-) -> None:
+    environment: Environment, place: str, kept: _Offer, items: Items | None, undo: Undo = previews.preview_undo,
+    close: Act | None = None,
+) -> None:  # fmt: skip
     with st.container(key=f"confirm_{place}", gap="small"):
         if kept.preview is not None and not kept.is_over:
             _draw_preview(environment, place, kept.preview)
         if kept.refused is not None:
             draw_refused(kept.refused)
         if kept.operation_id is not None:
-            _draw_submitted(environment, kept.operation_id, items)
+            _follow(place, partial(_draw_submitted, environment, place, kept, items, undo))
         if kept.done is not None:
             st.text(f"✓ {formatting.shown(kept.done)}")
+            if kept.preview is not None and kept.preview.follows is not None:
+                _follow(place, partial(_draw_next, environment, place, kept.preview.follows))
         if kept.preview is None or kept.is_over:
             st.button("Dismiss", key=f"drop_{place}", on_click=_dismiss, args=(place, close if kept.is_over else None))
 
@@ -192,12 +206,22 @@ def _draw_preview(environment: Environment, place: str, preview: Preview) -> Non
     intent = preview.intent
     what = f"What {verb(intent)} would do" if registry.find(intent.kind) is not None else "What would be written"
     st.caption(f"{what}, as seen at {formatting.clock(preview.seen_at)}. Nothing is done yet.")
-    draw_lines(preview.lines)
+    if preview.diff:
+        st.html(parts.section("What changes"))
+        with st.container(height=260 if len(preview.diff) > _TALL else "content", border=False):
+            st.html(parts.diff([(sign, formatting.shown(line, 400)) for sign, line in preview.diff]))
     if preview.groups:
         st.html(parts.section("Load before and after", group_cards.ESTIMATED))
         st.html(group_cards.load_bars(preview.groups))
+    if preview.diff and preview.lines:
+        st.html(parts.section("What it touches"))
+    draw_lines(preview.lines)
     for title, lines in preview.sections.items():
         _draw_section(title, lines)
+    if preview.checks:
+        st.html(parts.section("Checks"))
+        checked = [("✓" if each.is_well else "△", formatting.shown(each.text, 300)) for each in preview.checks]
+        st.html(parts.facts(checked))
     wanted, disabled_reason = confirmation_phrase(intent, preview.games), _disabled_reason(environment, preview)
     with st.form(f"form_{place}", enter_to_submit=False, border=False):
         if not intent.reason:  # else it was given with the intent
@@ -207,7 +231,7 @@ def _draw_preview(environment: Environment, place: str, preview: Preview) -> Non
             st.text_input(f"Type {wanted} to confirm", key=_field("typed", intent), max_chars=40, autocomplete="off")
         with st.container(horizontal=True):
             st.form_submit_button(
-                preview.label or f"Submit {verb(intent)}",
+                does(preview),
                 key=f"ask_{place}",
                 type="primary",
                 on_click=_confirm,
@@ -262,24 +286,45 @@ def _is_over(place: str, preview: Preview) -> bool:
     return kept is not None and kept.preview is preview and kept.is_over
 
 
-def _draw_submitted(environment: Environment, operation_id: str, items: Items | None) -> None:
-    """Say that it was submitted, which is not that it was done, and how it stands now."""
+def _follow(place: str, draw: Callable[[], None]) -> None:
+    """Draw what becomes of an act, again each second: the page itself is drawn more rarely, and may take longer."""
+    kept = st.session_state.get(_slot(place))
+
+    def draw_now() -> None:
+        identity.rerun_where_another_acts()
+        if st.session_state.get(_slot(place)) is not kept:
+            st.rerun()  # another act is planned: only a run of the whole page changes the drawer
+        draw()
+
+    st.fragment(draw_now, run_every=progress.POLL_SECONDS)()
+
+
+def _draw_submitted(environment: Environment, place: str, kept: _Offer, items: Items | None, undo: Undo) -> None:
+    """Say that it was submitted, which is not that it was done, how it stands now, and what comes next."""
+    operation_id = str(kept.operation_id)
     operation_link(operation_id, f"Submitted: operation {operation_id[:8]}")
     try:
         seen = control_queries.one_operation(environment, operation_id)
     except Refused as refused:
         st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
         return
-    st.text(f"{formatting.operation_text(seen.operation.state)}{_said(seen)}")
+    progress.draw(seen)
     draw_controller(seen.operation, seen.no_controller)
     if items is not None:
         items(environment, seen.operation)
+    if not progress.is_over(seen.operation):
+        return
+    follows = None if kept.preview is None else kept.preview.follows
+    if follows is not None and seen.operation.state == OperationState.SUCCEEDED:
+        _draw_next(environment, place, follows)
+    plan = partial(undo, environment, operation_id)
+    progress.draw_undo(environment, seen, partial(stage_preview, place, plan))
 
 
-def _said(seen: control_queries.OneOperation) -> str:
-    if seen.operation.outcome:
-        return f": {formatting.shown(seen.operation.outcome)}"
-    return f": {formatting.shown(seen.steps[-1].detail)}" if seen.steps and seen.steps[-1].detail else ""
+def _draw_next(environment: Environment, place: str, follows: Follows) -> None:
+    """Draw the act that is of use once this one is done."""
+    plan = partial(previews.preview_repair, environment, follows.kind, list(follows.keys))
+    progress.draw_next(environment, follows, partial(stage_preview, place, plan))
 
 
 def draw_controller(operation: Operation, absence: str | None) -> None:

@@ -46,6 +46,7 @@ class _Slot:
     unknown: tuple[str, ...] = ()
     on_its_way: set[tuple[str, ...]] = field(default_factory=set)  # what the URL was before: a run may still bring it
     laid_over: tuple[str, ...] | None = None  # what the browser's widget holds until one with `chosen` was drawn
+    replaced: tuple[str, ...] | None = None  # what it held when a click chose another: the browser may still send it
 
 
 def game_column(label: str, table: str, width: int) -> Any:
@@ -162,10 +163,14 @@ def take(
     held = _values(st.session_state[widget], default) if drawn else ()
     if slot.laid_over is not None and held in (slot.laid_over, slot.chosen):
         drawn = False  # the run that laid it was interrupted: Streamlit sends only what this run lays
+    elif drawn and held == slot.replaced != slot.chosen and url in slot.on_its_way:
+        drawn, url = False, slot.url  # sent before the browser had what a click chose, as its older URL says
     elif drawn and held != slot.chosen:
         return slot.unknown  # just changed by hand: `keep` writes the URL
     if url == slot.url:
-        slot.on_its_way.clear()
+        if tuple(st.query_params.get_all(param)) == url:
+            slot.on_its_way.clear()
+            slot.replaced = slot.replaced if slot.laid_over is not None else None  # None: the browser has it
     elif not drawn or url not in slot.on_its_way:  # a link was opened, or the browser went back
         valid = [value for value in dict.fromkeys(url) if value and (known is None or value in known)]
         slot.chosen = tuple(valid if many else valid[:1])
@@ -177,6 +182,20 @@ def take(
         slot.laid_over = held if slot.laid_over is None else slot.laid_over
         st.session_state[widget] = list(slot.chosen) if many else next(iter(slot.chosen), default)
     return slot.unknown
+
+
+def choose(param: str, widget: str, values: tuple[str, ...], *, many: bool = False, default: str | None = None) -> None:
+    """Lay what a click chooses into a widget, for good: a button's callback, of a parameter that `take` prepares.
+
+    A value that a callback writes into the widget is sent by the callback's own run alone. Where that is interrupted,
+    or the browser asks for another run before it has drawn the value, the widget would go back to its older one.
+    """
+    slot = _slot(param, widget)
+    slot.default = default
+    slot.replaced = slot.laid_over = _values(st.session_state.get(widget), default)
+    slot.chosen, slot.unknown = tuple(value for value in values if value != default), ()
+    slot.url = tuple(st.query_params.get_all(param))
+    st.session_state[widget] = list(values) if many else next(iter(values), default)
 
 
 @contextmanager

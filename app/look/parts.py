@@ -146,6 +146,16 @@ def steps(items: Sequence[tuple[str, str, str]]) -> str:
     return f'<ol class="t-steps">{inside}</ol>'
 
 
+def journal(items: Sequence[tuple[str, str, str, str]]) -> str:
+    """Return the steps of an operation below each other as (state, name, times, message); states as of `steps`."""
+    inside = "".join(
+        f'<li class="t-{state if state in _GLYPHS else "waiting"}"><i>{_GLYPHS.get(state, "?")}</i><b>{_text(name)}</b>'
+        f"<span>{_text(times)}</span>{f'<p>{_text(message)}</p>' if message else ''}</li>"
+        for state, name, times, message in items
+    )
+    return f'<ol class="t-journal">{inside}</ol>'
+
+
 def loads(items: Sequence[Fullness], limit: float | None, scale: str) -> str:
     """Return loads before and after a plan: a gain strong, a loss faded, the limit a tick; `scale` says of what."""
     tick = f'<s style="left:{_percent(limit)}%"></s>' if limit is not None else ""

@@ -132,6 +132,15 @@ PILLS
 .t-steps .t-failed{border-top-color:var(--bad)}.t-steps .t-failed i{color:var(--bad-text)}
 .t-steps .t-person{border-top-color:var(--late)}.t-steps .t-person i{color:var(--late-text)}
 .t-steps .t-waiting b{color:var(--mute)}
+.t-journal{list-style:none;margin:0!important;padding:0!important;color:var(--ink)}
+.t-journal li{display:grid;grid-template-columns:1.4rem minmax(0,1fr) max-content;gap:0 .4rem;margin:0!important;padding:.3rem 0!important;border-top:1px solid var(--line)}
+.t-journal li:first-child{border-top:0}
+.t-journal i{font-style:normal;color:var(--mute)}
+.t-journal b{font-weight:500;overflow-wrap:anywhere}
+.t-journal span{font-size:.86rem;color:var(--mute)}
+.t-journal p{grid-column:2/4;margin:0!important;font-size:.9rem;color:var(--mute);overflow-wrap:anywhere}
+.t-journal .t-done i{color:var(--ok)}.t-journal .t-failed i{color:var(--bad-text)}.t-journal .t-person i{color:var(--late-text)}
+.t-journal .t-waiting b{color:var(--mute)}
 .t-loads{display:grid;grid-template-columns:max-content minmax(0,1fr) max-content;gap:.4rem .9rem;align-items:center;margin:0!important;padding:0!important;color:var(--ink)}
 .t-loads dt{font-size:.93rem;font-weight:600}
 .t-loads dd{margin:0!important;padding:0!important;font-size:.86rem;color:var(--mute);text-align:right}

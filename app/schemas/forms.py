@@ -22,6 +22,7 @@ from pipeline.data.contracts.policies import CHOICES, parse_policies
 from pipeline.data.contracts.registrations import Registration
 
 _FILE: Final = "file"
+_REQUEST: Final = "schema_request"  # the place of all of them: the drawer outlasts a request that was decided
 _POLICIES: Final = tuple(f"{kind}={policy}" for kind, policies in CHOICES.items() for policy in policies[1:])
 _MAX_SHOWN: Final = 25
 
@@ -133,6 +134,7 @@ def draw_requests(environment: Environment, listed: Sequence[SchemaRequest], rea
         _draw_waiting(environment, each, read_at)
     if len(waiting) > _MAX_SHOWN:
         st.caption(f"{len(waiting) - _MAX_SHOWN} more wait; `turnout schemas requests` lists all.")
+    confirm.draw_confirmation(environment, _REQUEST)
     if decided:
         with st.expander("Decided requests", icon=":material/gavel:", key="schema_decided"):
             confirm.draw_lines([_decided(each) for each in decided[:_MAX_SHOWN]])
@@ -152,7 +154,6 @@ def _draw_waiting(environment: Environment, each: SchemaRequest, read_at: float)
             DirectAct.APPROVE_SCHEMA: ("Approve…", previews.preview_approval),
             DirectAct.REJECT_SCHEMA: ("Withdraw…" if own else "Reject…", previews.preview_rejection),
         }
-        place = f"schema_request_{each.request_id}"
         with st.container(horizontal=True, vertical_alignment="center"):
             for act, (label, preview) in decide.items():
                 needs = services.missing_role(environment, act)
@@ -162,11 +163,10 @@ def _draw_waiting(environment: Environment, each: SchemaRequest, read_at: float)
                     label,
                     key=f"{act.name.lower()}_{each.request_id}",
                     on_click=confirm.stage_preview,
-                    args=(place, partial(preview, environment, each.request_id)),
+                    args=(_REQUEST, partial(preview, environment, each.request_id)),
                     disabled=needs is not None,
                     help=None if needs is None else formatting.escaped(needs),
                 )
-        confirm.draw_confirmation(environment, place)
 
 
 def _decided(each: SchemaRequest) -> str:

@@ -6,7 +6,7 @@ Caches over `pipeline.api`, shared by all viewers; each raises `Refused` where t
 from typing import Final
 
 from app.state.services import cached
-from pipeline.api import audit, histories, operations
+from pipeline.api import acts, audit, histories, operations
 from pipeline.api import steering as steering_queries
 from pipeline.api.audit import AuditFilter, Log
 from pipeline.api.operations import OneOperation, OperationList
@@ -26,6 +26,7 @@ __all__ = [
     "one_operation",
     "steering",
     "verify_audit",
+    "waiting_rows",
 ]
 
 steering: Final = cached(steering_queries.read, seconds=2, by_acts=True)
@@ -33,6 +34,7 @@ facts: Final = cached(operations.facts, seconds=3, most=50, by_acts=True)
 journal: Final = cached(operations.journal, seconds=1, by_acts=True)
 one_operation: Final = cached(operations.one, seconds=1, most=50, by_acts=True)
 game_history: Final = cached(histories.of_game, seconds=2, most=50, by_acts=True)
+waiting_rows: Final = cached(acts.waiting_rows, seconds=5, most=20, by_acts=True)
 audit_log: Final = cached(audit.log, seconds=5, most=4)
 verify_audit: Final = cached(audit.verify, seconds=600)
 """It reads the whole log, so it is kept until `forget_verdict`."""

@@ -95,7 +95,10 @@ def _draw_matrix(environment: Environment, access: AccessState, known: ResolvedC
 
 def _change(does: str, key: str, who: str) -> None:
     """Open the form of a change with the game and principal chosen under why."""
-    st.session_state.update({_VIEW: "change", forms.DO: does, forms.GAMES: [key], forms.WHO: [who]})
+    links.choose("view", _VIEW, ("change",))
+    links.choose("do", forms.DO, (does,), default="give")
+    links.choose("of_games", forms.GAMES, (key,), many=True)
+    links.choose("to", forms.WHO, (who,), many=True)
 
 
 def _carry(names: Mapping[str, str]) -> None:
@@ -108,7 +111,7 @@ def _carry(names: Mapping[str, str]) -> None:
 
 
 def _review_drift() -> None:
-    st.session_state[_VIEW] = "drift"
+    links.choose("view", _VIEW, ("drift",))
 
 
 def _draw_view(environment: Environment, access: AccessState, view: str | None) -> None:
@@ -127,7 +130,7 @@ def _draw_view(environment: Environment, access: AccessState, view: str | None) 
 
 
 def _let_go() -> None:
-    st.session_state[_VIEW] = None
+    links.choose("view", _VIEW, ())
 
 
 def _games(access: AccessState) -> set[str]:

@@ -141,7 +141,7 @@ def _open(group: str) -> None:
 
 
 def _steer(group: str) -> None:
-    st.session_state[_GROUP] = group
+    links.choose("steer", _GROUP, (group,))
 
 
 def _scope(fleet: Fleet) -> str:

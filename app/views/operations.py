@@ -265,7 +265,7 @@ def _draw_buttons(environment: Environment, seen: OneOperation) -> None:
             )
             if disabled_reason is not None and seen.why_no_undo is None:
                 st.caption(formatting.escaped(disabled_reason))
-            confirm.draw_confirmation(environment, place, operation_items.draw if has_items else None)
+            confirm.draw_confirmation(environment, place, operation_items.draw if has_items else None, plan)
     note = st.session_state.get(_note_of(operation.operation_id))
     if note is not None and note[1] is not None:
         st.warning(formatting.escaped(note[1]), icon=":material/block:")

@@ -214,8 +214,6 @@ def _preview(
         lines.append(_terms(prepared))
     lines += [f"Note: {each}" for each in first_lines(list(planned.warnings))]
     sections = {
-        f"Gain read access ({len(gains)})": _cells(gains, names),
-        f"Lose read access ({len(loses)})": _cells(loses, names),
         f"Unknown ({len(other)})": tuple(each.sentence for each in other),
         f"Not as requested, and how to fix it ({len(unmoved)})": tuple(unmoved),
         f"Statements ({len(planned.changes)} catalog changes)": tuple(
@@ -226,6 +224,7 @@ def _preview(
     return Preview(
         intent, tuple(lines), touched, time.time(), submit=submit, needs="" if needs == _REQUEST else needs,
         sections={title: texts for title, texts in sections.items() if texts}, label=_LABELS.get(needs),
+        diff=(*(("+", each) for each in _cells(gains, names)), *(("-", each) for each in _cells(loses, names))),
     )  # fmt: skip
 
 

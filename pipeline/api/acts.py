@@ -9,16 +9,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from pipeline.api.checks import Check, checks
 from pipeline.api.environment import OpenEnvironment
 from pipeline.base.errors import Refused, first_line
 from pipeline.base.texts import first_lines, visible
 from pipeline.control import gate, group_proposals
+from pipeline.control.capabilities import read_all_facts, with_quarantined
 from pipeline.control.group_proposals import GroupProposal
 from pipeline.control.operations import executor, registry
+from pipeline.control.operations.definition import Change, OperationProposal
 from pipeline.control.proposals import PlacementView, propose, undo
 from pipeline.control.repair_proposals import RepairPlanner
 from pipeline.data.repair.quarantined import moment
@@ -27,13 +30,19 @@ from pipeline.health.verdicts.placement.planner import lines_of
 from pipeline.store import operations
 from pipeline.store.assignments import GameAssignment, read_assignments
 from pipeline.store.database.engine import reading
+from pipeline.store.database.states import OperationKind
 from pipeline.store.groups import Group
 from pipeline.store.operations import Intent, Operation, OperationConflict
+from pipeline.store.processes.leases import store_time
+from pipeline.store.schema_versions import newest_registrations
 
 __all__ = [
+    "Check",
+    "Follows",
     "GroupProposal",
     "Preview",
     "Submit",
+    "Waiting",
     "cancel",
     "close",
     "moment",
@@ -47,6 +56,7 @@ __all__ = [
     "resume",
     "submit",
     "touched",
+    "waiting_rows",
     "write_group",
     "writing",
 ]
@@ -80,6 +90,14 @@ def submit(environment: OpenEnvironment, intent: Intent) -> Operation:
 
 
 @dataclass(frozen=True, slots=True)
+class Follows:
+    """An operation that is of use once an act is done, on these games."""
+
+    kind: OperationKind
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Preview:
     """What would be submitted, and what a person is shown of it."""
 
@@ -91,12 +109,24 @@ class Preview:
     submit: Submit = submit
     needs: str | None = None  # the act whose role it takes; None: the intent's kind. Empty: anybody may
     label: str | None = None  # of the button that asks for it
+    diff: tuple[tuple[str, str], ...] = ()  # what changes: (+ or -, a line), raw names in it
+    checks: tuple[Check, ...] = ()
+    amount: str | None = None  # of what is acted on, such as "7,980 rows"; None: games or groups are counted
+    follows: Follows | None = None  # what is of use once it is done
     groups: tuple[tuple[GroupLoad, GroupLoad], ...] = ()  # before and after: the load of those that it changes
 
     @property
     def act(self) -> str | None:
         """The act whose role it takes; None: anybody may."""
         return (self.intent.kind if self.needs is None else self.needs) or None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Rows in quarantine that an operation could take now."""
+
+    rows: int
+    why_not_yet: str | None = None  # None: now
 
 
 def touched(intent: Intent, assignments: Mapping[str, GameAssignment]) -> int:
@@ -123,7 +153,7 @@ def preview_move(environment: OpenEnvironment, actor: str, keys: Sequence[str], 
     if not proposal.intent.targets:
         raise Refused(f"Nothing to move: choose games that are not in group {group} already.")
     left = [f"left out: {key} is in group {group} already" for key in proposal.unchanged(keys)]
-    return _with_loads(_preview(proposal.intent, [*proposal.lines, *left], view.assignments), view.loads)
+    return _with_loads(_preview(environment, proposal, view.assignments, left), view.loads)
 
 
 @reading()
@@ -137,7 +167,7 @@ def preview_drain(environment: OpenEnvironment, actor: str, group: str) -> Previ
     proposal = view.drain(group, actor)
     if not proposal.intent.targets:
         raise Refused(f"Nothing to drain: group {group} is drained and empty.")
-    return _with_loads(_preview(proposal.intent, proposal.lines, view.assignments), view.loads)
+    return _with_loads(_preview(environment, proposal, view.assignments), view.loads)
 
 
 @reading()
@@ -155,7 +185,8 @@ def preview_proposed(environment: OpenEnvironment, actor: str) -> Preview:
         named = [_named(line, view.assignments) for line in lines]
         why = "no group has room for the games that must move, and no move improves the balance."
         raise Refused("\n".join([f"Nothing to move: {why}", *named]))
-    return _with_loads(_preview(proposal.intent, [*lines, proposal.lines[-1]], view.assignments), view.loads)
+    said = replace(proposal, lines=proposal.lines[-1:])  # the lines of the moves say why
+    return _with_loads(_preview(environment, said, view.assignments, lines), view.loads)
 
 
 @reading()
@@ -197,8 +228,7 @@ def preview_named(environment: OpenEnvironment, actor: str, kind: str, names: Se
     left = [f"{name} {known.unchanged}" for name in proposal.unchanged(names)] if known is not None else []
     if not proposal.intent.targets:
         raise Refused(f"Nothing to {kind}: {'; '.join(first_lines(left)) or 'none is chosen'}.")
-    lines = [*proposal.lines, *(f"left out: {each}" for each in first_lines(left))]
-    return _preview(proposal.intent, lines, assignments)
+    return _preview(environment, proposal, assignments, [f"left out: {each}" for each in first_lines(left)])
 
 
 @reading()
@@ -225,7 +255,7 @@ def preview_repair(
         planner = RepairPlanner(environment.settings, environment.paths, store, briefly=True)
         proposal = planner.plan(kind, keys, actor, choice=choice)
     left = [f"left out: {_named(each, assignments)}" for each in first_lines(proposal.left_out)]
-    preview = _preview(proposal.intent, [*proposal.lines, *left], assignments)
+    preview = _preview(environment, proposal, assignments, left)
     if not proposal.intent.targets:
         is_empty = keys is None and not left
         why = ": no active game with a schema has such rows in quarantine" if is_empty else ""
@@ -260,7 +290,29 @@ def preview_undo(environment: OpenEnvironment, actor: str, operation_id: str) ->
     assignments = read_assignments(store)
     if not proposal.intent.targets:
         raise Refused(f"Nothing to undo: operation {done.operation_id[:8]} has no effect left.")
-    return _preview(proposal.intent, proposal.lines, assignments)
+    return _preview(environment, proposal, assignments)
+
+
+@reading()
+def waiting_rows(environment: OpenEnvironment, follows: Follows) -> Waiting:
+    """Count the rows in quarantine that a replay could take, and say why it would come too soon.
+
+    Raises:
+        Refused: quarantine cannot be read.
+    """
+    store, paths = environment.engine, environment.paths
+    now, metrics = store_time(store), environment.settings.metrics
+    facts = read_all_facts(store, paths, follows.keys, now, metrics=metrics)
+    rows = sum(sum((with_quarantined(each, paths).quarantined or {}).values()) for each in facts.values())
+    assignments, numbers = read_assignments(store), newest_registrations(store)
+    old = [
+        key
+        for key in facts
+        if (each := assignments.get(key)) is not None
+        and each.schema_set is not None
+        and each.schema_set < numbers.get(key, 0)
+    ]
+    return Waiting(rows, "Its driver still writes by the earlier schemas; it takes the new ones soon." if old else None)
 
 
 @writing()
@@ -293,11 +345,40 @@ def cancel(environment: OpenEnvironment, actor: str, seen: Operation, reason: st
     return executor.cancel(environment.engine, seen, actor, reason)
 
 
-def _preview(intent: Intent, lines: Sequence[str], assignments: Mapping[str, GameAssignment]) -> Preview:
+def _preview(
+    environment: OpenEnvironment, proposal: OperationProposal, assignments: Mapping[str, GameAssignment],
+    left: Sequence[str] = (),
+) -> Preview:  # fmt: skip
+    intent, known = proposal.intent, registry.find(proposal.intent.kind)
+    changes = proposal.changes or (() if known is None else known.changes(intent))
+    names = {each.target: _short(each.target, assignments) for each in changes}
+    shown = {each.target.partition(":")[2] for each in changes}
+    lines = [*(each for each in proposal.lines if _about(each) not in shown), *left]
     first = sorted(lines, key=lambda line: line.partition(":")[0] in assignments)  # the sum, then each game
+    wide = min(max((len(each) for each in names.values()), default=0), _MOST_WIDE)
     return Preview(
-        intent, tuple(_named(line, assignments) for line in first), touched(intent, assignments), time.time()
-    )
+        intent, tuple(_named(line, assignments) for line in first), touched(intent, assignments), time.time(),
+        diff=tuple(line for each in changes for line in _diff(names[each.target].ljust(wide), each)),
+        checks=checks(environment, intent, assignments), amount=proposal.amount,
+    )  # fmt: skip
+
+
+_MOST_WIDE: Final = 32  # characters of names that are aligned
+
+
+def _about(line: str) -> str:
+    """Return the game or group that a line begins with."""
+    return line.partition(":")[0].removeprefix("group ")
+
+
+def _short(target: str, assignments: Mapping[str, GameAssignment]) -> str:
+    kind, _, name = target.partition(":")
+    return visible(assignments[name].game, 60) if kind == "game" and name in assignments else f"{kind} {name}"
+
+
+def _diff(name: str, change: Change) -> list[tuple[str, str]]:
+    note = f", {change.note}" if change.note else ""
+    return [("-", f"{name}  {change.was}"), ("+", f"{name}  {change.then}{note}")]
 
 
 def _with_loads(preview: Preview, loads: Loads) -> Preview:

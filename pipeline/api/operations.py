@@ -20,7 +20,7 @@ from pipeline.store.database.engine import reading
 from pipeline.store.database.states import OperationKind, OperationState
 from pipeline.store.games import known_games
 from pipeline.store.operation_events import TargetEvent, read_events
-from pipeline.store.operations import Intent, Operation, Step, list_operations, steps
+from pipeline.store.operations import Intent, Operation, Step, last_durations, list_operations, steps
 from pipeline.store.operations import operation as find
 from pipeline.store.processes.leases import store_time
 
@@ -68,6 +68,7 @@ class OneOperation:
     why_no_undo: str | None  # None: it may be undone
     read_at: float
     events: tuple[TargetEvent, ...] = ()  # of its targets, in the order in which they were seen
+    usual_seconds: float | None = None  # what the last success of its kind on this one target took; None: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,10 @@ def one(environment: OpenEnvironment, operation_id: str) -> OneOperation:
         why = str(refused)
     journaled = tuple(steps(store, stored.operation_id))
     noted = tuple(read_events(store, [stored.operation_id]).get(stored.operation_id, ()))
-    return OneOperation(stored, journaled, known_games(store), absence(environment), why, time.time(), noted)
+    took = last_durations(store, stored.targets[0]) if len(stored.targets) == 1 and stored.is_open else {}
+    return OneOperation(
+        stored, journaled, known_games(store), absence(environment), why, time.time(), noted, took.get(stored.kind)
+    )
 
 
 @reading()

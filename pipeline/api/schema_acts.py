@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from pipeline.api.acts import Preview, writing
+from pipeline.api.acts import Follows, Preview, writing
 from pipeline.api.environment import OpenEnvironment
 from pipeline.api.versions import GameVersions, Version
 from pipeline.base.errors import Refused, Transient
@@ -25,6 +25,7 @@ from pipeline.data.contracts.catalogue.definitions import read_definitions
 from pipeline.data.contracts.policies import Policies
 from pipeline.data.contracts.registrations import Registration
 from pipeline.store.database.engine import reading
+from pipeline.store.database.states import OperationKind
 from pipeline.store.operations import Intent
 
 _MOST_LINES: Final = 200  # of a plan; an enum may have a hundred thousand values
@@ -78,6 +79,7 @@ def preview_registration(environment: OpenEnvironment, actor: str, registration:
         time.time(),
         submit=partial(_register, proposal),
         label=f"{verb} version {plan.version}",
+        follows=None if proposal.needs_approval else _replay(registration.game),
     )
 
 
@@ -96,7 +98,10 @@ def preview_approval(environment: OpenEnvironment, actor: str, request_id: str) 
         raise Refused("\n".join([review.stale, *_steps(review.lines)]))
     intent = Intent(DirectAct.APPROVE_SCHEMA, _target(wanted.game), actor)
     submit = partial(_approve, wanted)
-    return Preview(intent, _steps(review.lines), 1, time.time(), submit=submit, label="Approve and register")
+    follows = _replay(wanted.game)
+    return Preview(
+        intent, _steps(review.lines), 1, time.time(), submit=submit, label="Approve and register", follows=follows
+    )
 
 
 @reading()
@@ -188,6 +193,11 @@ def _steps(lines: Iterable[str]) -> tuple[str, ...]:
     changes = sorted(drawn[1:-_LAST_LINES], key=lambda line: not line.startswith("!"))
     left = f"and {len(changes) - _MOST_LINES:,} more; `turnout schemas plan` prints all"
     return (drawn[0], *changes[:_MOST_LINES], left, *drawn[-_LAST_LINES:])
+
+
+def _replay(game: str) -> Follows:
+    """Return what lands the rows that a version lets in, of those that were refused before."""
+    return Follows(OperationKind.REPLAY, (game_key(game),))
 
 
 def _target(game: str) -> tuple[str, ...]:

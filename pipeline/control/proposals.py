@@ -84,7 +84,8 @@ class PlacementView:
 
     def _proposal(self, plan: MovePlan, actor: str, reason: str, undoes: str | None = None) -> OperationProposal:
         lines = moves.render_preview(plan, self.assignments, self.loads, self.trigger_seconds)
-        return OperationProposal(plan.intent(actor, reason, undoes), lines)
+        changes = moves.changes(plan, self.loads, self.trigger_seconds)
+        return OperationProposal(plan.intent(actor, reason, undoes), lines, changes=changes)
 
 
 def propose(

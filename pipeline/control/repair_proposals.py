@@ -55,12 +55,12 @@ class RepairPlanner:
         """
         if kind == OperationKind.REBUILD and not self.paths.bronze.is_folder():
             raise Refused(f"There is nothing to rebuild from: {self.paths.bronze} does not exist. Start ingest first.")
-        rows = choice or {}
-        chosen = repairs.replayable(self.paths, self.engine, rows) if keys is None else sorted(set(keys))
+        selected = choice or {}
+        chosen = repairs.replayable(self.paths, self.engine, selected) if keys is None else sorted(set(keys))
         subjects: Mapping[str, repairs.Subject] = {}  # a retry is of a stream, whatever its table is like
         if kind != OperationKind.RETRY:
             subjects = repairs.observe(self.paths, self.settings.environment, self.engine, chosen, kind)
-        can, why_not = self._capabilities(kind, chosen, rows)
+        can, why_not, rows = self._capabilities(kind, chosen, selected)
         why_not |= {key: each.unreadable for key, each in subjects.items() if each.unreadable is not None}
         why_not |= {
             key: why
@@ -76,35 +76,41 @@ class RepairPlanner:
             facts = repairs.plan(kind, possible, subjects)
             is_reported = kind == OperationKind.REPLAY and len(facts) <= MAX_COUNTED
             touches = [f"{key}: {can[key].touches}" for key in facts if is_reported]
-            lines = [*repairs.render_preview(kind, facts, rows), *touches]
-            planned = OperationProposal(repairs.intent(kind, facts, actor, reason, rows), lines)
+            lines = [*repairs.render_preview(kind, facts, selected), *touches]
+            intent = repairs.intent(kind, facts, actor, reason, selected)
+            amount = _amount(sum(rows[key] for key in facts)) if facts and rows.keys() >= facts.keys() else None
+            planned = OperationProposal(intent, lines, amount=amount)
         left_out = [*(f"{key}: {why_not[key]}" for key in sorted(why_not)), *planned.left_out]
         if keys and len(left_out) == len(chosen):
             raise Refused("\n".join([f"Nothing to {kind}.", *left_out]))
         return replace(planned, left_out=left_out, best_effort=keys is None)
 
     def _capabilities(
-        self, kind: str, keys: Sequence[str], rows: Mapping[str, str | None]
-    ) -> tuple[dict[str, Capability], dict[str, str]]:
-        """Return the games for which a repair is possible, and why it is not for the others."""
+        self, kind: str, keys: Sequence[str], selected: Mapping[str, str | None]
+    ) -> tuple[dict[str, Capability], dict[str, str], dict[str, int]]:
+        """Return the games for which a repair is possible, why it is not for the others, and rows that were counted."""
         can: dict[str, Capability] = {}
+        rows: dict[str, int] = {}
         why_not = dict.fromkeys(keys, "No such game.")
         count = kind == OperationKind.REPLAY and len(keys) <= MAX_COUNTED
         now, metrics = store_time(self.engine), self.settings.metrics
-        all_facts = read_all_facts(self.engine, self.paths, keys, now, rows, metrics=metrics)
+        all_facts = read_all_facts(self.engine, self.paths, keys, now, selected, metrics=metrics)
         for key, facts in all_facts.items():
             try:
-                offered = capabilities.repairs(with_quarantined(facts, self.paths) if count else facts)
+                seen = with_quarantined(facts, self.paths) if count else facts
+                offered = capabilities.repairs(seen)
             except Refused as refused:
                 why_not[key] = str(refused)
                 continue
+            if seen.quarantined is not None:
+                rows[key] = sum(seen.quarantined.values())
             each = next(each for each in offered if each.name == kind)
             if each.possible:
                 can[key] = each
                 del why_not[key]
             else:
                 why_not[key] = _why_not(each)
-        return can, why_not
+        return can, why_not, rows
 
     def _dedupe(self, subjects: Mapping[str, repairs.Subject], actor: str, reason: str) -> OperationProposal:
         """Plan to remove second copies from those of these tables that have some, or where nobody has counted them."""
@@ -132,6 +138,10 @@ class RepairPlanner:
                 small.append(key)
                 left -= size
         return small
+
+
+def _amount(rows: int) -> str:
+    return f"{rows:,} row{'' if rows == 1 else 's'}"
 
 
 def _why_not(capability: Capability) -> str:

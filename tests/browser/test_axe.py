@@ -25,7 +25,7 @@ PAGES: Final[Mapping[str, tuple[str, str]]] = {
     "schemas": (f"/schemas?game={CHESS.key}", "What changes from version"),
     "repairs": ("/repairs", "Evidence"),
     "access, why": (f"/access?why_game={CHESS.key}&why_who={BOB}", "does not read"),
-    "access, change": ("/access?view=change", "Preview the change"),
+    "access, change": ("/access?view=change", "Preview the grant"),
     "operations": ("/operations", "No operation is open"),
     "alerts": ("/alerts", "No server of alerts is configured"),
     "runbook": (f"/runbook?name=turnoutstreamdown&game={CHESS.key}", "Mitigation"),

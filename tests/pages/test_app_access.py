@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+import streamlit as st
 from sqlalchemy import Engine, insert
 from streamlit.testing.v1 import AppTest
 
@@ -83,7 +84,7 @@ def column(app: AppTest, name: str) -> list[str]:
 
 def plan(app: AppTest, does: str, games: list[str], who: list[str], reason: str = "numbers", **more: str) -> AppTest:
     """Fill in the form of a change; it is previewed by a click."""
-    app.segmented_control(key="access_do").set_value(does)
+    app.segmented_control(key="access_do").set_value(does).run()  # as in a browser: the button says what it previews
     app.multiselect(key="access_games").set_value(games)
     app.multiselect(key="access_who").set_value([folded(each) for each in who])
     app.text_input(key="access_reason").set_value(reason)
@@ -280,6 +281,53 @@ def test_the_cell_under_why_is_carried_to_the_form(world: Catalogued, opening: O
     assert app.multiselect(key="access_who").value == [folded(BOB)]
 
 
+def test_a_click_that_the_browser_has_not_seen_yet_is_not_lost(world: Catalogued, opening: Opening) -> None:
+    """Under load "Revoke…" previewed a grant: the browser began a run with what the form held before the click."""
+    app = opening("access", why_game=CHESS, why_who=ANN)
+    app.button(key="why_give").click().run()
+    older = app.query_params.copy()
+    app.button(key="why_take").click().run()
+    for _ in range(2):
+        app.query_params.clear()
+        app.query_params.update(older)
+        app.segmented_control(key="access_do").set_value("give").run()
+        assert app.segmented_control(key="access_do").value == "take"
+        assert app.segmented_control(key="access_do").proto.set_value, "the browser gets it again"
+    app.run()
+    assert app.button(key="preview_access").label == "Preview the revoke"
+    app.segmented_control(key="access_do").set_value("give").run()
+    assert app.button(key="preview_access").label == "Preview the grant", "what a person chooses goes on to count"
+
+
+def test_a_click_whose_run_was_interrupted_is_not_lost(
+    world: Catalogued, opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value that a callback writes is sent by its own run alone: the next run sends it, too, until one has ended."""
+    app = opening("access", why_game=CHESS, why_who=ANN)
+    real, again_drawn = matrix.draw_filters, iter([True])
+
+    def interrupted() -> matrix.Filters:
+        if next(again_drawn, False):
+            st.rerun()
+        return real()
+
+    monkeypatch.setattr(matrix, "draw_filters", interrupted)
+    app.button(key="why_take").click().run()
+    shown = app.segmented_control(key="access_do")
+    assert (shown.value, shown.proto.set_value) == ("take", True)
+    assert app.segmented_control(key="access_view").proto.set_value
+    assert app.query_params["do"] == "take"
+
+
+def test_a_preview_is_of_what_its_button_said(world: Catalogued, opening: Opening) -> None:
+    """A form that changed between drawing and click is not previewed: nobody has seen what it would do."""
+    app = opening("access", view="change", of_games=CHESS, to=BOB)
+    app.text_input(key="access_reason").set_value("numbers")
+    app.segmented_control(key="access_do").set_value("take")
+    preview(app)
+    assert "Choose grant or revoke, then preview it again." in warned(app)
+
+
 # ---------------------------------------------------------------------------------------------------------------- asked
 
 
@@ -364,8 +412,8 @@ def test_without_the_role_it_becomes_a_request_that_an_admin_approves(
     sign_in(monkeypatch, "carl")
     app = opening("access", view="requests")
     app.button(key=f"approve_{waits.request_id}").click().run()
-    assert f"{BOB}: Chess · {CHESS}" in "\n".join(each.value for each in app.code)
-    confirmed(app, place=f"request_{waits.request_id}")
+    assert f"+ {BOB}: Chess · {CHESS}" in texts(app)
+    confirmed(app, place="access_request")
     (made,) = list_operations(world.store)
     assert (made.actor, made.parameters["requested_by"]) == ("carl", "root")
     assert requests.request(world.store, waits.request_id).state == "approved"
@@ -390,7 +438,7 @@ def test_a_role_given_to_a_group_counts_on_the_page(
     app.button(key=f"reject_{rejected.request_id}").click().run()
     assert requests.request(world.store, rejected.request_id).state == "rejected"
     app.button(key=f"approve_{approved.request_id}").click().run()
-    confirmed(app, place=f"request_{approved.request_id}")
+    confirmed(app, place="access_request")
     assert requests.request(world.store, approved.request_id).state == "approved"
     members.keep(world.store, {"stewards": []})
     with pytest.raises(Refused, match="role access_admin"):
@@ -535,7 +583,7 @@ def test_in_a_demo_a_second_person_approves(world: Catalogued, opening: Opening)
             _approved_as("ada@demo", world, waits.request_id)
         app.radio(key="act_as_person").set_value("ben@demo").run()
         app.button(key=f"approve_{waits.request_id}").click().run()
-        confirmed(app, place=f"request_{waits.request_id}")
+        confirmed(app, place="access_request")
     assert requests.request(world.store, waits.request_id).state == "approved"
     assert [(each.kind, each.actor) for each in list_operations(world.store)] == [("access", "ben@demo")]
 

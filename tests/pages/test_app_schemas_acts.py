@@ -213,7 +213,7 @@ def test_a_breaking_change_waits_for_another_person(
     app = opening("schemas")
     app.button(key=f"approve_schema_{request.request_id}").click().run()
     assert "player: its type changed from string to int" in texts(app)
-    app.button(key=f"ask_schema_request_{request.request_id}").click().run()
+    app.button(key="ask_schema_request").click().run()
     assert versions(store) == [(1, "ann"), (2, "ann")]
     assert list_requests(store)[0].decided_by == "bob"
     assert "approved by bob" in texts(renewed(app))
@@ -231,7 +231,7 @@ def test_a_request_is_rejected_with_a_reason(
     sign_in(monkeypatch, "bob")
     app = opening("schemas")
     app.button(key=f"reject_schema_{request.request_id}").click().run()
-    ask = f"ask_schema_request_{request.request_id}"
+    ask = "ask_schema_request"
     app.button(key=ask).click().run()
     assert "Enter a reason" in warned(app)
     assert list_requests(store)[0].state == "asked"
@@ -299,7 +299,7 @@ def test_a_plan_of_very_many_changes_is_cut_and_keeps_what_breaks(store: Engine,
     shown = texts(app)
     assert shown.count("has the new value") < 250
     assert "! rating: removed" in shown
-    assert "more; `turnout schemas plan` prints all" in shown
+    assert "more; turnout schemas plan prints all" in shown
     assert "plan " in shown
     app.button(key=f"ask_{PLACE}").click().run()
     shown = texts(renewed(app))

@@ -1,5 +1,6 @@
 """The pages that steer: they show a preview, ask once, and act on what was chosen by name."""
 
+import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -180,7 +181,11 @@ def test_a_move_is_asked_for_with_a_reason_and_the_words(store: Engine, opening:
     """Nothing is written before reason and words are there; then it is one operation, which is not called done."""
     app = choose(opening("groups"), ["Chess", "Go"], "b")
     app.button(key="preview_move").click().run()
-    assert f"Chess · {KEY['Chess']}: a → b" in texts(app)
+    shown = texts(app)
+    assert re.search(r"- Chess +group a\n *\+ Chess +group b, ca", shown)
+    assert "✓ no other operation is about them" in re.sub(r" +", " ", shown)
+    assert "△ no controller runs, so it waits" in re.sub(r" +", " ", shown)
+    assert [each.label for each in app.button if each.key == "ask_groups_move"] == ["Move 2 games"]
     assert list_operations(store) == []
     fill(app, reason="a is busy").button(key="ask_groups_move").click().run()
     assert "Type MOVE 2 to confirm" in app.warning[-1].value.replace("\\", "")

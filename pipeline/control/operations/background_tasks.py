@@ -19,6 +19,7 @@ class BackgroundTasks:
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="work")
         self._lock = threading.Lock()
         self._begun: dict[str, Future[str]] = {}
+        self._notes: dict[str, str] = {}
 
     def contains(self, name: str) -> bool:
         """Return whether a work of this name was begun here, and its result was not taken yet."""
@@ -36,6 +37,17 @@ class BackgroundTasks:
         with self._lock:
             return name in self._begun and self._begun[name].done()
 
+    def note(self, name: str, text: str) -> None:
+        """Keep how far a work is, as a sentence; the work itself calls it."""
+        with self._lock:
+            if name in self._begun:
+                self._notes[name] = text
+
+    def noted(self, name: str) -> str | None:
+        """Return how far a work is; None where it has not said so."""
+        with self._lock:
+            return self._notes.get(name)
+
     def pop_result(self, name: str) -> str | None:
         """Return a task's result and forget it, None while it runs or waits; what it raised is raised."""
         with self._lock:
@@ -43,4 +55,5 @@ class BackgroundTasks:
             if not begun.done():
                 return None
             del self._begun[name]
+            self._notes.pop(name, None)
         return begun.result()

@@ -109,6 +109,16 @@ class Offer(Generic[Facts]):
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """What an operation changes of one game or group."""
+
+    target: str  # game:KEY or group:NAME
+    was: str
+    then: str
+    note: str = ""  # what else is to know of it, such as how long it takes
+
+
+@dataclass(frozen=True, slots=True)
 class OperationProposal:
     """An operation that may be submitted; without targets it would change nothing."""
 
@@ -116,6 +126,8 @@ class OperationProposal:
     lines: Sequence[str]
     left_out: Sequence[str] = ()  # what is not done of what was wanted, and why not: a line for each game
     best_effort: bool = False  # nobody has named games, so what is left out is no failure
+    changes: Sequence[Change] = ()  # where planning knows more of them than `OperationDefinition.changes`
+    amount: str | None = None  # of what is acted on, such as "7,980 rows"; None: games or groups are counted
 
     def unchanged(self, names: Sequence[str]) -> list[str]:
         """Return those of these games or groups that it would not touch, since they are as they should be."""
@@ -150,6 +162,7 @@ class OperationDefinition:
     has_own_reasons: bool = False  # each part of it has a reason, so it needs none of its own
     has_items: bool = False  # it journals items of access: a page draws them, and plans the inverse from them
     takes_rows: bool = False  # a person may choose which rows of quarantine it takes
+    changes: Callable[[Intent], Sequence[Change]] = lambda _: ()  # of its targets, as the preview's facts have them
 
 
 def of_one_game(level: Level) -> Callable[[Intent], Level]:

@@ -14,6 +14,7 @@ from pipeline.control.backends.backend import Limits
 from pipeline.control.backends.local import Local
 from pipeline.control.backends.starting import STARTING
 from pipeline.control.operations.definition import (
+    Change,
     ControlContext,
     Offer,
     OperationDefinition,
@@ -31,7 +32,7 @@ from pipeline.store.backends import backend_kind
 from pipeline.store.database.states import OperationKind
 from pipeline.store.groups import Group, read_groups, set_desired_state
 from pipeline.store.operation_events import TargetEvent
-from pipeline.store.operations import Operation, lock_operation
+from pipeline.store.operations import Intent, Operation, lock_operation
 from pipeline.store.processes.runs import active_drivers, open_runs, reset_restart_budget, submit_stop
 
 _STOPPED_SECONDS: Final = STOP_SECONDS + 60.0
@@ -185,7 +186,7 @@ def _still_to_end(context: ControlContext, names: Sequence[str]) -> StepResult:
 
 def _see_running(context: ControlContext, operation: Operation) -> StepResult:
     drivers, registered, runs = context.read(active_drivers), context.read(read_groups), context.read(open_runs)
-    left, runs_now = [], []
+    left, starting, runs_now = list[str](), list[str](), list[str]()
     for name in operation.preview:
         if name not in registered or registered[name].desired == "stopped":
             continue  # another request changed it since: the last one wins
@@ -193,12 +194,15 @@ def _see_running(context: ControlContext, operation: Operation) -> StepResult:
         # A start may find a driver that nobody has asked to end yet: it goes on, and no new one comes.
         goes_on = operation.kind == OperationKind.START and name in runs and runs[name].stop_requested_at is None
         if driver is None or driver.state not in RUNS or not (goes_on or driver.since > operation.requested_at):
-            left.append(name)
+            is_new = driver is not None and driver.since > operation.requested_at
+            (starting if is_new else left).append(name)
         else:
             runs_now.append(name)
     seen = _events("verify", "its driver reports that it runs", runs_now)
     if left:
         return StepResult("waiting", f"No new driver reports that it runs yet: {join_limited(left)}.", seen)
+    if starting:
+        return StepResult("waiting", f"A new driver is starting: {join_limited(starting)}.", seen)
     return StepResult("done", "Their drivers report that they run.", seen)
 
 
@@ -254,17 +258,24 @@ def _they_stand(facts: GroupFacts) -> str:
     return "Its only game stands" if count == 1 else f"Its {count} games stand"
 
 
+def _changed(then: str, intended: Intent) -> list[Change]:
+    return [Change(f"group:{name}", desired, then) for name, (desired, _) in intended.preview.items()]
+
+
 def _define(
     kind: OperationKind, role: Role, verb: str, unchanged: str, touches: Callable[[GroupFacts], str],
     instead: OperationKind, steps: tuple[StepDefinition, ...], inverse: OperationKind | None = None,
 ) -> OperationDefinition:  # fmt: skip
     return OperationDefinition(
         kind, role, lambda _: 3, steps, _facts, partial(_done, verb), inverse,
-        propose=partial(_propose, kind), unchanged=unchanged,
+        propose=partial(_propose, kind), unchanged=unchanged, changes=partial(_changed, _THEN[kind]),
         of_group=Offer(partial(_obstacle, kind, unchanged), touches, (instead,)),
     )  # fmt: skip
 
 
+_THEN: Final[Mapping[OperationKind, str]] = {
+    OperationKind.START: "running", OperationKind.STOP: "stopped", OperationKind.RESTART: "running, by a new driver",
+}  # fmt: skip
 _DECIDES: Final = StepDefinition("decide", _decide, 30.0)
 _RUNS: Final = StepDefinition("verify", _see_running, _RUNS_SECONDS, verifies=True, looks=True, patience=_until_running)
 _RUNS_AGAIN: Final = replace(_RUNS, act=_end_old_and_see_running, looks=False, seen=_see_running)

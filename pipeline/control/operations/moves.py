@@ -14,6 +14,7 @@ from pipeline.base.texts import cores, join_limited
 from pipeline.control.operations import move_events
 from pipeline.control.operations.definition import (
     WAIT,
+    Change,
     ControlContext,
     Offer,
     OperationDefinition,
@@ -27,7 +28,7 @@ from pipeline.control.roles import Role
 from pipeline.health.facts.liveness import read_group_liveness
 from pipeline.health.verdicts.condition import GroupCondition
 from pipeline.health.verdicts.lag import seconds_left
-from pipeline.health.verdicts.placement.capacity import GroupLoad, Loads
+from pipeline.health.verdicts.placement.capacity import GameLoad, GroupLoad, Loads
 from pipeline.health.verdicts.placement.planner import catch_up_seconds, full, leaving, room_left
 from pipeline.settings.tree import Demux
 from pipeline.store.assignments import (
@@ -160,14 +161,13 @@ def render_preview(
     lines = [f"{name}: {was} → {then}" for name, (was, then) in planned.desired.items()]
     by_key = loads.by_key()
     for each in planned.moves:
-        assignment, game = assignments[each.game_key], by_key.get(each.game_key)
+        assignment = assignments[each.game_key]
         behind = (
             "cursor unknown"
             if assignment.cursor_seq is None
             else f"cursor {assignment.cursor_seq} of {assignment.last_seq}"
         )
-        seconds = None if game is None else catch_up_seconds(game, trigger_seconds)
-        catchup = "catch-up time unknown" if seconds is None else f"caught up after about {seconds:.0f} s"
+        catchup = _catchup(each, by_key, trigger_seconds)
         lines.append(f"{each.game_key}: {each.source or 'no group'} → {each.target}, {behind}, {catchup}")
     touched = {name for each in planned.moves for name in (each.source, each.target)}
     for name, after in loads.after(planned.assigned).items():
@@ -175,6 +175,27 @@ def render_preview(
             lines.append(f"{name}: {full(loads.groups[name])} → {full(after)}")
     lines.append(f"{len(planned.moves)} to move. No other stream restarts; no row is lost or doubled by it.")
     return lines
+
+
+def changes(planned: MovePlan, loads: Loads = _NO_LOADS, trigger_seconds: float = _TRIGGER_SECONDS) -> list[Change]:
+    """Return what a plan changes of each group and game."""
+    by_key = loads.by_key()
+    return [
+        *(Change(f"group:{name}", was, then) for name, (was, then) in planned.desired.items()),
+        *(
+            Change(
+                f"game:{each.game_key}", "no group" if each.source is None else f"group {each.source}",
+                f"group {each.target}", _catchup(each, by_key, trigger_seconds),
+            )
+            for each in planned.moves
+        ),
+    ]  # fmt: skip
+
+
+def _catchup(move: Move, by_key: Mapping[str, GameLoad], trigger_seconds: float) -> str:
+    game = by_key.get(move.game_key)
+    seconds = None if game is None else catch_up_seconds(game, trigger_seconds)
+    return "catch-up time unknown" if seconds is None else f"caught up after about {seconds:.0f} s"
 
 
 def _crowded(loads: Loads, after: GroupLoad, coming: Sequence[str]) -> str:

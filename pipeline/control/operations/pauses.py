@@ -10,6 +10,7 @@ from listeners.sample import Lane
 from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
 from pipeline.control.operations.definition import (
+    Change,
     ControlContext,
     Offer,
     OperationDefinition,
@@ -24,7 +25,7 @@ from pipeline.control.roles import Role
 from pipeline.store.assignments import GameAssignment, read_assignments, require_carried
 from pipeline.store.database.states import OperationKind, StreamDesired
 from pipeline.store.operation_events import TargetEvent
-from pipeline.store.operations import Operation, lock_operation
+from pipeline.store.operations import Intent, Operation, lock_operation
 from pipeline.store.stream_control import StreamControl, decided, submit_control_within, submit_retry_within
 
 _SEEN_SECONDS: Final = 120.0
@@ -135,6 +136,10 @@ def _obstacle_to_retry(facts: GameFacts) -> str | None:
     return None
 
 
+def _changed(was: str, then: str, intended: Intent) -> list[Change]:
+    return [Change(f"game:{key}", was, then) for key in intended.preview]
+
+
 def _define(
     kind: OperationKind, verb: str, offer: Offer[GameFacts], unchanged: str, inverse: OperationKind | None = None
 ) -> OperationDefinition:
@@ -145,6 +150,7 @@ def _define(
     return OperationDefinition(
         kind, Role.OPERATOR, of_one_game(1), steps, _facts, partial(_done, verb), inverse,
         propose=partial(_propose, kind), unchanged=unchanged, of_game=offer,
+        changes=partial(_changed, *_WAS_AND_THEN[kind]),
     )  # fmt: skip
 
 
@@ -155,6 +161,11 @@ def _between(
     return _define(kind, verb, offer, unchanged, inverse)
 
 
+_WAS_AND_THEN: Final[Mapping[OperationKind, tuple[str, str]]] = {
+    OperationKind.PAUSE: ("running", "paused"),
+    OperationKind.RESUME: ("paused", "running"),
+    OperationKind.RETRY: ("stopped after failures", "running again, with all attempts"),
+}
 PAUSE: Final = _between(
     OperationKind.PAUSE, OperationKind.RESUME, "Paused", "is paused already",
     "Nothing more lands in its table until it is resumed.",

@@ -19,6 +19,7 @@ from pipeline.base.names import GameKey, plain, stream_app_id
 from pipeline.base.texts import join_limited
 from pipeline.control.operations.definition import (
     RETIRED,
+    Change,
     ControlContext,
     Level,
     Offer,
@@ -257,7 +258,10 @@ def _replay_all(context: ControlContext, operation: Operation) -> str:
     chosen = selection(operation.parameters, known)
     ask = partial(asking.ask_drivers, context.engine)
     environment, reported = context.settings.environment, reported_cursors(context.engine)
-    done = replay_all(context.paths, environment, schemas, known, chosen, dry_run=False, ask=ask, reported=reported)
+    note = partial(context.background_tasks.note, operation.operation_id)
+    done = replay_all(
+        context.paths, environment, schemas, known, chosen, dry_run=False, ask=ask, reported=reported, note=note
+    )
     message = _counted([each.done for each in done])
     _note(
         context, operation, {each.game_key: plain(each.error) if each.error else _counted([each.done]) for each in done}
@@ -380,6 +384,13 @@ def obstacle_by_table(kind: OperationKind, facts: GameFacts) -> str | None:
     return _lacks(kind, has_schema=facts.has_schema, has_table=is_there)
 
 
+def _rebuilt(intended: Intent) -> list[Change]:
+    return [
+        Change(f"game:{key}", f"generation {number}", f"generation {number + 1}, made from bronze")
+        for key, number in intended.preview.items()
+    ]
+
+
 REPLAY: Final = OperationDefinition(
     OperationKind.REPLAY,
     Role.OPERATOR,
@@ -411,4 +422,5 @@ REBUILD: Final = OperationDefinition(
         (OperationKind.REPLAY, OperationKind.RETRY),
         repairs=True,
     ),
+    changes=_rebuilt,
 )

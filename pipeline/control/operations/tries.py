@@ -26,7 +26,8 @@ def worked(
     """Begin the work where it is not being done in this process, and tell when it is done.
 
     Each process that begins it leaves a step of its own in the journal, so that one that dies of it is not forgotten.
-    `perhaps` ends the sentence of a work that each of its tries died of: why that may be, and what to do.
+    `meanwhile` stands there until the work notes how far it is. `perhaps` ends the sentence of a work that each of its
+    tries died of: why that may be, and what to do.
     """
     name = operation.operation_id
     if not context.background_tasks.contains(name):
@@ -38,7 +39,7 @@ def worked(
         _end_try(context, operation, "failed", f"{type(error).__name__}: {error}"[:500])
         raise
     if message is None:
-        return StepResult("waiting", meanwhile)
+        return StepResult("waiting", context.background_tasks.noted(name) or meanwhile)
     _end_try(context, operation, "done", message)
     return StepResult("done", message)
 

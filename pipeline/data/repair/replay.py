@@ -66,7 +66,7 @@ class GameReplay:
     error: str | None = None  # why nothing was done
 
 
-def replay_all(
+def replay_all(  # noqa: PLR0913 - what a replay needs, the rare ones by name
     paths: Paths,
     environment: str,
     schemas: Callable[[], SchemaSet],
@@ -76,12 +76,14 @@ def replay_all(
     dry_run: bool,
     ask: Ask | None = None,
     reported: Mapping[str, int] = MappingProxyType({}),
+    note: Callable[[str], None] = lambda _: None,
 ) -> list[GameReplay]:
     """Replay the chosen rows of every known game that has a schema; one game's failure does not stop the others.
 
     Skips rows that killed a worker unless that reason is chosen: they would kill this process, too. Each attempt at a
     game calls `schemas` for the newest schema set. First it asks registries for what rows lack, by `ask` if given.
-    `reported` has the last seqs that drivers reported of tables: such a table that is gone is not made here.
+    `reported` has the last seqs that drivers reported of tables: such a table that is gone is not made here. `note`
+    gets a sentence on how far it is.
     """
     registered = schemas().games
     games = [Game(GameKey(key), name) for key, name in sorted(known.items()) if GameKey(key) in registered]
@@ -89,7 +91,7 @@ def replay_all(
         names_there = set(quarantined.games())
         skipped = () if selection.reason else (KILLS_WORKER,)
         chosen = [(game, quarantined.places(game.name, skipped)) for game in games if game.name in names_there]
-    replay = Replay(paths, environment, schemas, dry_run=dry_run, reported=reported)
+    replay = Replay(paths, environment, schemas, dry_run=dry_run, reported=reported, note=note)
     if ask is not None:
         for _ in range(_ASKS):
             ask(list({need: None for game, places in chosen for need in replay.lacking(game, places)}))
@@ -135,10 +137,11 @@ class Replay:
         *,
         dry_run: bool,
         reported: Mapping[str, int] = MappingProxyType({}),
+        note: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """With `dry_run`, work everything out and change nothing; `reported` as for `replay_all`."""
+        """With `dry_run`, work everything out and change nothing; `reported` and `note` as for `replay_all`."""
         self._paths, self._environment, self._newest_schemas, self._dry_run = paths, environment, schemas, dry_run
-        self._reported = reported
+        self._reported, self._note = reported, note
 
     def run(self, game: Game, chosen: pa.Table) -> Replayed:
         """Replay the chosen places of a game's rows in quarantine.
@@ -219,6 +222,7 @@ class Replay:
                 decoded = decode(decided, game, work.schemas, tables)
                 work.files += decoded.files
                 work.refused.update(decoded.rejects.column("reason").to_pylist())
+            self._note(f"{work.found:,} of {places.num_rows:,} rows of {names.plain(game.name)} decoded.")
 
     def _commit(self, game: Game, table: CursorTable | None, repairs: int | None, work: _Work) -> None:
         folder, target = self._paths.table(game.key), landing_schema(work.schemas, game.key)
