@@ -58,7 +58,7 @@ class Round:
 
     cores: float  # CPU seconds of the edge for each second
     rss_mib: float
-    told: tuple[float, ...]  # seconds from the last commit of a step until each follower knew of it
+    told: tuple[float, ...]  # seconds from a commit of the first game until each follower knew of it
     refused: int  # rows, of all followers
     step_seconds: float  # of the writer
 
@@ -94,10 +94,10 @@ class World:
         self.seq = 0
 
     def step(self) -> float:
-        """Let a batch land, and the games of it; return when the last of them had."""
+        """Let a batch land, and the games of it; return when the first game had, which is the last to land."""
         self.seq += 1
         places = range(1 + self.seq * (self._active - 1), 1 + (self.seq + 1) * (self._active - 1))
-        chosen = [self.names[0], *(self.names[1 + place % (len(self.names) - 1)] for place in places)]
+        chosen = [*(self.names[1 + place % (len(self.names) - 1)] for place in places), self.names[0]]
         rows = [self._row(name, number * _ROWS + place) for number, name in enumerate(chosen) for place in range(_ROWS)]
         refused = [{**row, "reason": "malformed_payload", "detail": "bench"} for row in rows[_ROWS - 1 :: 10 * _ROWS]]
         self._quarantine.append([write_file(pa.Table.from_pylist(refused, QUARANTINE), self.paths.quarantine)])
