@@ -48,7 +48,6 @@ _PRODUCERS: Final = 10
 _ROWS: Final = 10  # of a game in a commit; the last one is refused for each tenth game
 _ROW_BYTES: Final = 200
 _GAME_COMMITS: Final = 50  # between two checkpoints of a game's table
-_LEFT: Final = 3  # last steps, which are not measured
 _GOAL_SECONDS: Final = 10.0
 
 
@@ -169,6 +168,7 @@ def _round(world: World, pid: int, address: str, kind: str, options: argparse.Na
             ended = world.step()
             steps.append((world.seq, ended, ended - started))
         share = (_spent(pid) - spent) / (time.monotonic() - began)
+        time.sleep(_GOAL_SECONDS)  # for the followers to hear of the last step
         found = json.loads(process.communicate("end\n", timeout=60)[0])
     finally:
         process.kill()
@@ -176,7 +176,7 @@ def _round(world: World, pid: int, address: str, kind: str, options: argparse.Na
     told = [
         next((at for through, at in each if through >= (seq + 1) * 1_000_000), float("inf")) - ended
         for each in found["told"]
-        for seq, ended, _ in steps[:-_LEFT]
+        for seq, ended, _ in steps
     ]
     rss = int(Path(f"/proc/{pid}/statm").read_text("utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
     return Round(share, rss, tuple(told), found["refused"], median(each for _, _, each in steps))
