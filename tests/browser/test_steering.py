@@ -74,13 +74,17 @@ def operations_of(store: Engine, name: str) -> list[str]:
 
 
 def test_a_move_is_planned_confirmed_and_seen_to_be_done(page: Page, store: Engine) -> None:
-    """Two games chosen by name move when the reason and the words are given; the page follows them to the end."""
-    page.goto("/groups")
+    """Two games chosen by name move when the reason and the words are given; the drawer follows them to the end.
+
+    It does so while the page below is drawn once a minute.
+    """
+    page.goto("/groups?every=60s")
     choose(page, "Games", "Aurora arena")
     choose(page, "Games", "Cinder arena")
     take(page, "To group", "b")
     page.get_by_role("button", name="Preview the move").click()
-    expect(page.get_by_text(f"Aurora arena · {game_key('Aurora arena')}: a → b")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("- Aurora arena  group a")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("+ Aurora arena  group b")).to_be_visible(timeout=SOON)
     page.get_by_label("Reason").fill("a is too busy")
     page.get_by_role("button", name=re.compile(r"^Move \d")).click()
     expect(page.get_by_text("Type MOVE 2 to confirm: 2 games are touched.")).to_be_visible(timeout=SOON)
@@ -91,6 +95,7 @@ def test_a_move_is_planned_confirmed_and_seen_to_be_done(page: Page, store: Engi
     expect(link).to_be_visible(timeout=SOON)
     expect(page.get_by_text("✓ succeeded: Moved and seen: 2 in b.")).to_be_visible(timeout=SOON)
     assert {read_assignments(store)[game_key(name)].group for name in ("Aurora arena", "Cinder arena")} == {"b"}
+    expect(page.get_by_role("dialog").get_by_role("button", name="Undo…")).to_be_visible(timeout=SOON)
     link.click()
     expect(page.get_by_text("Move of Aurora arena, Cinder arena")).to_be_visible(timeout=SOON)
     expect(page.get_by_role("button", name="Undo…")).to_be_enabled(timeout=SOON)
