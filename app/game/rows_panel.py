@@ -29,7 +29,8 @@ _VALUES: Final = "Decoded as far as it goes"
 _HIDDEN: Final[Mapping[Depth, frozenset[str]]] = {
     "values": frozenset(), "shapes": frozenset({"Bytes"}), "places": frozenset({_VALUES, "Producer", "Bytes"}),
 }  # fmt: skip
-_WIDTHS: Final = {"At, UTC": 150, "Seq": 110, "Schema": 70, "Reason": 190, "Producer": 130, "Bytes": 250, "Size": 80}
+_WIDE: Final = 340  # px, of decoded values
+_WIDTHS: Final = {"At, UTC": 145, "Seq": 90, "Schema": 65, "Reason": 165, "Producer": 110, "Bytes": 200, "Size": 70}
 
 
 def draw(environment: Environment, signals: GameSignals) -> None:
@@ -77,7 +78,7 @@ def draw(environment: Environment, signals: GameSignals) -> None:
             pa.table({name: pa.array([row[name] for row in rows], pa.string()) for name in columns}),
             hide_index=True,
             height=36 * (min(len(rows), 10) + 1),
-            column_config={name: st.column_config.TextColumn(width=_WIDTHS.get(name, "large")) for name in columns},
+            column_config={name: st.column_config.TextColumn(width=_WIDTHS.get(name, _WIDE)) for name in columns},
             alt=f"The last {kind} rows of this game, newest first.",
             key=f"rows_{kind}",
         )
