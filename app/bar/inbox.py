@@ -16,7 +16,7 @@ from pipeline.base.errors import Refused
 from pipeline.base.texts import join_limited
 
 _MOST: Final = 12  # lines; more are counted
-_MOST_NAMED: Final = 2
+_MOST_NAMED: Final = 1
 _ICONS: Final[Mapping[InboxKind, str]] = {
     "operation": ":material/person_alert:",
     "access": ":material/key:",
@@ -64,7 +64,7 @@ def lines(seen: Inbox) -> list[InboxLine]:
     """Return a line for each of the first items, with its requester and how long it has waited."""
     return [
         InboxLine(
-            f"{_what(each)} · {formatting.shown(each.by, 40)}, {formatting.age(max(0.0, seen.read_at - each.since))}",
+            f"{_what(each)} · {formatting.shown(each.by, 28)}, {formatting.age(max(0.0, seen.read_at - each.since))}",
             _ICONS[each.kind],
             *_place(each),
         )
@@ -74,7 +74,7 @@ def lines(seen: Inbox) -> list[InboxLine]:
 
 def _what(item: InboxItem) -> str:
     """Say what waits: `Move of Chess needs a person`, `Grant ann`."""
-    named = join_limited(item.names, _MOST_NAMED, lambda name: formatting.shown(name, 40))
+    named = join_limited(item.names, _MOST_NAMED, lambda name: formatting.shown(name, 36))
     said = f"{formatting.shown(item.verb, 40).capitalize()} {'of ' if item.kind == 'operation' else ''}{named}"
     return f"{said} needs a person" if item.kind == "operation" else said
 

@@ -11,16 +11,19 @@ import streamlit as st
 
 from app import formatting
 from app.components import confirm, links
+from app.components.operation_cards import sentence_case
 from app.look import parts
 from app.person import identity
 from app.state import control_queries, services
 from app.state.control_queries import OperationList
 from app.state.services import Environment
+from pipeline.api.operations import words
 from pipeline.base.errors import Refused
 from pipeline.health.facts.fleet import Fleet, GameRow
 
 _CHOSEN: Final = "palette_chosen"
 _MOST_OPERATIONS: Final = 50
+_LONGEST: Final = 200  # characters of a name: names of one series differ at their ends
 _HINT: Final = "Tab, type a few letters, Enter. Esc closes."
 
 
@@ -70,8 +73,8 @@ def entries(pages: Mapping[str, str], fleet: Fleet | None, journal: OperationLis
 def _operations(journal: OperationList) -> dict[str, PaletteEntry]:
     made = {}
     for each in journal.operations[:_MOST_OPERATIONS]:
-        name, about = links.short(each.operation_id), formatting.targets_text(each.targets, journal.names)
-        what = f"{formatting.shown(each.kind, 24).capitalize()} of {about}"
+        name = links.short(each.operation_id)
+        what = sentence_case(formatting.operation_title(words(each), journal.names))
         label = f"{what} · operation {name} · {formatting.operation_text(each.state)}"
         made[f"operation:{each.operation_id}"] = PaletteEntry(label, "operations", {"operation": name})
     return made
@@ -79,7 +82,7 @@ def _operations(journal: OperationList) -> dict[str, PaletteEntry]:
 
 def _game(row: GameRow) -> PaletteEntry:
     state = f" · {formatting.status_text(row.verdict.status)}" if row.in_trouble else ""
-    label = f"{formatting.game_text(row.game_key, row.game)}{state}"
+    label = f"{formatting.shown(row.game, _LONGEST)} · {row.game_key}{state}"
     return PaletteEntry(label, "game", {"game": row.game_key})
 
 
@@ -89,7 +92,7 @@ def draw(environment: Environment, pages: Mapping[str, str]) -> None:
         _opened(environment, pages)
 
 
-@st.dialog("Find", width="medium")
+@st.dialog("Find", width="large")
 def _opened(environment: Environment, pages: Mapping[str, str]) -> None:
     identity.rerun_where_another_acts()
     confirm.draw_scheme()

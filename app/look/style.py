@@ -14,6 +14,7 @@ _FRAME: Final = """
 [data-testid="stMainBlockContainer"]{padding-left:1.75rem;padding-right:1.75rem;max-width:1976px}
 .st-key-bar{position:fixed;top:.55rem;right:3.4rem;z-index:1000000;width:auto;min-height:2.6rem}
 .st-key-bar button{min-height:2rem;padding:.1rem .4rem}
+.st-key-bar button:hover,.st-key-bar button[aria-expanded="true"]{color:var(--link)!important}
 .st-key-bar button p{font-size:.86rem}
 [role="dialog"]:has(.st-key-palette) button[aria-label="Close"]{display:none}
 .st-key-whoami [data-testid="stText"] *{color:var(--mute);font-size:.86rem;white-space:nowrap;max-width:22vw;overflow:hidden;text-overflow:ellipsis}

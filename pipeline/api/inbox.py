@@ -42,8 +42,8 @@ def waiting(environment: OpenEnvironment) -> tuple[InboxItem, ...]:
         InboxItem(
             "operation",
             each.operation_id,
-            each.kind,
-            tuple(_name(target, games) for target in each.targets),
+            (said := operations.words(each)).verb,
+            tuple(_name(target, games) for target in said.about),
             each.actor,
             each.requested_at if each.stuck_since is None else each.stuck_since,
         )

@@ -1,6 +1,7 @@
 """The bar of every page: the palette that a letter opens, and the inbox that counts what waits for a person."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +65,11 @@ def test_a_choice_opens_its_page(store: Engine, opening: Opening, monkeypatch: p
     """A game's line opens its page; an action on a group opens the page of groups, which plans it in the drawer."""
     went: list[tuple[str, Mapping[str, str]]] = []
     monkeypatch.setattr(st, "switch_page", lambda page, query_params: went.append((page, query_params)))
-    app = opening("audit")
-    found(app)
-    app.selectbox(key="palette_chosen").set_value(f"game:{KEY['Chess']}").run()
-    app = opening("audit")
-    found(app)
-    app.selectbox(key="palette_chosen").set_value("drain:a").run()
+    for chosen in (f"game:{KEY['Chess']}", "drain:a"):
+        app = opening("audit")
+        found(app)
+        app.button(key="palette_open").click()  # a test draws the whole page again, not the palette alone
+        app.selectbox(key="palette_chosen").set_value(chosen).run()
     assert went == [("views/game.py", {"game": KEY["Chess"]}), ("views/groups.py", {"steer": "a"})]
     assert app.session_state["links_asked"] == {"steer": "a", "do": "drain"}
 
@@ -117,3 +117,15 @@ def test_people_without_a_role_see_the_inbox(store: Engine, opening: Opening, tm
     name_roles(tmp_path, operators=["bob"])
     game_proposals.propose(store, GameProposal("new_x", "New", "dan", "for the launch"))
     assert inbox_label(opening("audit")) == "Inbox :orange-badge[1]"
+
+
+def test_games_of_a_series_are_told_apart(store: Engine) -> None:
+    """A long name is whole in the palette: what distinguishes the games of a series stands at its end, and is found."""
+    series = "The Extraordinary Chronicles of the Seventh Amber Kingdom: Remastered Anniversary Edition"
+    fleet = read_fleet(store)
+    rows = tuple(
+        replace(row, game_key=game_key(name), game=name)
+        for row, name in zip(fleet.rows, (f"{series}, volume {part}" for part in (1, 2)), strict=False)
+    )
+    labels = [each.label for each in palette.entries(PAGES, replace(fleet, rows=rows), None).values()]
+    assert [sum(f"volume {part} · " in label for label in labels) for part in (1, 2)] == [1, 1]
