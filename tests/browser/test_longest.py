@@ -26,7 +26,7 @@ PAGES: Final[Mapping[str, tuple[str, str]]] = {
     "schemas": (f"/schemas?game={game_key('Chess')}", "What changes from version"),
     "repairs": ("/repairs", "Evidence"),
     "access": (f"/access?why_game={game_key(LONG)}", "Drift"),
-    "access change": (f"/access?view=change&of_games={game_key(UNBROKEN)}", "Preview the change"),
+    "access change": (f"/access?view=change&of_games={game_key(UNBROKEN)}", "Preview the grant"),
     "access requests": ("/access?view=requests", "Approve…"),
     "access silver": ("/access?game_text=silver", "Choose a cell"),
     "access producers": ("/access?view=producers", "Producers of the gRPC edge"),

@@ -65,7 +65,7 @@ def test_an_act_on_a_group_is_planned_in_its_drawer(page: Page) -> None:
     expect(page.get_by_role("button", name="Find")).to_be_visible(timeout=SOON)
     settled(page)
     find(page, "drain group b")
-    expect(page.get_by_role("dialog").get_by_role("button", name="Submit drain")).to_be_visible(timeout=SOON)
+    expect(page.get_by_role("dialog").get_by_role("button", name="Drain 500 games")).to_be_visible(timeout=SOON)
     page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     expect(page.get_by_role("dialog").get_by_text("The group and its games")).to_be_visible(timeout=SOON)
     page.keyboard.press("Escape")
