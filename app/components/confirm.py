@@ -41,10 +41,12 @@ def verb(intent: Intent) -> str:
 
 def does(preview: Preview) -> str:
     """Say what an act does, as its drawer's title and its button: `Move 3 games`, `Replay 7,980 rows`."""
-    intent, known, games = preview.intent, registry.find(preview.intent.kind), preview.games
-    if preview.label is not None or known is None or not (games or preview.amount):
+    intent, known = preview.intent, registry.find(preview.intent.kind)
+    groups = sum(target.startswith("group:") for target in intent.targets)
+    count, noun = (preview.games, "game" if known is None else known.counts) if preview.games else (groups, "group")
+    if preview.label is not None or known is None or not (count or preview.amount):
         return preview.label or verb(intent).capitalize()
-    amount = preview.amount or f"{formatting.count(games)} {known.counts}{'' if games == 1 else 's'}"
+    amount = preview.amount or f"{formatting.count(count)} {noun}{'' if count == 1 else 's'}"
     return f"{verb(intent).capitalize()} {amount}"
 
 

@@ -163,7 +163,7 @@ def test_a_group_is_drained_and_takes_no_more(page: Page, store: Engine) -> None
     take(page, "Group", "a")
     games = sum(assignment.group == "a" for assignment in read_assignments(store).values())
     page.get_by_role("button", name="Drain…").click(timeout=SOON)
-    expect(page.get_by_text("a: running → drained")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text(re.compile(r"\+ group a +drained"))).to_be_visible(timeout=SOON)
     page.get_by_label("Reason").fill("new machine")
     page.get_by_label(f"Type DRAIN {games} to confirm").fill(f"DRAIN {games}")
     page.get_by_role("button", name=re.compile(r"^Drain \d")).click()

@@ -1,6 +1,7 @@
 """Drawers: what changes and what was checked, then the steps with their times, then the way back or what follows."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,8 @@ def test_a_button_says_what_it_does() -> None:
     assert does(replay) == "Replay 1 game"
     assert does(Preview(replay.intent, (), 1, 0.0, amount="7,980 rows")) == "Replay 7,980 rows"
     assert does(Preview(replay.intent, (), 1, 0.0, label="Land them")) == "Land them"
-    assert does(Preview(Intent(OperationKind.RESTART, ("group:a",), "ann"), (), 12, 0.0)) == "Restart 12 games"
+    restart = Preview(Intent(OperationKind.RESTART, ("group:a",), "ann"), (), 12, 0.0)
+    assert (does(restart), does(replace(restart, games=0))) == ("Restart 12 games", "Restart 1 group")
 
 
 # --------------------------------------------------------------------------------------------------- under way
