@@ -13,7 +13,8 @@ from pipeline.health.alerting import alerts, files
 from pipeline.settings.tree import Dashboard, Settings, load
 from tests.checkout import ROOT
 
-PAGES = {f"/{name}" for name in re.findall(r'"views/(\w+)\.py"', (ROOT / "app" / "main.py").read_text("utf-8"))}
+NAMED = re.compile(r'^    "(\w+)": "|"views/(\w+)\.py"', re.MULTILINE)  # in the bar, or hidden
+PAGES = {f"/{''.join(found)}" for found in NAMED.findall((ROOT / "app" / "main.py").read_text("utf-8"))}
 
 
 def annotations(settings: Settings) -> list[tuple[str, dict[str, str]]]:
