@@ -179,6 +179,7 @@ def test_no_page_contradicts_another(drawn: tuple[Situation, int, int], stopped:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_200)
 @settings(max_examples=10_000)
 @given(situations(), st.sets(st.sampled_from(NAMES)))
 @pytest.mark.proves("G131")
