@@ -45,7 +45,6 @@ class OperationKind(StrEnum):
     START = "start"
     STOP = "stop"
     RESTART = "restart"
-    CONTROLLER = "controller away"
     ACCESS = "access"
     ACCEPT_TYPE = "accept-type"
     WITHDRAW_TYPE = "withdraw-type"

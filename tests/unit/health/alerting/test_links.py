@@ -13,8 +13,7 @@ from pipeline.health.alerting import alerts, files
 from pipeline.settings.tree import Dashboard, Settings, load
 from tests.checkout import ROOT
 
-NAMED = re.compile(r'^    "(\w+)": "|"views/(\w+)\.py"', re.MULTILINE)  # in the bar, or hidden
-PAGES = {f"/{''.join(found)}" for found in NAMED.findall((ROOT / "app" / "main.py").read_text("utf-8"))}
+PAGES = {f"/{path.stem}" for path in (ROOT / "app" / "views").glob("*.py")}
 
 
 def annotations(settings: Settings) -> list[tuple[str, dict[str, str]]]:
