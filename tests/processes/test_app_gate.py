@@ -196,16 +196,16 @@ def test_an_open_tab_loses_a_role_that_is_taken_away(dashboard: Dashboard) -> No
     file = dashboard.folder / "turnout.toml"
     with tab(dashboard.origin, dashboard.origin, [dashboard.cookie]) as draw:
         first = draw()
-        fragment, *_ = first.fragments  # the first has the frame
+        bar, page, *_ = first.fragments
         assert "you may only look" not in first.text
         try:
             file.write_text('[roles]\noperators = ["boss"]\n')
-            assert "no role: you may only look" in draw(fragment).text
+            assert "no role: you may only look" in draw(bar).text
             file.write_text('[roles]\noperator = ["boss"]\n')
-            assert "roles.operator" in draw(fragment).text.replace("\\", "")
+            assert "roles.operator" in draw(page).text.replace("\\", "")
         finally:
             file.unlink()
-        assert "you may only look" not in draw(fragment).text
+        assert "you may only look" not in draw(bar).text
 
 
 @pytest.mark.proves("G175")
