@@ -207,7 +207,9 @@ def _preview(
     loses = [each for each in planned.effects if each.was is True]
     other = [each for each in planned.effects if each.then is not True and each.was is not True]
     created, ended = planned.change_set.made, planned.change_set.ended
-    lines = [f"{count(len(gains))} cells gain read access, {count(len(loses))} lose it."]
+    gain = "1 cell gains" if len(gains) == 1 else f"{count(len(gains))} cells gain"
+    lose = "1 loses" if len(loses) == 1 else f"{count(len(loses))} lose"
+    lines = [f"{gain} read access, {lose} it."]
     if created or ended:
         lines.append(f"{len(created)} entitlements begin, {len(ended)} end.")
     if intent.parameters["intents"]:

@@ -107,7 +107,7 @@ def test_a_grant_is_seen_when_it_was_observed_and_so_is_its_end(page: Page, worl
     expect(page.get_by_text(f"· no: {ANN} does not read")).to_be_visible(timeout=SOON)
     open_change(page, "give", ["Chess"], [ANN])
     preview(page)
-    expect(page.get_by_text("Gain read access (1)")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("1 cell gains read access")).to_be_visible(timeout=SOON)
     expect(page.get_by_text(f"GRANT SELECT ON TABLE turnout.games.{game_key('Chess')} TO {ANN}")).to_be_visible()
     assert not world.has_select(ANN, "Chess")
     page.get_by_role("button", name=re.compile(r"^Grant \d")).click()
@@ -151,7 +151,7 @@ def test_a_stale_preview_is_refused(page: Page, world: Catalogued) -> None:
     """The controller finds another person's change after the preview, does nothing, and says so."""
     open_change(page, "give", ["Ludo"], [CLEO])
     preview(page)
-    expect(page.get_by_text("Gain read access (1)")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("1 cell gains read access")).to_be_visible(timeout=SOON)
     world.use(CLEO)
     page.get_by_role("button", name=re.compile(r"^Grant \d")).click()
     expect(page.get_by_text("it has changed since you looked")).to_be_visible(timeout=SOON)
@@ -174,7 +174,7 @@ def test_of_fifty_the_three_that_fail_are_shown(page: Page, world: Catalogued) -
     """Of a bulk of 50, three whom the catalog refuses fail on their own, on top, with why; the others are done."""
     open_change(page, "give", ["Shogi"], MANY)
     preview(page)
-    expect(page.get_by_text("Gain read access (50)")).to_be_visible(timeout=SOON)
+    expect(page.get_by_text("50 cells gain read access")).to_be_visible(timeout=SOON)
     page.get_by_label("Type GRANT 50 to confirm").fill("GRANT 50")
     world.server.trouble(slow_every=1, slow_seconds=0.05)  # so that there is a while in which some are applied
     page.get_by_role("button", name=re.compile(r"^Grant \d")).click()

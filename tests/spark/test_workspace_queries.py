@@ -45,6 +45,7 @@ def tables(spark: SparkSession) -> Iterator[SparkSession]:
 def _type(of: Any) -> str:
     words = {"date32[day]": "date", "timestamp[us, tz=UTC]": "timestamp", "list<item: int32>": "array<int>"}
     words |= {"list<element: int32>": "array<int>", "string": "string", "int64": "bigint", "double": "double"}
+    words |= {"bool": "boolean"}
     return words[str(of)]
 
 

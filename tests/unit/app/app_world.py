@@ -32,6 +32,16 @@ from tests.checkout import ROOT
 Opening = Callable[..., AppTest]
 
 
+def is_shown(line: str, preview: Preview) -> bool:
+    """Return whether a page shows a line of a command: as it is, or by the change of the target that it is about."""
+    about = line.removeprefix("left out: ")
+    if any(about in drawn for drawn in preview.lines):
+        return True
+    named = {target.partition(":")[2] for target in preview.intent.targets}
+    changes = sum(mark == "+" for mark, _ in preview.diff)
+    return about.removeprefix("group ").partition(":")[0] in named and changes == len(named)
+
+
 @contextmanager
 def pages_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opening]:
     """Open a page of the app over the test's environment."""
