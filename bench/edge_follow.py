@@ -1,4 +1,4 @@
-"""`python -m bench.edge_follow`: what 200 followers of 1,000 games cost an edge, and how soon they are told.
+"""`python -m bench.edge_follow`: what 200 followers of 1,000 games cost an edge, and how soon they are informed.
 
 Tables grow as ingest and groups let them grow, without Spark: each second refused rows in quarantine, a commit of
 bronze, and one of each game that had rows. The edge is pinned to the first core; the writer and the followers share the
@@ -57,7 +57,7 @@ class Round:
 
     cores: float  # CPU seconds of the edge for each second
     rss_mib: float
-    told: tuple[float, ...]  # seconds from a commit of the first game until each follower knew of it
+    informed: tuple[float, ...]  # seconds from a commit of the first game until each follower knew of it
     refused: int  # rows, of all followers
     step_seconds: float  # of the writer
 
@@ -159,7 +159,7 @@ def _round(world: World, pid: int, address: str, kind: str, options: argparse.Na
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
-        process.stdout.readline()  # all are told of the last step
+        process.stdout.readline()  # all are informed of the last step
         spent, began, steps = _spent(pid), time.monotonic(), list[tuple[int, float, float]]()
         while (now := time.monotonic()) < began + options.seconds:
             if (wait := began + len(steps) - now) > 0:
@@ -173,13 +173,13 @@ def _round(world: World, pid: int, address: str, kind: str, options: argparse.Na
     finally:
         process.kill()
         process.wait(30)
-    told = [
+    informed = [
         next((at for through, at in each if through >= (seq + 1) * 1_000_000), float("inf")) - ended
-        for each in found["told"]
+        for each in found["informed"]
         for seq, ended, _ in steps
     ]
     rss = int(Path(f"/proc/{pid}/statm").read_text("utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-    return Round(share, rss, tuple(told), found["refused"], median(each for _, _, each in steps))
+    return Round(share, rss, tuple(informed), found["refused"], median(each for _, _, each in steps))
 
 
 def _spent(pid: int) -> float:
@@ -188,7 +188,7 @@ def _spent(pid: int) -> float:
 
 async def _follow(address: str, kind: str, followers: int, game: str) -> None:
     """Follow until a line comes; print how far the game was landed, and when, for each follower."""
-    told: list[list[tuple[int, float]]] = [[] for _ in range(followers)]
+    informed: list[list[tuple[int, float]]] = [[] for _ in range(followers)]
     ready, refused = asyncio.Event(), 0
 
     async def one(number: int) -> None:
@@ -200,8 +200,8 @@ async def _follow(address: str, kind: str, followers: int, game: str) -> None:
             refused += len(message.refused)
             for each in message.landed:
                 if game in each.games:
-                    told[number].append((each.through[0].offset, now))
-            if all(told):
+                    informed[number].append((each.through[0].offset, now))
+            if all(informed):
                 ready.set()
 
     channels = [grpc.aio.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) for _ in range(10)]
@@ -213,7 +213,7 @@ async def _follow(address: str, kind: str, followers: int, game: str) -> None:
             each.result()  # a follower that has ended says why
     print("open", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
-    print(json.dumps({"told": told, "refused": refused}))
+    print(json.dumps({"informed": informed, "refused": refused}))
     for each in tasks:
         each.cancel()
 
@@ -222,16 +222,18 @@ def report(result: Mapping[str, Any]) -> str:
     """Return the result as a table, with the goal."""
     rows, said = [], list[str]()
     for kind, each in result["rounds"].items():
-        told = sorted(each["told"])
-        cuts = quantiles(told, n=100) if len(told) > 1 else []
-        times = [f"{cuts[49]:.2f}", f"{cuts[98]:.2f}", f"{told[-1]:.2f}"] if cuts else ["-"] * 3
+        informed = sorted(each["informed"])
+        cuts = quantiles(informed, n=100) if len(informed) > 1 else []
+        times = [f"{cuts[49]:.2f}", f"{cuts[98]:.2f}", f"{informed[-1]:.2f}"] if cuts else ["-"] * 3
         rows.append([
             kind, f"{each['cores']:.2f}", *times, f"{each['rss_mib']:.0f}", str(each["refused"]),
             f"{each['step_seconds']:.2f}",
         ])  # fmt: skip
         if cuts:
-            said.append(f"{kind}: told within {_GOAL_SECONDS:g} s: {'kept' if told[-1] <= _GOAL_SECONDS else 'MISSED'}")
-    heads = ["followers", "cores of the edge", "told p50 s", "p99 s", "most s", "MiB", "refused rows", "step s"]
+            said.append(
+                f"{kind}: informed within {_GOAL_SECONDS:g} s: {'kept' if informed[-1] <= _GOAL_SECONDS else 'MISSED'}"
+            )
+    heads = ["followers", "cores of the edge", "informed p50 s", "p99 s", "most s", "MiB", "refused rows", "step s"]
     return "\n".join([table(heads, rows), *said])
 
 

@@ -47,7 +47,7 @@ class Series:
     partly_measured: frozenset[tuple[str, str]] = frozenset()
     """Drivers of which a part alone can be measured, such as those with executors elsewhere, by kind and name."""
 
-    begun_anew: float | None = None
+    replaced_at: float | None = None
     """Unix seconds: since when the tables are other ones than those that were read before; None: they are the same."""
 
     moved: "Series | None" = None

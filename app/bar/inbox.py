@@ -75,8 +75,7 @@ def lines(seen: Inbox) -> list[InboxLine]:
 def _what(item: InboxItem) -> str:
     """Say what waits: `Move of Chess needs a person`, `Grant ann`."""
     named = join_limited(item.names, _MOST_NAMED, lambda name: formatting.shown(name, 36))
-    said = f"{formatting.shown(item.verb, 40).capitalize()} {'of ' if item.kind == 'operation' else ''}{named}"
-    return f"{said} needs a person" if item.kind == "operation" else said
+    return f"{formatting.shown(item.verb, 40).capitalize()} {named} {item.needs}".rstrip()
 
 
 def _place(item: InboxItem) -> tuple[str, dict[str, str]]:

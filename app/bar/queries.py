@@ -27,11 +27,8 @@ def read_inbox(environment: Environment) -> Inbox:
         Refused: the control store cannot be read.
     """
     opened = services.opened(environment)
-    found = inbox.waiting(opened)
-    stuck = [each for each in found if each.kind == "operation"]
-    asked = [_of_access(each) for each in access.waiting(opened, inbox.MOST)]
-    others = [each for each in found if each.kind != "operation"]
-    return Inbox((*stuck, *asked, *others), time.time())
+    of_access = map(_of_access, access.waiting(opened, inbox.MOST))
+    return Inbox((*inbox.stuck(opened), *of_access, *inbox.requested(opened)), time.time())
 
 
 def _of_access(request: Request) -> InboxItem:

@@ -5,7 +5,7 @@ it is estimated from rows and commits as `pipeline.health.verdicts.placement.cap
 and named an estimate. Without a limit a group's rows are compared with the most that it kept up with.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,7 @@ from app.look.axes import ChartMark, Values
 from app.look.lines import gapped, per_second
 from listeners.process_kinds import GROUP
 from listeners.series import Series
-from pipeline.api.operations import Operation, OperationState
+from pipeline.api.operations import Operation, OperationState, moved
 from pipeline.api.runs import Run, driver_events
 from pipeline.base.texts import in_utc
 from pipeline.health.facts.fleet import Fleet
@@ -172,11 +172,10 @@ def _peak(own: Series, objective_seconds: float) -> Peak | None:
 def _moved(operations: Sequence[Operation], group: str) -> Iterator[tuple[float, str, int]]:
     """Yield when games came (+) to a group or left (-) it, and how many; a move's preview has where they were."""
     for each in operations:
-        assigned = each.parameters.get("assignments")
-        if not isinstance(assigned, Mapping) or each.state != OperationState.SUCCEEDED or each.ended_at is None:
+        if each.state != OperationState.SUCCEEDED or each.ended_at is None:
             continue
-        if came := list(assigned.values()).count(group):
+        moves = moved(each).values()
+        if came := sum(target == group for _, target in moves):
             yield each.ended_at, "+", came
-        before = [each.preview.get(key) for key in assigned]
-        if left := sum(isinstance(was, list | tuple) and list(was[:1]) == [group] for was in before):
+        if left := sum(source == group for source, _ in moves):
             yield each.ended_at, "-", left

@@ -9,7 +9,7 @@ from app.look.tokens import Tone
 from app.state.control_queries import ControlState
 from listeners.process_kinds import GROUP
 from listeners.status import Status
-from pipeline.api.operations import Operation
+from pipeline.api.operations import Operation, moved
 
 DRAINED, DRAINING, PROGRESSING = "○ drained", "» draining", "» progressing"
 TONES: Final[Mapping[str, Tone]] = {
@@ -64,8 +64,8 @@ def of(steering: ControlState, name: str) -> GroupState:
 def _takes_no_games(steering: ControlState, name: str) -> bool:
     """Return whether a group is set to take no more games, or an open operation sets it so."""
     group = steering.groups.get(name)
-    wishes = (_mapping(each, "desired").get(name) for each in _open(steering))
-    return (group is not None and group.desired == "drained") or any(_last(each) == "drained" for each in wishes)
+    wishes = (each.parameters.get("desired", {}).get(name) for each in _open(steering))  # each as (was, then)
+    return (group is not None and group.desired == "drained") or any(each and each[-1] == "drained" for each in wishes)
 
 
 def _leaving(steering: ControlState, name: str) -> list[Operation]:
@@ -79,24 +79,14 @@ def _coming(steering: ControlState, name: str) -> list[Operation]:
 def _assigned(steering: ControlState) -> Iterator[tuple[Operation, str, str]]:
     """Yield each open move with a game of it, and the group where it goes."""
     for each in _open(steering):
-        for key, to in _mapping(each, "assignments").items():
+        for key, (_, to) in moved(each).items():
             if key in steering.assignments:
-                yield each, key, str(to)
+                yield each, key, to
 
 
 def _open(steering: ControlState) -> list[Operation]:
     open_ones = {each.operation_id: each for each in steering.busy.values()}
     return list(open_ones.values())
-
-
-def _mapping(operation: Operation, name: str) -> Mapping[str, object]:
-    """Return a parameter that is a mapping; of an operation that was spoilt by hand an empty one."""
-    found = operation.parameters.get(name)
-    return found if isinstance(found, Mapping) else {}
-
-
-def _last(states: object) -> object:
-    return states[-1] if isinstance(states, (list, tuple)) and states else None
 
 
 def _moves(moving: list[Operation], does: str) -> list[str]:

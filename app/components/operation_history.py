@@ -6,13 +6,11 @@ A history is what Temporal calls an event history: each event with its number, i
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import pandas as pd
 import streamlit as st
 
 from app import formatting
-from app.components import links
+from app.components import links, long_table
 from app.look import parts
-from app.look.rows import height_of_all, table_height
 from app.state.control_queries import OneOperation
 from pipeline.api.histories import GameHistory, HistoryEvent, TargetEvent, events_of
 from pipeline.api.operations import words
@@ -43,12 +41,10 @@ def draw_targets(seen: OneOperation) -> None:
     columns = _step_names(seen)
     st.html(parts.section("Each of them", _counted(by_target, columns)))
     rows = [_target_row(target, events, columns, seen) for target, events in by_target.items()]
-    high = height_of_all(((row[name] for row in rows), width) for name, width in (("target", 220), ("fact", 400)))
-    st.dataframe(
-        pd.DataFrame(rows),
-        hide_index=True,
-        row_height=high,
-        height=table_height(len(rows), high, 440),
+    long_table.draw(
+        rows,
+        {"target": 220, "fact": 400},
+        440,
         column_config={
             "target": st.column_config.TextColumn("Of", width=220),
             "now": st.column_config.TextColumn("Now", width=120),
@@ -118,16 +114,7 @@ def _draw_events(events: Sequence[HistoryEvent], names: Mapping[str, str], key: 
         }
         for number, each in enumerate(events, 1)
     ]
-    high = height_of_all(((str(row[name]) for row in rows), width) for name, width in _LONG.items())
-    st.dataframe(
-        pd.DataFrame(rows),
-        hide_index=True,
-        row_height=high,
-        height=table_height(len(rows), high, 440),
-        column_config=_COLUMNS,
-        alt="Events in their order.",
-        key=key,
-    )
+    long_table.draw(rows, _LONG, 440, column_config=_COLUMNS, alt="Events in their order.", key=key)
 
 
 def _step_names(seen: OneOperation) -> list[str]:

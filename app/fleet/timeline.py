@@ -14,7 +14,7 @@ from app.look.tokens import Mode
 from listeners.series import Series
 from pipeline.api.fleet import RegisteredSchema
 from pipeline.api.incidents import Cause
-from pipeline.api.operations import Operation, OperationKind, OperationState
+from pipeline.api.operations import Operation, OperationKind, OperationState, moved
 from pipeline.api.runs import DriverEvent, Run, driver_events
 from pipeline.health.facts.fleet import Fleet
 from pipeline.health.incidents.incidents import Incident
@@ -106,10 +106,9 @@ def _operation(operation: Operation) -> str:
     """Return `2 games → b`, or what else was done with how many games."""
     games = sum(target.startswith("game:") for target in operation.targets)
     many = f"{games} {'game' if games == 1 else 'games'}"
-    assignments = operation.parameters.get("assignments")
-    groups = set(assignments.values()) if isinstance(assignments, Mapping) else set()
+    groups = {target for _, target in moved(operation).values()}
     if len(groups) == 1:
-        return f"{many} → {formatting.shown(str(*groups), 8)}"[:_LONGEST]
+        return f"{many} → {formatting.shown(*groups, 8)}"[:_LONGEST]
     return f"{operation.kind} {many}"[:_LONGEST]
 
 

@@ -1,11 +1,11 @@
 """Which group had a game when: from the minutes that groups reported, and from the operations that moved it. Pure."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from listeners.series import Series
-from pipeline.api.operations import Operation, OperationState
+from pipeline.api.operations import Operation, OperationState, moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,8 @@ def _reports(series: Series, game_key: str) -> Iterator[tuple[float, float, str]
 
 def _moves(operations: Sequence[Operation], game_key: str) -> Iterator[_Move]:
     for each in operations:
-        assigned = each.parameters.get("assignments")
-        if isinstance(assigned, Mapping) and game_key in assigned and each.state == OperationState.SUCCEEDED:
-            seen = each.preview.get(game_key)
-            source = seen[0] if isinstance(seen, list | tuple) and seen else None
-            yield _Move(each.requested_at, None if source is None else str(source), str(assigned[game_key]))
+        if each.state == OperationState.SUCCEEDED and (move := moved(each).get(game_key)) is not None:
+            yield _Move(each.requested_at, *move)
 
 
 def _last(moves: Sequence[_Move], group: str, after: float, before: float) -> _Move | None:

@@ -33,10 +33,10 @@ def about(seen: Reading[Series], now: float) -> str:
     """Return how old the numbers of a panel are, and why, to stand in its head; empty where they are new and whole."""
     if old := outdated(seen, now):
         return old
-    anew = None if seen.value is None else seen.value.begun_anew
-    if seen.value is None or anew is None or anew < seen.value.since:
+    replaced = None if seen.value is None else seen.value.replaced_at
+    if seen.value is None or replaced is None or replaced < seen.value.since:
         return ""
-    return f" · since {short_moment(anew, now)} from other tables: the metrics folder was moved or made again"
+    return f" · since {short_moment(replaced, now)} from other tables: the metrics folder was moved or made again"
 
 
 @kept()

@@ -4,15 +4,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-import pandas as pd
 import streamlit as st
 
 from app import formatting
 from app.alerts import listing
 from app.alerts.listing import AlertLine
-from app.components import header, links, pills
+from app.components import header, links, long_table, pills
 from app.look import parts
-from app.look.rows import height_of_all, table_height
 from app.state import alerts, services
 from app.state.alerts import Alerts, ReportedAlert
 from app.state.services import Environment
@@ -134,12 +132,10 @@ def _draw_table(every: Sequence[ReportedAlert], names: Mapping[str, str], now: f
     of = "" if len(shown) == len(every) else f" of {formatting.count(len(every))}"
     st.html(parts.section("All of them", f"{formatting.count(len(shown))}{of}, a row per game, group or process"))
     rows = [_row(each, names, now) for each in shown]
-    high = height_of_all(((str(row[name]) for row in rows), width) for name, width in _LONG.items())
-    st.dataframe(
-        pd.DataFrame(rows),
-        hide_index=True,
-        row_height=high,
-        height=table_height(len(rows), high, 620),
+    long_table.draw(
+        rows,
+        _LONG,
+        620,
         column_order=_ORDER,
         column_config={"state": pills.column("State", _PILLS, 105), **_COLUMNS},
         alt="Alerts: firing ones first, then pending, silenced and explained ones.",

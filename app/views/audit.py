@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-import pandas as pd
 import streamlit as st
 
 from app import formatting
-from app.components import header, links, pills
+from app.components import header, links, long_table, pills
 from app.components.audit_csv import as_csv
 from app.look import parts
-from app.look.rows import height_of_all, table_height
 from app.state import control_queries
 from app.state.control_queries import AuditFilter, Log
 from app.state.services import Environment
@@ -140,12 +138,10 @@ def _draw_log(log: Log) -> None:
         return
     shown = log.acts[:_ON_SCREEN]
     rows = [_row(act, log) for act in shown]
-    high = height_of_all(((str(row[name]) for row in rows), width) for name, width in _LONG.items())
-    st.dataframe(
-        pd.DataFrame(rows),
-        hide_index=True,
-        row_height=high,
-        height=table_height(len(rows), high, 620),
+    long_table.draw(
+        rows,
+        _LONG,
+        620,
         column_order=_ORDER,
         column_config={"outcome": pills.column("Outcome", {_OPEN: "busy", **_OUTCOMES}, 120), **_COLUMNS},
         alt="Acts of the audit log, those that began last first.",

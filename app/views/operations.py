@@ -5,15 +5,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Literal
 
-import pandas as pd
 import streamlit as st
 
 from app import formatting
 from app.access import operation_items
 from app.access import previews as access_previews
-from app.components import confirm, header, links, operation_cards, operation_history, pills
+from app.components import confirm, header, links, long_table, operation_cards, operation_history, pills
 from app.look import parts
-from app.look.rows import height_of_all, table_height
 from app.state import control_queries, previews, services
 from app.state.control_queries import OneOperation, OperationList
 from app.state.services import Environment
@@ -77,12 +75,10 @@ def _draw_all(environment: Environment, journal: OperationList) -> None:
         st.info("No operation matches. Clear the filters.", icon=":material/filter_alt_off:")
         return
     rows = [_row(each, journal) for each in chosen]
-    high = height_of_all(((str(row[name]) for row in rows), width) for name, width in _LONG.items())
-    st.dataframe(
-        pd.DataFrame(rows),
-        hide_index=True,
-        row_height=high,
-        height=table_height(len(rows), high, 620),
+    long_table.draw(
+        rows,
+        _LONG,
+        620,
         column_order=_ORDER,
         column_config={"state": pills.column("State", _STATES, 115), **_COLUMNS},
         alt="Operations, newest first. The id links to the operation's page.",

@@ -17,7 +17,9 @@ def _weigh(intent: Intent) -> Level:
 
 
 def _verb(intent: Intent) -> str:
-    gives = {bool(each["read"]) for each in intent.parameters["intents"]}
+    gives = {bool(each["read"]) for each in intent.parameters.get("intents", ())}  # audit entries have none
+    if not gives:
+        return intent.kind
     return "change" if len(gives) != 1 else "grant" if gives == {True} else "revoke"
 
 

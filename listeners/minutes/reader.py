@@ -64,7 +64,7 @@ class SeriesReader:
         )  # fmt: skip
         self._slots = dict(windows)
         self._windows: dict[int, _Filled] = {}
-        self._begun_anew: float | None = None  # Unix seconds: when a table was seen to be another one than before
+        self._replaced_at: float | None = None  # Unix seconds: when a table was seen to be another one than before
         self._turn = threading.Lock()
 
     def read(self, slot_seconds: int, slots: int, until: float, now: float) -> Series:
@@ -87,12 +87,12 @@ class SeriesReader:
     def _read(self, slot_seconds: int, slots: int, until: float, now: float) -> Series:
         for table in self._tables:
             if table.refresh(now):
-                self._begun_anew = until
+                self._replaced_at = until
         window = self._windows.get(slot_seconds)
         is_ahead = window is not None and window.is_ahead(until)
         if window is None or is_ahead or any(window.is_of_another(table) for table in self._tables):
             window = self._windows[slot_seconds] = _Filled(
-                Window(slot_seconds, self._slots[slot_seconds], self._begun_anew)
+                Window(slot_seconds, self._slots[slot_seconds], self._replaced_at)
             )
         try:
             window.advance(until)

@@ -26,11 +26,11 @@ class Window:
     Args:
         slot_seconds: the width of a slot.
         slots: how many there are.
-        begun_anew: Unix seconds: since when the tables are other ones than those that were read before; None: never.
+        replaced_at: Unix seconds: since when the tables are other ones than those that were read before; None: never.
     """
 
-    def __init__(self, slot_seconds: int, slots: int, begun_anew: float | None = None) -> None:
-        self._slot_seconds, self._slots, self._begun_anew = slot_seconds, slots, begun_anew
+    def __init__(self, slot_seconds: int, slots: int, replaced_at: float | None = None) -> None:
+        self._slot_seconds, self._slots, self._replaced_at = slot_seconds, slots, replaced_at
         self._first: int | None = None  # slots since 1970 before the first one here
         self._places: dict[tuple[str, str], int] = {}  # of (game, group) in the arrays
         self._newest: list[tuple[int, int, int]] = []  # of each place: the latest report's slot, and when it came
@@ -110,7 +110,7 @@ class Window:
             refused_early=ingest[1],
             source_backlog=ingest[2],
             until=until,
-            begun_anew=self._begun_anew,
+            replaced_at=self._replaced_at,
             cores={
                 process: _fixed(np.divide(cpu, measured, out=np.full(slots, np.nan), where=measured > 0))
                 for process, (cpu, measured) in ((each, sums[:, begin:]) for each, sums in self._cpu.items())

@@ -27,30 +27,38 @@ class InboxItem:
 
     kind: InboxKind
     item_id: str  # of the operation or request; the game key of a proposal
-    verb: str  # what is asked for, as `move` or `grant`
+    verb: str  # what is asked for, before the names, as `move of` or `grant`
     names: tuple[str, ...]  # of the games and groups it is about
     by: str
     since: float  # Unix seconds by the store's clock
+    needs: str = ""  # a clause behind the names
 
 
 @reading()
-def waiting(environment: OpenEnvironment) -> tuple[InboxItem, ...]:
-    """Read what waits for a person, operations first, each kind with the oldest first."""
-    store = environment.engine
-    games = known_games(store)
-    found = [
+def stuck(environment: OpenEnvironment) -> tuple[InboxItem, ...]:
+    """Read the operations that need a person, the oldest first."""
+    games = known_games(environment.engine)
+    return tuple(
         InboxItem(
             "operation",
             each.operation_id,
-            (said := operations.words(each)).verb,
+            f"{(said := operations.words(each)).verb} of",
             tuple(_name(target, games) for target in said.about),
             each.actor,
             each.requested_at if each.stuck_since is None else each.stuck_since,
+            "needs a person",
         )
         for each in operations.opened(environment)
         if each.is_stuck
-    ]
-    found += [
+    )
+
+
+@reading()
+def requested(environment: OpenEnvironment) -> tuple[InboxItem, ...]:
+    """Read what people ask for: registrations, days to reopen, games; of each the oldest first."""
+    store = environment.engine
+    games = known_games(store)
+    found = [
         InboxItem("registration", each.request_id, "register", (each.game,), each.requester, each.requested_at)
         for each in requests.list_requests(store, MOST)
         if each.state == "asked"

@@ -37,6 +37,7 @@ __all__ = [
     "absence",
     "facts",
     "journal",
+    "moved",
     "one",
     "opened",
     "words",
@@ -85,18 +86,19 @@ def words(operation: Operation) -> OperationWords:
 
 
 def words_of(intent: Intent) -> OperationWords:
-    """Return the words of an intent's definition; kind and targets where it was spoilt by hand."""
+    """Return the words of an intent's definition; without a definition, its kind and targets."""
     known = registry.find(intent.kind)
-    plain = OperationWords(intent.kind, intent.targets)
-    try:
-        return plain if known is None else OperationWords(known.verb(intent), known.about(intent))
-    except (
-        LookupError,
-        TypeError,
-        ValueError,
-        AttributeError,
-    ):  # its parameters are what a person wrote into the store
-        return plain
+    if known is None:
+        return OperationWords(intent.kind, intent.targets)
+    return OperationWords(known.verb(intent), known.about(intent))
+
+
+def moved(operation: Operation) -> dict[str, tuple[str | None, str]]:
+    """Return the games that an operation moves: key → the group that had it, None: none, and the one that gets it."""
+    return {
+        key: (operation.preview.get(key, (None,))[0], target)
+        for key, target in operation.parameters.get("assignments", {}).items()
+    }
 
 
 @reading()

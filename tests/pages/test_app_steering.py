@@ -525,13 +525,6 @@ def test_an_operation_has_the_words_of_its_definition(store: Engine, opening: Op
     assert list(opening("operations", q="group:a").dataframe[0].value["kind"]) == ["drain"]
 
 
-def test_an_operation_whose_parameters_were_edited_keeps_its_kind(store: Engine, opening: Opening) -> None:
-    """Words of what a person wrote into the store fall back to kind and targets; the page goes on."""
-    submit_store(store, replace(intent("move", f"game:{KEY['Go']}"), parameters={"desired": [7]}))
-    assert "Move of Go" in texts(opening("operations"))
-    assert list(opening("audit").dataframe[0].value["action"]) == ["move"]
-
-
 def test_the_audit_log_names_game_table_and_person_of_a_change_of_access(store: Engine, opening: Opening) -> None:
     """Page, file and filters say who was granted what; a detail spoilt by hand says nothing, and breaks none."""
     table = f"turnout.games.{KEY['Chess']}"

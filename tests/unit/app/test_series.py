@@ -89,10 +89,10 @@ def test_a_panel_says_until_when_its_numbers_go_and_why() -> None:
     gone = Reading(made, now - 120, "the table stream_minute was read before and is gone", now - 100)
     assert series_of.about(gone, now) == " · until 07:58: the table stream_minute was read before and is gone"
     assert series_of.about(Reading(None, None, "gone", now), now) == ""
-    anew = replace(made, begun_anew=now - 600)
+    anew = replace(made, replaced_at=now - 600)
     said = " · since 07:50 from other tables: the metrics folder was moved or made again"
     assert series_of.about(Reading(anew, now), now) == said
-    assert series_of.about(Reading(replace(made, begun_anew=made.since - 1), now), now) == "", "all of it is newer"
+    assert series_of.about(Reading(replace(made, replaced_at=made.since - 1), now), now) == "", "all of it is newer"
 
 
 def test_a_metrics_folder_that_is_moved_away_gets_a_reason(

@@ -294,7 +294,7 @@ def test_a_table_made_again_replaces_the_old_one(world: World, seconds_later: fl
     """Series show the rows of the table that is there, not of a deleted table, and say since when it is another."""
     writer = write(world, *(replace(MINUTE, at=NOW + 60 * at) for at in range(5)))
     write(world, MINUTE, IngestMinute(NOW, 1, 0, 1), writer=writer)
-    assert (world.read().rows.sum(), world.read().begun_anew) == (24, None)
+    assert (world.read().rows.sum(), world.read().replaced_at) == (24, None)
     shutil.rmtree(world.folder / STREAM_MINUTE.name)
     for at in range(3):
         write(world, replace(MINUTE, at=NOW + 60 * at, game_key="go_b"))
@@ -302,7 +302,7 @@ def test_a_table_made_again_replaces_the_old_one(world: World, seconds_later: fl
     if seconds_later < 10:  # within some seconds nothing says so yet
         series = world.read(now=12.0)
     assert (series.games, series.rows.sum(), np.nansum(series.events)) == (("go_b",), 12, 1.0)
-    assert (series.begun_anew, world.read(now=9_000.0, slot_seconds=360).begun_anew) == (NOW + 600, NOW + 600)
+    assert (series.replaced_at, world.read(now=9_000.0, slot_seconds=360).replaced_at) == (NOW + 600, NOW + 600)
 
 
 def test_a_table_that_was_moved_away_is_missed_and_goes_on_when_it_is_back(world: World) -> None:
@@ -317,7 +317,7 @@ def test_a_table_that_was_moved_away_is_missed_and_goes_on_when_it_is_back(world
     away.rename(place)
     write(world, replace(MINUTE, at=NOW + 60), writer=writer)
     series = world.read(now=101.0)
-    assert (series.rows.sum(), series.begun_anew) == (8, None)
+    assert (series.rows.sum(), series.replaced_at) == (8, None)
 
 
 def test_a_store_that_is_away_hides_nothing_afterwards(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,8 +57,9 @@ def keep_promised(
             _count(found, keys.dictionary, games[places[mask]], name)
         for name, column in verdict.stopping.items():
             _stop(found, keys.dictionary.take(keys.indices), placed.rows, places[verdict.broken[name]], (name, column))
-        fields = fields_of(contracts, placement, OWN_COLUMNS.names)
-        for index, detail in verdict.details():
+        details = verdict.details()
+        fields = fields_of(contracts, placement, OWN_COLUMNS.names) if details else {}
+        for index, detail in details:
             dropped[places[index]] = True
             refused.append(Refusal(int(rows[places[index]]), REASON, detail, fields[verdict.rules_of(index)[0]]))
     if not refused:
