@@ -8,6 +8,7 @@ from app import formatting
 from app.look.tokens import Tone
 from app.state.alerts import Alerts, AlertState, ReportedAlert
 from pipeline.base.texts import join_limited, short_moment
+from pipeline.health.alerting.links import SUBJECTS
 from pipeline.health.incidents.causes import Action
 
 _MOST_NAMED: Final = 3
@@ -156,5 +157,4 @@ def _action(members: Sequence[ReportedAlert]) -> Action | None:
 
 def subject(alert: ReportedAlert) -> dict[str, str]:
     """Return what an alert is about, for the link to its runbook."""
-    of_labels = {"game": "game", "cluster_group": "group", "edge": "edge", "derived": "derived", "registry": "registry"}
-    return {param: alert.labels[label] for label, param in of_labels.items() if alert.labels.get(label)}
+    return {param: alert.labels[label] for label, param in SUBJECTS.items() if alert.labels.get(label)}

@@ -108,7 +108,7 @@ def _operation(operation: Operation) -> str:
     many = f"{games} {'game' if games == 1 else 'games'}"
     groups = {target for _, target in moved(operation).values()}
     if len(groups) == 1:
-        return f"{many} → {formatting.shown(*groups, 8)}"[:_LONGEST]
+        return f"{many} → {formatting.shown(groups.pop(), 8)}"[:_LONGEST]
     return f"{operation.kind} {many}"[:_LONGEST]
 
 

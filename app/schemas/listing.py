@@ -13,7 +13,7 @@ from app.look.rows import height_of, table_height
 from app.look.tokens import Tone
 from app.schemas import queries
 from app.state.readings import reading
-from app.state.series import series
+from app.state.series import about, series
 from app.state.services import Environment
 from pipeline.api.schemas import Catalogue
 from pipeline.api.versions import GameVersions
@@ -132,9 +132,10 @@ def _draw_table(
         alt="Games with their newest schema version, those that refuse rows first. The key opens the game's schemas.",
         key="schemas_table",
     )
-    if day.failed:
-        known = "not known" if day.good_at is None else f"of {formatting.clock(day.good_at)}"
-        st.html(parts.note(f"Rows of the last day are {known}: {formatting.shown(day.why or '', 200)}"))
+    if day.failed and day.good_at is None:
+        st.html(parts.note(f"Rows of the last day are not known: {formatting.shown(day.why or '', 200)}"))
+    elif old := about(day, catalogue.read_at):
+        st.html(parts.note(f"Rows of the last day{old}"))
     links.offer_schemas("schemas", {game.key: formatting.game_text(game.key, game.game) for game in games})
 
 

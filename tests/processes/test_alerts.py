@@ -8,6 +8,7 @@ import yaml
 
 from pipeline.base.errors import Refused
 from pipeline.health.alerting import alerts, files
+from pipeline.health.alerting.links import runbook_url
 from pipeline.settings.tree import Metrics, Settings
 from tests.checkout import ROOT
 from tests.processes.alert_world import (
@@ -716,7 +717,7 @@ def test_texts_of_an_alert_are_filled_in(tmp_path: Path) -> None:
         "exp_annotations": {
             "summary": "The stream of g is down",
             "description": "The status is CRASH_LOOP for more than 2 minutes: nothing of this game reaches its table.",
-            "runbook_url": "http://127.0.0.1:8501/runbooks/turnoutstreamdown",
+            "runbook_url": "http://127.0.0.1:8501/runbooks/turnoutstreamdown?game=g",
             "dashboard_url": "http://127.0.0.1:8501/game?game=g",
         },
     }
@@ -748,7 +749,7 @@ def test_a_broken_contract_names_its_readers(tmp_path: Path, contract: str, read
             "summary": "Rows of g break its output contract",
             "description": "For 15 minutes; rows within the last 10 minutes, by rule: "
             f"{contract}/price 600; readers: {readers} `turnout contracts show` has the rules.",
-            "runbook_url": "http://127.0.0.1:8501/runbooks/turnoutcontractviolated",
+            "runbook_url": "http://127.0.0.1:8501/runbooks/turnoutcontractviolated?game=g",
             "dashboard_url": "http://127.0.0.1:8501/game?game=g",
         },
     }
@@ -835,17 +836,21 @@ def test_texts_of_alerts_on_the_controllers_work_have_the_numbers(
 ) -> None:
     """A ticket says how many and since when, and leaves out what is not known."""
     (rule,) = (each for each in alerts.alerts() if each.name == alert)
-    labels = {"cluster_group": "a", "registry": "main"}
+    labels, address = {"cluster_group": "a", "registry": "main"}, Settings().dashboard.address
+    summary, runbook = (
+        re.sub(r"{{ \$labels\.(\w+) }}", lambda each: labels[each.group(1)], text)
+        for text in (rule.summary, runbook_url(rule, address))
+    )
     expected = {
         "exp_labels": {
             "severity": rule.severity,
             **{name: labels[name] for name in labels if f"$labels.{name}" in rule.summary},
         },
         "exp_annotations": {
-            "summary": re.sub(r"{{ \$labels\.(\w+) }}", lambda each: labels[each.group(1)], rule.summary),
+            "summary": summary,
             "description": description,
-            "runbook_url": Settings().dashboard.address + rule.runbook,
-            "dashboard_url": Settings().dashboard.address + rule.dashboard,
+            "runbook_url": runbook,
+            "dashboard_url": address + rule.dashboard,
         },
     }
     run_rules(

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -91,7 +92,7 @@ def follow(servers: Servers, fleet: Fleet, name: str) -> None:
         if alert is not None:
             break
     assert alert is not None, f"{name} did not arrive in {ATTEMPTS} attempts"
-    assert alert["annotations"]["runbook_url"].endswith(f"/runbooks/{name.lower()}")
+    assert urlsplit(alert["annotations"]["runbook_url"]).path == f"/runbooks/{name.lower()}"
     fleet.set()
     servers.inbox.wait(path, name, "resolved")
     others = servers.inbox.names("firing", fleet.game) - FOLLOWS.get(name, set()) - {name}

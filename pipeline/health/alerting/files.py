@@ -15,6 +15,7 @@ from pipeline.base.errors import Refused
 from pipeline.health.alerting.alertmanager import alertmanager_config
 from pipeline.health.alerting.alerts import alerts
 from pipeline.health.alerting.burn import record_groups
+from pipeline.health.alerting.links import runbook_url
 from pipeline.health.alerting.objectives import Objective, default, read
 from pipeline.settings.tree import Paths, Settings
 
@@ -68,7 +69,7 @@ def render_rules(settings: Settings = _DEFAULTS, objectives: Sequence[Objective]
         texts = (
             ("summary", alert.summary),
             ("description", alert.description),
-            ("runbook_url", address + alert.runbook),
+            ("runbook_url", runbook_url(alert, address)),
             ("dashboard_url", address + alert.dashboard),
         )
         lines += _map("annotations", texts)

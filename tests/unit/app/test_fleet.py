@@ -390,7 +390,7 @@ def test_starts_close_together_are_one_mark() -> None:
     seen = fleet([Game("a"), Game("b", group="b")])
     move = SimpleNamespace(
         kind="move", state=OperationState.SUCCEEDED, ended_at=NOW - 60, targets=("game:x", "game:y"),
-        parameters={"assignments": {"x": "b", "y": "b"}},
+        parameters={"assignments": {"x": "b", "y": "b"}}, preview={"x": ["a"], "y": ["a"]},
     )  # fmt: skip
     came = [RegisteredSchema("x", 1, NOW - 90), RegisteredSchema("x", 2, NOW - 89)]
     schemas = [*came, RegisteredSchema(game_key("a"), 7, NOW - 80)]

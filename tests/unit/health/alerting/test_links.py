@@ -2,14 +2,15 @@
 
 import re
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
 
 from app import server
+from app.runbooks import subjects
 from pipeline.base.errors import Refused
-from pipeline.health.alerting import alerts, files
+from pipeline.health.alerting import alerts, files, links
 from pipeline.settings.tree import Dashboard, Settings, load
 from tests.checkout import ROOT
 
@@ -37,7 +38,9 @@ def test_every_link_of_every_alert_is_absolute_and_leads_to_something(dashboard:
     assert [name for name, _ in reported] == [each.name for each in alerts.alerts()]
     for name, texts in reported:
         assert texts["runbook_url"].startswith(f"{address}/runbooks/")
-        assert f"<h1>{name}</h1>" in runbooks[texts["runbook_url"].removeprefix(f"{address}/runbooks/")]
+        runbook = urlsplit(texts["runbook_url"])
+        assert f"<h1>{name}</h1>" in runbooks[runbook.path.removeprefix("/runbooks/")]
+        assert set(parse_qs(runbook.query)) <= set(subjects.PARAMS), "the page of runbooks knows each of them"
         assert texts["dashboard_url"].startswith(f"{address}/")
         assert urlsplit(texts["dashboard_url"]).path in {"/", *PAGES}
 
@@ -46,7 +49,21 @@ def test_the_rules_of_an_environment_have_its_dashboards_address(tmp_path: Path)
     """The files that a command writes have the settings of the environment that it is given."""
     (tmp_path / "turnout.toml").write_text('[dashboard]\nurl = "https://turnout.example.com"\n')
     rules, *_ = files.write(*load(tmp_path, {}))
-    assert 'runbook_url: "https://turnout.example.com/runbooks/turnoutstreamdown"' in rules.read_text("utf-8")
+    assert 'runbook_url: "https://turnout.example.com/runbooks/turnoutstreamdown?game=' in rules.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "about"),
+    [
+        ("TurnoutGroupDown", "?group={{ $labels.cluster_group }}"),
+        ("TurnoutDerivedStopped", "?game={{ $labels.game }}&derived={{ $labels.derived }}"),
+        ("TurnoutMaintenanceOverdue", ""),
+    ],
+)
+def test_the_link_to_a_runbook_says_what_the_alert_is_about(name: str, about: str) -> None:
+    """A person who follows the link from a message reads commands with the group, game or stream of this alert."""
+    (alert,) = (each for each in alerts.alerts() if each.name == name)
+    assert links.runbook_url(alert, "") == f"/runbooks/{name.lower()}{about}"
 
 
 def test_each_runbook_names_the_page_that_shows_the_problem() -> None:
