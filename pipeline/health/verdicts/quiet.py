@@ -17,6 +17,9 @@ LEAST_SECONDS: Final = 10.0
 LEAST_GAPS: Final = 20
 """The fewest gaps that say what is usual: of 20 random ones the next is three times the longest in 1 of 1,500."""
 
+FEW_SECONDS: Final = 300.0
+"""Seconds before which a source of which fewer gaps are known, or none, is not silent: some bring a file a day."""
+
 DAYS: Final = 7
 
 _DAY, _HOUR = 86_400.0, 3_600.0
@@ -43,7 +46,7 @@ class Quiet:
     """How long nothing has arrived, measured while nothing waits in the source."""
 
     seconds: float
-    usual: UsualGap | None  # None: too few gaps are known
+    usual: UsualGap | None  # None: no gap is known
 
     @property
     def is_silent(self) -> bool:
@@ -52,7 +55,7 @@ class Quiet:
 
 
 def usual_gap(gaps: Sequence[SourceGap], since: float, heartbeat_seconds: float) -> UsualGap | None:
-    """Return what is usual of a gap that began at `since` (Unix seconds), None where too few gaps are known.
+    """Return what is usual of a gap that began at `since` (Unix seconds), None where no gap is known.
 
     Usual are gaps that began on one of seven days within half an hour of the same time of day, or lasted at it, those
     that began within the last hour, and one that has just ended: a row at night does not end the night. Where no day
@@ -70,10 +73,11 @@ def usual_gap(gaps: Sequence[SourceGap], since: float, heartbeat_seconds: float)
         is_older = min(map(_ended_at, newest), default=since) < since - _HOUR
         recent = f"of its last {_count(newest)}" if is_older else "within the last hour"
         basis = f"{basis} and {recent}" if days else recent
-    if _count(usual) < LEAST_GAPS:
+    if not usual:
         return None
+    few = FEW_SECONDS if _count(usual) < LEAST_GAPS else 0.0
     longest = max(each.seconds for each in usual)
-    limit = max(LEAST_SECONDS, 2 * heartbeat_seconds, GAP_TIMES * longest)
+    limit = max(LEAST_SECONDS, few, 2 * heartbeat_seconds, GAP_TIMES * longest)
     return UsualGap(longest, basis, limit)
 
 

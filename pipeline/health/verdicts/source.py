@@ -9,11 +9,11 @@ from typing import Final, Literal
 
 from listeners.status import Status
 from pipeline.health.verdicts.liveness import Liveness
-from pipeline.health.verdicts.quiet import Quiet, usual_gap
+from pipeline.health.verdicts.quiet import FEW_SECONDS, Quiet, usual_gap
 from pipeline.health.verdicts.upkeep import duration
 from pipeline.store.rows import CLOCK_BOUND_SECONDS, START_LIMIT_SECONDS, NamedBacklog, SourceGap, SourceReading
 
-SILENT_SOURCE_SECONDS: Final = 300.0
+SILENT_SOURCE_SECONDS: Final = FEW_SECONDS
 """Seconds without a bronze commit before an alert says that nothing arrives, and the headline, if no gap is usual."""
 
 _NOTED_SHARE: Final = 0.25  # of what is late, from which on the headline speaks of it

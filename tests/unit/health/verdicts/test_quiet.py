@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.health.verdicts.liveness import Liveness
-from pipeline.health.verdicts.quiet import GAP_TIMES, LEAST_GAPS, LEAST_SECONDS, Quiet, UsualGap, usual_gap
+from pipeline.health.verdicts.quiet import (
+    FEW_SECONDS,
+    GAP_TIMES,
+    LEAST_GAPS,
+    LEAST_SECONDS,
+    Quiet,
+    UsualGap,
+    usual_gap,
+)
 from pipeline.health.verdicts.source import judge_quiet, judge_source
 from pipeline.store.rows import SourceGap
 from pipeline.store.source_gaps import joined, slot_of
@@ -64,12 +72,27 @@ def test_the_first_day_says_the_last_hour_and_later_ones_the_time_of_day() -> No
     assert usual.text == "its longest gap of its last 20 was 60 min"
 
 
-def test_few_gaps_say_nothing() -> None:
-    """Of fewer than twenty gaps nobody knows the usual ones, so no source is silent."""
-    few = [SourceGap(NOW - 600, 4.0, LEAST_GAPS - 1)]
-    assert usual_gap(few, NOW, BEAT) is None
+def test_few_gaps_say_little() -> None:
+    """Of fewer than twenty gaps the limit is five minutes at least, and three times a gap of a day: one file a day."""
+    four = SourceGap(NOW - 600, 4.0, LEAST_GAPS - 1)
+    assert usual_gap([four], NOW, BEAT) == UsualGap(4.0, "within the last hour", 300.0)
+    assert usual_gap([four._replace(number=LEAST_GAPS)], NOW, BEAT) == UsualGap(4.0, "within the last hour", 12.0)
+    assert usual_gap([], NOW, BEAT) is None
     assert not Quiet(9_999.0, None).is_silent
-    assert usual_gap([SourceGap(NOW - 600, 4.0, LEAST_GAPS)], NOW, BEAT) == UsualGap(4.0, "within the last hour", 12.0)
+    daily = [SourceGap(NOW - day * DAY, DAY - 30, 1) for day in range(1, 8)]
+    usual = usual_gap(daily, NOW, BEAT)
+    assert usual is not None
+    assert usual.limit == 3 * (DAY - 30)
+
+
+def test_a_source_with_a_file_a_day_is_well_between_two() -> None:
+    """Nothing is missing half an hour after the file, so no headline, page or alert says that nothing arrives."""
+    came = NOW - 1_800
+    daily = [SourceGap(came - day * DAY, DAY - 30, 1) for day in range(1, 8)]
+    reading = replace(LEVEL, quiet_since=came)
+    ingest = replace(INGEST, started_at=NOW - DAY)
+    told = Given(source=reading, newest_bronze_at=came, gaps=daily, ingest=ingest).judge()
+    assert (told.headline, told.quiet_since, told.source.silent_after) == ("1 stream healthy", None, 3 * (DAY - 30))
 
 
 gaps = st.lists(
@@ -91,7 +114,7 @@ def test_the_limit_is_three_times_the_longest_and_above_two_measurements(
     assert usual_gap([*gaps, *later], NOW, beat) == found
     if found is None:
         return
-    assert found.limit == max(LEAST_SECONDS, 2 * beat, GAP_TIMES * found.seconds)
+    assert found.limit in {max(least, 2 * beat, GAP_TIMES * found.seconds) for least in (LEAST_SECONDS, FEW_SECONDS)}
     assert found.seconds in {each.seconds for each in gaps}
     assert not Quiet(found.seconds, found).is_silent
     assert Quiet(found.limit + 1, found).is_silent
