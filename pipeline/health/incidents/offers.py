@@ -34,7 +34,7 @@ def offered(finding: Finding, window: GameWindow, group: GroupWindow | None, now
         return replace(finding, action=open_operation(operation), acting=_acting(operation))
     kind = None if finding.action is None else finding.action.kind
     last = next((each for each in done_for(window, group) if each.kind == kind), None)
-    if kind is None or last is None or now - last.ended_at > DONE_SECONDS or _is_due_again(last, window):
+    if kind is None or last is None or now - last.ended_at > DONE_SECONDS or _is_due_again(last, window, group):
         return finding
     return replace(finding, action=None, evidence=(*finding.evidence, succeeded(last, now)))
 
@@ -73,11 +73,14 @@ def _who(actor: str) -> str:
     return CONTROLLER_WORD if actor == CONTROLLER else cut(actor, MAX_NAME)
 
 
-def _is_due_again(last: DoneOperation, window: GameWindow) -> bool:
-    """Return whether what an act mends has changed since it began: a new failure, or a new schema version."""
+def _is_due_again(last: DoneOperation, window: GameWindow, group: GroupWindow | None) -> bool:
+    """Return whether what an act mends has changed since: a failure, a schema version or the end of a driver is new."""
     failure, schema = window.seen.failure, window.seen.schema
     if last.kind == OperationKind.RETRY:
         return failure is not None and (failure.parked_at or 0.0) > last.ended_at
     if last.kind == OperationKind.REPLAY:
         return schema is not None and schema.registered_at > last.requested_at
+    if last.kind in {OperationKind.START, OperationKind.RESTART} and group is not None:
+        driver = group.seen.liveness
+        return not driver.is_live and (driver.since or 0.0) > last.ended_at
     return False

@@ -117,11 +117,11 @@ def test_an_open_operation_is_who_acts_and_its_page_is_the_action() -> None:
 def test_an_act_that_just_succeeded_is_not_offered_again() -> None:
     """A restart, retry or replay that succeeded is evidence for ten minutes, unless what it mends has changed since."""
     restarted = DoneOperation("restart", "ann", NOW - 170, NOW - 150)
-    slow = Liveness("unknown", NOW - 20, "is silent for 20 s")
-    finding = found(game(status="UNKNOWN"), dead(liveness=slow, done=(restarted,)))
+    failing = game(status="FAILED", last_error="ValueError: no")
+    finding = found(failing, GroupSeen("a", LIVE, done=(restarted,)))
     assert (finding.action, finding.evidence[-1]) == (None, "restart by ann succeeded 2 min ago")
     old = replace(restarted, ended_at=NOW - DONE_SECONDS - 1)
-    assert found(game(status="UNKNOWN"), dead(liveness=slow, done=(old,))).action == RESTART_GROUP
+    assert found(failing, GroupSeen("a", LIVE, done=(old,))).action == RESTART_GROUP
 
     parked = StreamFailure("poison", "ValueError: row 3", 9, NOW, NOW - 60)
     retried = DoneOperation("retry", "ann", NOW - 130, NOW - 120)
@@ -130,6 +130,21 @@ def test_an_act_that_just_succeeded_is_not_offered_again() -> None:
     assert again.action is not None, "it was parked again since"
     before = replace(failing, failure=replace(parked, parked_at=NOW - 125))
     assert found(before, GroupSeen("a", LIVE)).action is None
+
+
+def test_a_driver_that_is_gone_again_is_offered_what_starts_it() -> None:
+    """An act on a group is over once its driver has ended or fallen silent since: two people, or a second hang."""
+    restarted, started = (DoneOperation(kind, "ann", NOW - 170, NOW - 150) for kind in ("restart", "start"))
+    gone = game(status="UNKNOWN")
+    silent = Liveness("unknown", NOW - 20, "is silent for 20 s")
+    stopped = dead(liveness=Liveness("stopped", NOW - 60, "is stopped"), desired="stopped", done=(started,))
+    cases = (
+        (gone, dead(liveness=silent, done=(restarted,)), RESTART_GROUP),
+        (gone, dead(is_given_up=True, done=(restarted,)), RESTART_GROUP),
+        (gone, dead(151.0, is_given_up=True, done=(restarted,)), None),
+        (game(status="PAUSED"), stopped, Action("Start group…", "groups", {"steer": "a", "do": "start"})),
+    )
+    assert [found(seen, group).action for seen, group, _ in cases] == [action for *_, action in cases]
 
 
 def test_a_replay_is_not_offered_after_it_was_done() -> None:
