@@ -39,20 +39,24 @@ class TreeCpu:
     def __init__(self, read: Callable[[], float | None] | None = None) -> None:
         self._read = read or tree_cpu_seconds
         self._seconds, self._looked_at = self._read(), time.monotonic()
+        self._lower: float | None = None  # read last, where that was less than `_seconds`
         self.total = self._seconds
         """CPU seconds so far, never less than before; None where nothing is known."""
 
     def look(self, now: float) -> CpuUse | None:
         """Return what was used since the last look, which ends at `now` (Unix seconds); None where nobody knows.
 
-        A child that is given away takes its CPU time with it: what is missing then counts as nothing used.
+        A child that ends while the tree is read may be missing once; one that is given away takes its CPU time along.
+        So what is missing counts as nothing used, and as gone once two looks lack it.
         """
         seconds, looked_at = self._read(), time.monotonic()
-        before, since = self._seconds, self._looked_at
-        self._seconds, self._looked_at = seconds, looked_at
+        before, lower, since = self._seconds, self._lower, self._looked_at
+        self._seconds, self._lower, self._looked_at = seconds, None, looked_at
         if seconds is None or before is None or looked_at <= since:
             return None
-        used = max(0.0, seconds - before)
+        if seconds < before and lower is None:
+            self._seconds, self._lower = before, seconds
+        used = max(0.0, seconds - (before if lower is None or seconds >= before else lower))
         self.total = (self.total or 0.0) + used
         return CpuUse(now - (looked_at - since), now, used)
 

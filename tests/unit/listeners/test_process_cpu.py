@@ -49,6 +49,17 @@ def test_a_look_has_what_was_used_since_the_last_one(monkeypatch: pytest.MonkeyP
     assert (cpu.look(NOW), cpu.look(NOW), cpu.total) == (None, None, 103.0)
 
 
+def test_a_child_that_ends_while_the_tree_is_read_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its parent was read before it inherited, so 40 s are missing in one look: they were counted while it ran."""
+    clock = iter([10.0, 15.0, 20.0, 25.0, 30.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    reads = iter([100.0, 150.0, 111.0, 152.0, 153.0])
+    cpu = TreeCpu(lambda: next(reads))
+    used = [cpu.look(NOW) for _ in range(4)]
+    assert [None if each is None else each.cpu_seconds for each in used] == [50.0, 0.0, 2.0, 1.0]
+    assert cpu.total == 153.0
+
+
 def test_a_system_without_proc_knows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unknown is not 0: there is no total and no look."""
     monkeypatch.setattr(process_cpu, "_PROC", tmp_path / "proc")
