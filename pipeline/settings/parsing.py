@@ -18,6 +18,8 @@ ISOLATION_LEVELS: Final = ("read_committed", "read_uncommitted")
 """What a Kafka consumer reads of transactions; the first is the default."""
 
 _READABLE: Final = 1e300
+_SIZE: Final = re.compile(r"(\d+)(?:([kmgtp])b?|b)?")
+_SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _SECRET: Final = re.compile(r"credential|jaas|key|options|password|secret|token|url", re.IGNORECASE)
 
 
@@ -208,3 +210,15 @@ def hours_of(text: str) -> tuple[int, int] | None:
     found = re.fullmatch(r"(\d{1,2})-(\d{1,2})", text, re.ASCII)
     first, end = (int(found[1]), int(found[2])) if found else (0, 0)
     return (first, end) if first != end and max(first, end) <= 24 else None
+
+
+def parse_bytes(setting: str, text: str) -> int:
+    """Parse a number of bytes as Spark's `JavaUtils.byteStringAsBytes` does, such as 64m.
+
+    Raises:
+        Refused: it is none.
+    """
+    found = _SIZE.fullmatch(text.strip().lower())
+    if found is None:
+        raise Refused(f"{setting} is {text!r}. Set it to a number of bytes, or to one with k, m or g, such as 64m.")
+    return int(found[1]) << _SHIFTS[found[2] or ""]

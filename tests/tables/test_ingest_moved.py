@@ -10,12 +10,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipeline.base.errors import Refused
+from pipeline.data import log_tail
 from pipeline.data.ingest import checkpoint, parting
 from pipeline.data.ingest.adopt import adopt
 from pipeline.data.ingest.evidence.kept import KeptMarks
 from pipeline.data.ingest.evidence.marks import Mark
 from pipeline.data.ingest.identity import Commits, Offsets, TopicObservation
-from pipeline.data.ingest.sources import landing_source, topic_observation
+from pipeline.data.ingest.sources import topic_observation
 from pipeline.data.ingest.sources.landing_witness import LandingWitness
 from pipeline.data.verify import sources as verified
 from pipeline.settings.source import Source
@@ -96,7 +97,7 @@ def test_an_older_copy_of_the_landing_table_that_has_grown_is_refused(tmp_path: 
     known = LandingWitness(world.paths.landing).records("", {parting.COMMIT: 2})
     KeptMarks(ingest._checkpoint).write(1, {"landing table": Mark(last=known)})
     query = ingest._checkpoint / "query"
-    checkpoint.begin_behind(query, landing_source.offset(str(DeltaTable(landing).metadata().id), 3))
+    checkpoint.begin_behind(query, log_tail.offset(str(DeltaTable(landing).metadata().id), 3))
     for folder in ("offsets", "commits"):
         (query / folder / "1").put((query / folder / "0").read())
     start(world, ingest)

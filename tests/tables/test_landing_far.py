@@ -9,7 +9,8 @@ from deltalake import DeltaTable, write_deltalake
 from pipeline.data.ingest.identity import Commits
 from pipeline.data.ingest.sources.landing_backlog import LandingBacklog
 from pipeline.data.ingest.sources.landing_log import LANDING, observe_landing
-from pipeline.data.ingest.sources.landing_source import LandingReader, offset
+from pipeline.data.ingest.sources.landing_source import LandingReader
+from pipeline.data.log_tail import offset
 from pipeline.lake.delta.log import publish_commit
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located

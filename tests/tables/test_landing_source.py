@@ -14,11 +14,12 @@ from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction
 
 from pipeline.base.errors import Transient
+from pipeline.data import log_tail
 from pipeline.data.ingest.identity import Commits
-from pipeline.data.ingest.sources import landing_source
 from pipeline.data.ingest.sources.landing_files import names_in_files, read_files
 from pipeline.data.ingest.sources.landing_log import LANDING, first_commit, observe_landing
-from pipeline.data.ingest.sources.landing_source import LandingReader, Offset, offset
+from pipeline.data.ingest.sources.landing_source import LandingReader
+from pipeline.data.log_tail import Offset, offset
 from pipeline.lake.delta.log import commit_file
 from pipeline.lake.storage.folder import Folder
 from pipeline.lake.storage.location import FileEntry
@@ -90,7 +91,7 @@ def test_a_commit_that_is_really_missing_is_named(
     tmp_path: Path, gone: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is skipped: where later commits are there, a missing one ends the query with its number."""
-    monkeypatch.setattr(landing_source, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(log_tail, "_LOOK_SECONDS", 0.0)
     for number in range(5):
         append(tmp_path, b"%d" % number)
     source = reader(tmp_path)
@@ -104,7 +105,7 @@ def test_a_commit_that_is_really_missing_is_named(
 
 def test_a_table_that_was_set_back_is_not_read_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commits after a restored older copy are not the expected ones: the query ends instead of waiting."""
-    monkeypatch.setattr(landing_source, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(log_tail, "_LOOK_SECONDS", 0.0)
     append(tmp_path, b"0")
     with pytest.raises(Transient, match=r"ends at 0, but was read up to 4"):
         reader(tmp_path).read(offset("id", 5))

@@ -1,16 +1,16 @@
 """The environment's landing table as a source: read by `landing_source`, checked by its own log."""
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.base.errors import Refused
+from pipeline.data import log_tail
 from pipeline.data.ingest import bronze_progress, identity
 from pipeline.data.ingest.identity import (
     Commits,
@@ -20,7 +20,7 @@ from pipeline.data.ingest.identity import (
     SourceProblem,
     SourceRecord,
 )
-from pipeline.data.ingest.sources import landing_log, landing_source
+from pipeline.data.ingest.sources import landing_log
 from pipeline.data.ingest.sources.kind import Begin, RowsOf, SampledRecord, SourceKind
 from pipeline.data.ingest.sources.landing_backlog import LandingBacklog
 from pipeline.data.ingest.sources.landing_files import HEADERS, are_headers, names_in_files, read_files
@@ -33,12 +33,10 @@ from pipeline.lake.delta.errors import TableNotFoundError
 from pipeline.lake.delta.opening import create, open_table
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
+from pipeline.settings.parsing import parse_bytes
 from pipeline.settings.source import Source, source_described
 from pipeline.settings.tree import Ingest
 from pipeline.store.sources import Identity
-
-_SIZE: Final = re.compile(r"(\d+)(?:([kmgtp])b?|b)?")
-_SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 
 
 class Landing:
@@ -131,15 +129,15 @@ class Landing:
         """Return the offset of a commit that does not exist yet, which no option of Spark can name."""
         if not isinstance(start, Commits) or not isinstance(seen, LandingObservation):
             return None
-        return landing_source.offset(seen.id, start.version or 0) if (start.version or 0) > seen.last else None
+        return log_tail.offset(seen.id, start.version or 0) if (start.version or 0) > seen.last else None
 
     def offset_at(self, position: Position, seen: SourceObservation) -> Mapping[str, Any]:
         """Return a position as Spark's offset."""
         if not isinstance(position, Commits) or not isinstance(seen, LandingObservation):
             raise TypeError(f"a position {position} does not belong to a source {seen}")
         if position.version is None:
-            return landing_source.offset(seen.id, seen.last, is_starting=True)
-        return landing_source.offset(seen.id, position.version)
+            return log_tail.offset(seen.id, seen.last, is_starting=True)
+        return log_tail.offset(seen.id, position.version)
 
     def require_readable(self, position: Position, seen: SourceObservation) -> None:
         """Do nothing: a commit is there or not."""
@@ -188,7 +186,7 @@ class Landing:
             Refused: the table has the wrong columns, or deletion vectors where it is read as it is; or this Spark lacks
                 what reads it.
         """
-        if not landing_source.is_supported():
+        if not log_tail.is_supported():
             raise Refused(
                 f"Spark {pyspark.__version__} cannot read a landing table: it needs 4.2. Use Databricks Runtime 19 or "
                 f"newer, or a source of kind 'kafka'."
@@ -208,7 +206,7 @@ class Landing:
             "version": str(table.version() if start.version is None else start.version),
             "is_starting": json.dumps(is_starting),
             "known_to": str(table.version()),
-            "max_bytes": str(_bytes(ingest.max_bytes)),
+            "max_bytes": str(parse_bytes("ingest.max_bytes", ingest.max_bytes)),
         }
         spark.dataSource.register(LandingSource)
         frame = spark.readStream.format(LandingSource.name()).options(**options).load()
@@ -263,17 +261,3 @@ class Landing:
 
     def prober(self, described: str) -> None:
         """Return None: no broker is involved."""
-
-
-def _bytes(text: str) -> int:
-    """Parse a number of bytes as Spark's `JavaUtils.byteStringAsBytes` does, such as 64m.
-
-    Raises:
-        Refused: it is none.
-    """
-    found = _SIZE.fullmatch(text.strip().lower())
-    if found is None:
-        raise Refused(
-            f"ingest.max_bytes is {text!r}. Set it to a number of bytes, or to one with k, m or g, such as 64m."
-        )
-    return int(found[1]) << _SHIFTS[found[2] or ""]

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from listeners import java
 from pipeline.base.errors import Refused
-from pipeline.data.ingest.sources import landing, landing_source
+from pipeline.data import log_tail
 from pipeline.data.ingest.sources.kind import Begin
 from pipeline.data.ingest.sources.landing import Landing
 from pipeline.lake.storage.mounts import RUNTIME
@@ -25,6 +25,7 @@ from pipeline.lake.storage.places import located
 from pipeline.platforms.session import spark as session
 from pipeline.platforms.session.driver import driver_session, is_platforms, require_version, session_conf, spark_conf
 from pipeline.platforms.session.spark import TUNED, waits_for_cores, works_here
+from pipeline.settings.parsing import parse_bytes
 from pipeline.settings.source import Source
 from pipeline.settings.tree import Ingest, Paths, Settings, Spark
 
@@ -301,7 +302,7 @@ def test_the_first_class_that_a_spark_has_is_taken() -> None:
 
 def test_a_spark_that_cannot_end_a_landing_table_refuses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark 4.0 and 4.1 lack what a bounded read needs: ingest says so at its start, and reads topics all the same."""
-    monkeypatch.setattr(landing_source, "_BOUNDED", "pyspark.sql.streaming.not_there")
+    monkeypatch.setattr(log_tail, "_BOUNDED", "pyspark.sql.streaming.not_there")
     source = Landing(Source(), located(tmp_path / "landing"))
     spark: Any = None
     begin: Any = Begin.__new__(Begin)
@@ -312,13 +313,13 @@ def test_a_spark_that_cannot_end_a_landing_table_refuses_it(tmp_path: Path, monk
 def test_the_landing_source_is_imported_without_that_class(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ingest from a topic imports the landing source, too, and must not fail by it."""
     monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
-    spec = spec_from_file_location("landing_source_again", landing_source.__file__)
+    spec = spec_from_file_location("log_tail_again", log_tail.__file__)
     assert spec is not None
     assert spec.loader is not None
     again = module_from_spec(spec)
     monkeypatch.setitem(sys.modules, spec.name, again)
     spec.loader.exec_module(again)
-    assert again.LandingReader
+    assert again.TailReader
 
 
 @pytest.mark.parametrize(
@@ -327,14 +328,14 @@ def test_the_landing_source_is_imported_without_that_class(monkeypatch: pytest.M
 )
 def test_sizes_are_read_as_spark_reads_them(text: str, size: int) -> None:
     """`ingest.max_bytes` means what it meant when Spark parsed it."""
-    assert landing._bytes(text) == size
+    assert parse_bytes("ingest.max_bytes", text) == size
 
 
 @pytest.mark.parametrize("text", ["", "m", "1.5g", "-1", "64 m", "1x"])
 def test_a_wrong_size_is_refused(text: str) -> None:
     """A wrong size is one sentence with the setting's name."""
     with pytest.raises(Refused, match=r"ingest\.max_bytes is"):
-        landing._bytes(text)
+        parse_bytes("ingest.max_bytes", text)
 
 
 @pytest.mark.parametrize(
