@@ -24,7 +24,7 @@ from listeners.process_kinds import GROUP, INGEST, ONLY
 from listeners.sample import PassResult
 from pipeline.base.errors import Refused, StorageError, Transient, first_line
 from pipeline.base.names import is_group_name
-from pipeline.base.reasons import innermost, missing_commit
+from pipeline.base.reasons import innermost, passing
 from pipeline.control.incident_keeper import IncidentKeeper
 from pipeline.control.present import goes_on, noted_without_leases
 from pipeline.data.books.keeping import BookKeeper
@@ -60,7 +60,7 @@ _log = logging.getLogger("turnout")
 _LOOP_SECONDS = 0.5
 _RESTARTS = 3  # failures in a row, without any progress, after which the process exits and its starter decides
 _RESTART_SECONDS = 5.0
-_GAP_SECONDS = 30.0  # the longest that a log lacks a commit before its newest; restarts then are not counted
+_GAP_SECONDS = 30.0  # the longest that a failure may last that passes by itself; restarts then are not counted
 _RETRIABLE = (Transient, OSError, SQLAlchemyError, DeltaError)  # as on a full disk
 _IDLE_TRIGGERS = 3  # triggers without a new bronze commit after which everything there counts as passed
 
@@ -372,7 +372,7 @@ class _Driver:
                     break
                 if frontier() > before:  # a run with progress does not count as a failure in a row
                     failures, gap_since = 0, None
-                sentence = missing_commit(failure)
+                sentence = passing(failure)
                 if sentence is not None:
                     gap_since = gap_since or time.monotonic()
                     if time.monotonic() - gap_since < _GAP_SECONDS:

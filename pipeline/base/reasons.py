@@ -8,6 +8,7 @@ from typing import Final
 _LIMIT: Final = 500
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _QUERY: Final = "=== Streaming Query ==="  # below it Spark describes the query, not the failure
+_LATE_PLANNER: Final = "Python worker failed to connect back"
 _OURS: Final = re.compile(r"^pipeline\.base\.errors\.\w+: ")  # their messages are sentences for people
 
 
@@ -33,6 +34,13 @@ def _causes(lines: Sequence[str]) -> Iterator[str]:
             cause = line.partition(": ")[2].strip()
             if ": " in cause:  # a bare class, such as an EOFException below a dead worker, is less helpful
                 yield cause
+
+
+def passing(text: str) -> str | None:
+    """Return the sentence of an error that another start of the query soon does not meet again, None for others."""
+    if _LATE_PLANNER in text:
+        return "Spark's planner of the source did not start within 10 s"
+    return missing_commit(text)
 
 
 def missing_commit(text: str) -> str | None:

@@ -422,6 +422,14 @@ def test_a_listing_that_lacks_a_commit_takes_no_restart_of_the_budget(supervised
     assert supervised.error() is None
 
 
+def test_a_planner_that_starts_late_takes_no_restart_of_the_budget(supervised: Supervised) -> None:
+    """On a busy machine Spark gives up on a Python process after 10 s, and the next start mostly succeeds."""
+    late = "SparkException: Python worker failed to connect back."
+    queries = iter([*[ended(late)] * 5, ended(None)])
+    assert supervised.driver.supervise(lambda: next(queries), lambda: None, lambda: 0, once=False) == 0
+    assert supervised.error() is None
+
+
 @pytest.mark.proves("G7")
 def test_a_commit_that_stays_missing_ends_the_driver_with_its_number(supervised: Supervised) -> None:
     """A gap that lasts half a minute counts as any other failure, and the error names the missing commit."""
