@@ -196,7 +196,7 @@ def _queries(known: MetricsSnapshot) -> Iterator[Metric]:
     )
     yield _counter(
         "query_input_rows",
-        "Rows read by the query, as Spark reports; a batch that reads its input twice counts twice.",
+        "Rows read by the query; a batch that reads its input twice may count twice.",
         ("query",),
         (((name,), totals.input_rows) for name, totals in known.queries.items()),
     )

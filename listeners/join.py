@@ -20,6 +20,13 @@ class Pass:
     result: PassResult
     progress: Progress | None  # None: Spark reported nothing in time
 
+    @property
+    def input_rows(self) -> int | None:
+        """The rows that it read, by its own count or by Spark's; None: unknown."""
+        if self.result.input_rows is not None or self.progress is None:
+            return self.result.input_rows
+        return self.progress.input_rows
+
 
 class Joiner:
     """Matches by (run_id, batch_id).

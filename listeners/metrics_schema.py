@@ -87,7 +87,7 @@ STREAM_BATCH: Final = MetricsTable(  # one row per pass and game
             ("commit_seconds", pa.float64()),
             ("latency_counts", pa.list_(pa.int32())),  # rows per bucket of sample.LATENCY_EDGES_SECONDS
             ("pass_seconds", pa.float64()),
-            ("input_rows", pa.int64()),  # of the whole pass, as Spark reported; null when unknown
+            ("input_rows", pa.int64()),  # of the whole pass; null when unknown
             ("durations", pa.map_(pa.string(), pa.int64())),  # milliseconds as Spark reported; null when unknown
             ("error", pa.string()),
             ("caught_up_rows", pa.int64()),  # of rows, those that are not in latency_counts
@@ -318,7 +318,7 @@ def _pass_rows(item: Pass) -> Sequence[Row]:
             "commit_seconds": game.commit_seconds,
             "latency_counts": list(game.latency_counts),
             "pass_seconds": result.finished_at - result.started_at,
-            "input_rows": None if progress is None else progress.input_rows,
+            "input_rows": item.input_rows,
             "durations": None if progress is None else list(progress.durations_ms.items()),
             "error": game.error,
             "caught_up_rows": game.caught_up_rows,

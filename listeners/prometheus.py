@@ -35,6 +35,7 @@ from listeners.totals import (
     after_pass,
     after_progress,
     after_result,
+    after_rows,
 )
 
 PUSH_TIMEOUT_SECONDS: Final = 5.0
@@ -71,6 +72,9 @@ class Exposition(Collector):
                 before = self._games.get(game.game_key) or GameTotals(result.group)
                 self._games[game.game_key] = after_result(replace(before, group=result.group), game)
             self._groups[result.group] = after_pass(self._groups.get(result.group) or GroupTotals(), result)
+            if result.input_rows is not None and finished.progress is not None:
+                name = self._query(finished.progress)
+                self._queries[name] = after_rows(self._queries.get(name), result.input_rows)
 
     def set_states(self, states: Sequence[StreamState]) -> None:
         """Replace the states of all streams of this process; other games disappear.
@@ -93,11 +97,14 @@ class Exposition(Collector):
 
     def add_progress(self, progress: Progress) -> None:
         """Count one micro-batch of any query; `add_pass` counts the result of its pass."""
-        name = progress.query_name or "unnamed"
         with self._lock:
-            if name not in self._queries and len(self._queries) >= MAX_QUERIES:
-                name = OTHER
+            name = self._query(progress)
             self._queries[name] = after_progress(self._queries.get(name), progress)
+
+    def _query(self, progress: Progress) -> str:
+        """Return the label of a progress's query."""
+        name = progress.query_name or "unnamed"
+        return OTHER if name not in self._queries and len(self._queries) >= MAX_QUERIES else name
 
     def add_ingest(
         self,

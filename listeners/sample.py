@@ -21,6 +21,9 @@ MOST_TYPES: Final = 20
 MOST_RULES: Final = 20
 """Rules of output contracts that metrics tell apart for a game."""
 
+_OF_NAMES: Final = "PythonMicroBatchStream"
+"""Spark's word for a source that gives names of files, which tasks read: it counts the names as rows."""
+
 CHUNK: Final = -1
 """The batch id of a catch-up chunk, which is not a micro-batch."""
 
@@ -43,7 +46,7 @@ class Progress:
     run_id: str
     batch_id: int
     started_at: str  # ISO 8601, as Spark writes it
-    input_rows: int | None
+    input_rows: int | None  # None also where Spark does not see the rows
     durations_ms: Mapping[str, int]
 
 
@@ -101,6 +104,7 @@ class PassResult:
     frontier_seq: int  # the last bronze seq this pass covers
     games: tuple[GameResult, ...]
     phases_seconds: Mapping[str, float] = field(default_factory=dict)  # decode, quarantine, commit
+    input_rows: int | None = None  # that it read; None: only Spark's progress says
 
     @property
     def is_chunk(self) -> bool:
@@ -242,7 +246,8 @@ def progress_from_json(text: str) -> Progress:
     """
     try:
         raw = json.loads(text)
-        rows = raw.get("numInputRows")
+        counts_names = any(_OF_NAMES in str(each.get("description")) for each in raw.get("sources", ()))
+        rows = None if counts_names else raw.get("numInputRows")
         return Progress(
             query_name=raw.get("name"),
             query_id=raw["id"],

@@ -217,6 +217,12 @@ def after_progress(before: QueryTotals | None, progress: Progress) -> QueryTotal
     return QueryTotals(_added({}, progress.durations_ms), rows)
 
 
+def after_rows(before: QueryTotals | None, rows: int) -> QueryTotals:
+    """Return the totals with the rows of a micro-batch that Spark did not count."""
+    known = before or QueryTotals({}, None)
+    return replace(known, input_rows=(known.input_rows or 0) + rows)
+
+
 def _types_added(totals: Mapping[str, TypeRows], more: Mapping[str, TypeRows]) -> Mapping[str, TypeRows]:
     """Return the sums by event type. A type keeps its label, as a counter never decreases; the largest come first."""
     if not more:

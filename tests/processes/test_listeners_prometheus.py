@@ -244,6 +244,16 @@ def test_progress_and_ingest_are_told(metrics: Metrics) -> None:
     assert metrics.value("ingest_last_commit_timestamp_seconds") == 1_000.5
 
 
+def test_rows_that_a_pass_counted_are_its_querys(metrics: Metrics) -> None:
+    """Where Spark does not see the rows of a query, its passes say how many they read."""
+    progress = Progress("q", "id", "run", 1, "", None, {"addBatch": 250})
+    for rows in (5, 6):
+        metrics.exposition.add_progress(progress)
+        metrics.exposition.add_pass(Pass(replace(reported(game()).result, input_rows=rows), progress))
+    assert metrics.value("query_input_rows_total", query="q") == 11
+    assert metrics.value("query_batch_duration_seconds", query="q", phase="addBatch") == 0.25
+
+
 def test_labels_are_bounded(metrics: Metrics) -> None:
     """However many reasons and queries appear, the number of series is bounded and no count is lost."""
     rejects = {f"reason-{number}": 1 for number in range(10 * MAX_REASONS)}

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -88,8 +89,10 @@ def test_a_pass_is_read_back_as_it_was(tmp_path: Path) -> None:
     games = game(broken={"sales/price": 2}), game("go_b", committed_at=None, error="store down")
     tables.add(reported(1, *games, progress=progress))
     tables.add(reported(2))
+    counted = Pass(replace(reported(3).result, input_rows=7), replace(progress, input_rows=None))
+    tables.add(counted)
     assert tables.flush()
-    first, second, third = history.passes(located(tmp_path), None, NOW).to_pylist()
+    first, second, third, fourth = history.passes(located(tmp_path), None, NOW).to_pylist()
     assert first["committed_at"].timestamp() == NOW + 1
     assert {name: first[name] for name in ("cluster_group", "game_key", "lane", "rows", "rejects", "pass_seconds")} == {
         "cluster_group": "eu-1",
@@ -108,6 +111,7 @@ def test_a_pass_is_read_back_as_it_was(tmp_path: Path) -> None:
     ) == ([("malformed_payload", 1)], [("addBatch", 300)], 9, [("sales/price", 2)])
     assert (second["game_key"], second["committed_at"], second["error"]) == ("go_b", None, "store down")
     assert (third["batch_id"], third["input_rows"], third["durations"]) == (2, None, None)
+    assert (fourth["input_rows"], fourth["durations"]) == (7, [("addBatch", 300)])
     assert tables.waiting == 0
 
 

@@ -49,6 +49,12 @@ def test_minus_one_is_unknown() -> None:
     assert progress.durations_ms == {"getBatch": 0}
 
 
+def test_names_of_files_are_no_rows() -> None:
+    """Spark counts what our sources give it: names of files, whose rows tasks read. How many there were is unknown."""
+    sources = [{"description": "org.apache.x.PythonMicroBatchStreamWithAdmissionControl@1c", "numInputRows": 2}]
+    assert read(numInputRows=2, sources=sources).input_rows is None
+
+
 def test_absent_numbers_are_unknown() -> None:
     """An idle progress leaves fields out; that is unknown, not zero."""
     text = {name: value for name, value in RECORDED.items() if name not in {"numInputRows", "durationMs", "name"}}
