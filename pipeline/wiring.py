@@ -43,6 +43,7 @@ from pipeline.data.streams.watchdog import Watchdog
 from pipeline.health.facts.controller_metrics import read_controller_metrics
 from pipeline.health.facts.fleet import Fleet, read_fleet
 from pipeline.health.facts.placing import placing_by
+from pipeline.health.verdicts.liveness import MISSED_HEARTBEATS
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.platforms.local.signals import DRIVER_SECONDS, stop_on_signals
 from pipeline.platforms.session.driver import driver_session, stop_queries
@@ -288,10 +289,10 @@ class _Idle:
 
 
 class _StorageHeartbeat:
-    """Sends heartbeats for a driver whose main thread waits for storage, with what it waits for."""
+    """Sends heartbeats for a driver whose main thread waits for storage; what for once a person should look."""
 
     def __init__(self, duty: _DriverProcess, every: float) -> None:
-        self._duty, self._every = duty, every
+        self._duty, self._every, self._said_after = duty, every, MISSED_HEARTBEATS * every
         self._waits_for = "for storage to answer" if duty.is_far else "for its disk or its processor"
         self._since: float | None = None
         self._frontier: int | None = None
@@ -318,7 +319,7 @@ class _StorageHeartbeat:
             since = self._since
             waited = 0.0 if since is None else time.monotonic() - since
             if waited > self._every:
-                said = f"has waited {waited:.0f} s {self._waits_for}"
+                said = f"has waited {waited:.0f} s {self._waits_for}" if waited > self._said_after else None
                 with tolerate_store_outage("this heartbeat is not recorded"):
                     heartbeat(self._duty.engine, self._duty.kind, self._duty.name, "running", self._frontier, said)
 

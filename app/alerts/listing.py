@@ -135,9 +135,11 @@ def _text(of_rule: str) -> str:
 
 def _about(members: Sequence[ReportedAlert], names: Mapping[str, str], now: float) -> Iterator[str]:
     first = members[0]
+    if first.state == "pending":
+        yield "holds, but not for long enough yet"  # what the rule's texts say is so once it fires
     if len(members) == 1:
         yield summary(first, names)
-        yield from [_text(first.description)] if first.description else []
+        yield from [_text(first.description)] if first.description and first.state != "pending" else []
         yield from [f"silenced {silenced(first, now)}"] if first.state == "silenced" else []
     else:
         named = join_limited(members, _MOST_NAMED, lambda each: affected(each, names))

@@ -148,7 +148,8 @@ def _against_peak(seen: Course | None) -> str:
     said = f"It kept up with {formatting.count(peak.per_minute)} rows/min at {in_utc(peak.at, '%H:%M UTC')}"
     if seen.now is None:
         return f"{said}; its rows now are unknown."
-    return f"{said}; now {formatting.count(seen.now)}, {seen.now / peak.per_minute:.0%}".replace("%", " %") + " of it."
+    share = f"{seen.now / peak.per_minute:.0%}".replace("%", " %")
+    return f"{said}; lately {formatting.count(seen.now)}, {share} of it."
 
 
 def _cores(rows: float | None, commits: float | None, games: int) -> float | None:

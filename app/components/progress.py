@@ -96,7 +96,8 @@ def _is_first_try(step: Step) -> bool:
 def _begun(seen: OneOperation, step: Step, *, is_last: bool) -> tuple[str, str, str, str]:
     state = "person" if is_last and seen.operation.is_stuck else _STATES.get(step.state, "waiting")
     times = f"{formatting.clock(step.started_at)} · {_length((step.ended_at or seen.read_at) - step.started_at)}"
-    return state, formatting.shown(step.name, 40).capitalize(), times, formatting.shown(step.detail, 300)
+    detail = formatting.shown(step.detail, 300) if step.detail else ""
+    return state, formatting.shown(step.name, 40).capitalize(), times, detail
 
 
 def _length(seconds: float) -> str:

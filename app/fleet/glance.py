@@ -25,6 +25,7 @@ from app.state.services import Environment
 from app.state.shared import once
 from listeners.process_kinds import INGEST
 from listeners.series import Series
+from pipeline.api.figures import minute
 from pipeline.api.fleet import RegisteredSchema
 from pipeline.api.games import GameProposal, Pending, Waiting
 from pipeline.api.runs import Run
@@ -112,6 +113,8 @@ def _draw_strip(known: Gathered, signals: Signals) -> None:
         if old := _until(known):
             st.html(parts.note(f"History{old}"))
     st.html(once(_figures, signals, known.stale_since is not None))
+    if of := minute(signals.recent):
+        st.html(parts.note(f"Rates and p99 are of {of}, the last closed minute; shares are of three minutes."))
 
 
 def _strip(signals: Signals, stale_since: float | None, now: float) -> str:

@@ -3,6 +3,7 @@
 Pure. No stream and no driver in trouble is left out: where no incident names it, it gets a line of its own.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -36,6 +37,7 @@ _RUNBOOKS_OF_PROBLEMS: Final[Mapping[str, str]] = {
     "store": "turnoutfleetunhealthy",
     "operation": "turnoutoperationneedsperson",
 }
+_COLON: Final = re.compile(r": (is|was|has|ended|lost|sent|reported|could) ")
 _MOST_NAMED: Final = 3
 _LONGEST: Final = 160  # characters of a reason
 _FACTS: Final = 2  # of the evidence, shown in a row
@@ -170,7 +172,7 @@ def _of_problem(standing: Concern, problem: Problem, fleet: Fleet) -> IncidentRo
 
 def _sentence(text: str) -> str:
     """Return a problem's text as a title: `group b: is silent for 20 s` is about the group, and says so."""
-    shown = formatting.shown(text.replace(": is ", " is ", 1).replace(": was ", " was ", 1), _LONGEST)
+    shown = formatting.shown(_COLON.sub(r" \1 ", text, count=1), _LONGEST)
     return f"{shown[:1].upper()}{shown[1:]}"
 
 

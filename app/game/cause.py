@@ -12,6 +12,7 @@ from typing import Final
 from app import formatting
 from app.game.signals import GameSignals, lasting
 from app.look.tokens import Tone
+from listeners.status import Status
 from pipeline.api.incidents import Cause
 from pipeline.api.operations import OperationKind
 from pipeline.health.headlines.standings import of_incident, of_status
@@ -63,7 +64,7 @@ def _of_incident(signals: GameSignals, incident: Incident) -> CauseCard:
     following = FOLLOWING[finding.cause][0] if finding.cause in FOLLOWING and incident.phase == "open" else None
     is_first = action is not None and action.kind != following
     return CauseCard(
-        "»" if progress is not None else formatting.STATUS_STYLES[signals.row.verdict.status].glyph,
+        "»" if progress is not None else _glyph(signals.row.verdict.status),
         formatting.shown(finding.title, _TITLE),
         of_incident(incident, signals.fleet.judgement.games),
         lasting(incident.since, signals.now),
@@ -73,6 +74,11 @@ def _of_incident(signals: GameSignals, incident: Incident) -> CauseCard:
         _NOT_YET if is_first and following is not None else None,
         finding.runbook,
     )
+
+
+def _glyph(status: Status) -> str:
+    """Return the glyph of a status; a running stream has the mark of its cell in the grid."""
+    return "!" if status == Status.RUNNING else formatting.STATUS_STYLES[status].glyph
 
 
 _NOT_YET: Final = "Mend the schema first: until then a replay leaves the rows in quarantine."

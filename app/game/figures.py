@@ -95,9 +95,13 @@ def _refused(signals: GameSignals) -> Figure:
 
 
 def refused_rows(signals: GameSignals) -> int | None:
-    """Return how many rows were refused in the range on screen; None where no driver reported."""
+    """Return how many rows were refused at least in the range on screen; None where no driver reported.
+
+    The series ends with the last closed minute, so that a burst of now is in what its driver counts alone.
+    """
     known = [] if signals.series is None else [each for each in signals.series.total("refused") if math.isfinite(each)]
-    return int(sum(known)) if known else None
+    lately = sum(signals.row.live.refused.values()) if signals.row.live is not None else 0
+    return max(int(sum(known)), lately) if known or lately else None
 
 
 def _latency(signals: GameSignals) -> Figure:

@@ -22,6 +22,7 @@ from app.look.axes import Chart, Frame
 from app.look.tokens import Tone
 from app.state.readings import Reading
 from app.state.services import Environment
+from pipeline.api.figures import minute
 from pipeline.api.versions import GameVersions
 from pipeline.base.names import GameKey
 from pipeline.base.texts import short_moment
@@ -89,6 +90,8 @@ def draw_strip(signals: GameSignals) -> None:
         if signals.series_about:
             st.html(parts.note(f"History{signals.series_about}"))
         st.html(parts.figures(figures.figures(signals)))
+        if of := minute(signals.recent):
+            st.html(parts.note(f"Rates are of {of}, the last closed minute."))
 
 
 def draw_charts(signals: GameSignals) -> None:

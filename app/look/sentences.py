@@ -38,4 +38,5 @@ def elsewhere_text(said: Headline, now: float) -> str:
     if said.elsewhere is None:
         return ""
     since = "" if said.elsewhere.since is None else f" since {short_moment(said.elsewhere.since, now)}"
-    return f"elsewhere: {said.elsewhere.text}{since}"
+    recovers = ": recovering" if said.elsewhere.is_recovering else ""
+    return f"elsewhere: {said.elsewhere.text}{recovers}{since}"

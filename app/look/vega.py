@@ -32,6 +32,7 @@ __all__ = [
     "throughput",
 ]  # fmt: skip
 
+_GAP: Final = 0.08  # between two bars, on each side, as a share of a slot
 _DECADES: Final = [1, 10, 60, 600, 3600, 36000]  # seconds, ticks of a latency
 _STEPS: Final = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200)  # seconds between ticks
 _TIME_TICKS: Final = (
@@ -73,28 +74,10 @@ QUANTILES: Final = (("p50", "p50"), ("p95", "p95"), ("p99", "p99"))
 
 def throughput(frame: Frame, by_group: Mapping[str, Values], unit: str = "/s") -> Chart:
     """Return values of groups stacked over time, such as rows per second."""
-    data = _stacked(frame, folded(by_group), unit, middle=True)
-    area = {
-        "data": {"name": "series"},
-        "transform": [axes.WHEN],
-        "mark": {
-            "type": "area",
-            "interpolate": "step",
-            "stroke": tokens.colour("card", frame.mode),
-            "strokeWidth": 1,
-            "fillOpacity": 1,
-            "invalid": "break-paths-filter-domains",
-        },
-        "encoding": {
-            "x": axes.time_axis(),
-            "y": axes.value_axis("low", frame, _RATE_LABEL),
-            "y2": {"field": "high"},
-            "fill": axes.palette(frame.mode, (*tokens.SERIES, "series-rest")),
-            "detail": {"field": "code"},
-            "tooltip": axes.tooltip(),
-        },
-    }
-    return axes.timed_chart(frame, [area], {"series": data}, floor=1.0)
+    data = _stacked(frame, folded(by_group), unit, gap=0.0)
+    rects = _rects(frame, [*tokens.SERIES, "series-rest"], _RATE_LABEL)
+    rects["mark"] |= {"cornerRadius": 0, "stroke": tokens.colour("card", frame.mode), "strokeWidth": 0.5}
+    return axes.timed_chart(frame, [rects], {"series": data}, floor=1.0)
 
 
 def latency(frame: Frame, quantiles: Mapping[str, Values], objective: float | None) -> Chart:
@@ -137,7 +120,7 @@ def bars(
 
     `line` is a value that they compare with, and what it is.
     """
-    data = _stacked(frame, series, unit, middle=False)
+    data = _stacked(frame, series, unit)
     rects = _rects(frame, [token for _, token, _ in series], _RATE_LABEL)
     aim, words = line or (None, None)
     return axes.timed_chart(frame, [rects], {"series": data}, floor=1.0, objective=aim, words=words)
@@ -145,7 +128,7 @@ def bars(
 
 def backlog(frame: Frame, seconds: Values, objective: float | None) -> Chart:
     """Return the age of the oldest waiting event per slot, in seconds."""
-    data = _stacked(frame, [("backlog", "series-3", seconds)], None, middle=False)
+    data = _stacked(frame, [("backlog", "series-3", seconds)], None)
     rects = _rects(frame, ["series-3"], _TIME_LABEL, {"expr": _TIME_TICKS})
     return axes.timed_chart(frame, [rects], {"series": data}, floor=30.0, objective=objective)
 
@@ -153,7 +136,7 @@ def backlog(frame: Frame, seconds: Values, objective: float | None) -> Chart:
 def load(frame: Frame, shares: Values, limit: float | None) -> Chart:
     """Return the load of a group per slot, of what it may use, 0 to 100 %, and its limit."""
     percent = [None if share is None else 100 * share for share in map(axes.finite, shares)]
-    data = _stacked(frame, [("load", "series-2", percent)], " %", middle=False)
+    data = _stacked(frame, [("load", "series-2", percent)], " %")
     rects = _rects(frame, ["series-2" if frame.mode == "light" else "series-1"], "datum.value + ' %'", [0, 100])
     words = None if limit is None else f"limit {limit:.0%}".replace("%", " %")
     aim = None if limit is None else 100 * limit
@@ -179,23 +162,23 @@ def _rects(frame: Frame, names: Sequence[str], label: str, ticks: Any = None) ->
     }
 
 
-def _stacked(frame: Frame, series: Sequence[tuple[str, str, Values]], unit: str | None, *, middle: bool) -> pa.Table:
-    """Return rows with `low` and `high` of each series; `code` is its place in the palette."""
+def _stacked(frame: Frame, series: Sequence[tuple[str, str, Values]], unit: str | None, gap: float = _GAP) -> pa.Table:
+    """Return rows with `low` and `high` of each series; `code` is its place in the palette, `gap` a share of a slot."""
     base: dict[int, float] = {}
     rows: list[dict[str, Any]] = []
-    gap = 0.0 if middle else frame.slot_seconds * 0.08
-    codes = {"series-rest": len(tokens.SERIES)} if middle else {}
+    space = frame.slot_seconds * gap
+    codes = {"series-rest": len(tokens.SERIES)}
     for place, (word, token, values) in enumerate(series):
         what = formatting.shown(word, 40)
-        for number, (at, value) in enumerate(axes.slots_of(frame, values, middle=middle)):
+        for number, (at, value) in enumerate(axes.slots_of(frame, values, middle=False)):
             low = base.get(number, 0.0)
             high = None if value is None else low + value
             base[number] = low if high is None else high
             said = formatting.duration(value) if unit is None else f"{formatting.rate(value)}{unit}"
             rows.append(
                 {
-                    "t": (at + gap) * 1000,
-                    "to": (at + frame.slot_seconds - gap) * 1000,
+                    "t": (at + space) * 1000,
+                    "to": (at + frame.slot_seconds - space) * 1000,
                     "low": None if high is None else low,
                     "high": high,
                     "code": codes.get(token, place),
@@ -204,8 +187,6 @@ def _stacked(frame: Frame, series: Sequence[tuple[str, str, Values]], unit: str 
                 }
             )
     kinds = {"t": pa.float64(), "to": pa.float64(), "low": pa.float32(), "high": pa.float32(), "code": pa.int8()}
-    if middle:
-        del kinds["to"]
     return axes.table(rows, {**kinds, "what": pa.string(), "said": pa.string()})
 
 

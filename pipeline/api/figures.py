@@ -3,6 +3,11 @@
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
+from listeners.series import Series
+from pipeline.base.texts import in_utc
+
 REFUSED_FLOOR: Final = 3.0
 """Rows a second below which a course of refusals stays low."""
 
@@ -16,3 +21,14 @@ LATEST_SLOTS: Final = 3
 def newest(points: Sequence[float | None]) -> float | None:
     """Return the newest known value of the last few slots, None where there is none."""
     return next((value for value in reversed(points[-LATEST_SLOTS:]) if value is not None), None)
+
+
+def minute(recent: Series | None) -> str:
+    """Return of which minute rates are, the newest that is closed; nothing where none is known."""
+    if recent is None:
+        return ""
+    known = np.flatnonzero(~np.isnan(recent.events))
+    if not len(known) or recent.slots - known[-1] > LATEST_SLOTS:
+        return ""
+    begin = recent.since + recent.slot_seconds * int(known[-1])
+    return " to ".join(in_utc(each, "%H:%M") for each in (begin, begin + recent.slot_seconds)) + " UTC"

@@ -56,7 +56,7 @@ def test_the_page_lists_alerts_by_state_with_since_affected_and_runbook(
     report(
         known(
             [alert("TurnoutStreamDown", game=KEY["Chess"]), *late],
-            pending=(alert("TurnoutGroupDown", "pending", cluster_group="b"),),
+            pending=(replace(alert("TurnoutGroupDown", "pending", cluster_group="b"), description="For 15 minutes."),),
             silenced=(replace(alert("TurnoutSourceUnknown", "silenced"), silence=silence),),
             explained=(alert("TurnoutFreshnessBurnSlow", "explained", game=KEY["Go"]),),
         )
@@ -66,6 +66,8 @@ def test_the_page_lists_alerts_by_state_with_since_affected_and_runbook(
     assert "3 alerts fire" in said
     assert "1 pending · 1 silenced · 1 explained · as Alertmanager says" in said
     assert "TurnoutStreamDown of Chess" in said
+    assert "holds, but not for long enough yet" in said
+    assert "For 15 minutes." not in said, "which a rule says of an alert that fires"
     assert "2: Chess, Go" in said
     assert said.count("12 min") >= 1
     table = app.dataframe[0].value

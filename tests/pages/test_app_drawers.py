@@ -145,6 +145,7 @@ def test_steps_have_times_and_a_first_try_is_no_step() -> None:
     assert [name for _, name, _, _ in progress.journal(again_begun)] == ["Replay", "Try 1", "Try 2", "Verify"]
     stuck = progress.journal(of("replay", step(1, "replay", "failed", "no", 1010.0), state=OperationState.NEEDS_HUMAN))
     assert stuck[0][0] == "person"
+    assert progress.journal(of("replay", step(1, "replay", "done", "", 1010.0)))[0][3] == "", "it said nothing"
 
 
 def test_a_bar_shows_what_the_last_one_took() -> None:

@@ -193,6 +193,14 @@ def test_a_missing_slot_is_no_point_of_a_chart() -> None:
     assert rows[1]["said"] == formatting.UNKNOWN_VALUE
 
 
+def test_a_minute_between_two_gaps_is_drawn_whole() -> None:
+    """Each slot of the throughput is a rectangle as wide as the slot, so that no group floats over a missing one."""
+    chart = vega.throughput(_FRAME, {"a": [None, 1.0, None], "b": [2.0, 2.0, 2.0]})
+    (row,) = (each for each in chart.datasets["series"].to_pylist() if each["what"] == "a" and each["high"])
+    assert row["to"] - row["t"] == 60_000
+    assert "rect" in {layer["mark"]["type"] for layer in chart.spec["layer"] if isinstance(layer.get("mark"), dict)}
+
+
 def test_small_groups_are_folded_in_grey() -> None:
     """Law: five groups have a colour, in the order of their names; the others are one grey area of their sum."""
     groups: dict[str, vega.Values] = {f"g{n}": [float(n), None] for n in range(8)}

@@ -258,8 +258,9 @@ def _they_stand(facts: GroupFacts) -> str:
     return "Its only game stands" if count == 1 else f"Its {count} games stand"
 
 
-def _changed(then: str, intended: Intent) -> list[Change]:
-    return [Change(f"group:{name}", desired, then) for name, (desired, _) in intended.preview.items()]
+def _changed(kind: OperationKind, intended: Intent) -> list[Change]:
+    now = _NOW.get(kind)
+    return [Change(f"group:{name}", now or desired, _THEN[kind]) for name, (desired, _) in intended.preview.items()]
 
 
 def _define(
@@ -268,14 +269,17 @@ def _define(
 ) -> OperationDefinition:  # fmt: skip
     return OperationDefinition(
         kind, role, lambda _: 3, steps, _facts, partial(_done, verb), inverse,
-        propose=partial(_propose, kind), unchanged=unchanged, changes=partial(_changed, _THEN[kind]),
+        propose=partial(_propose, kind), unchanged=unchanged, changes=partial(_changed, kind),
         of_group=Offer(partial(_obstacle, kind, unchanged), touches, (instead,)),
     )  # fmt: skip
 
 
 _THEN: Final[Mapping[OperationKind, str]] = {
-    OperationKind.START: "running", OperationKind.STOP: "stopped", OperationKind.RESTART: "running, by a new driver",
+    OperationKind.START: "running", OperationKind.STOP: "stopped", OperationKind.RESTART: "a new driver",
 }  # fmt: skip
+_NOW: Final[Mapping[OperationKind, str]] = {OperationKind.RESTART: "the driver that it has"}
+"""What is changed where that is not the desired state."""
+
 _DECIDES: Final = StepDefinition("decide", _decide, 30.0)
 _RUNS: Final = StepDefinition("verify", _see_running, _RUNS_SECONDS, verifies=True, looks=True, patience=_until_running)
 _RUNS_AGAIN: Final = replace(_RUNS, act=_end_old_and_see_running, looks=False, seen=_see_running)

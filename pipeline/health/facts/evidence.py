@@ -104,6 +104,7 @@ def _game(
         commit_seconds=None if live is None else live.commit_mean_seconds,
         refused={} if live is None else live.refused,
         refused_at={} if live is None else live.refused_at,
+        committed_at=None if live is None else live.last_commit_at,
         landed=None if live is None else live.landed,
         totals=None if live is None else (live.rejects_total, live.rows_total),
         segments=_segments(live),
@@ -141,7 +142,7 @@ def _group(
         len(deaths) >= MOST_DEATHS, driver is not None and driver.state == "skewed", len(deaths),
         deaths[0].message if deaths else None, deaths[0].ended_at if deaths else None, _frontier(driver),
         None if row is None else row.capacity_cores, operation, None if driver is None else driver.host, done,
-        state.is_awaited,
+        state.is_awaited, None if driver is None else driver.heartbeat_at,
     )  # fmt: skip
 
 

@@ -71,7 +71,8 @@ def of_subject(own: Headline, of: Situation, causes: Collection[Cause]) -> Headl
         return beside(own, of)
     if own.tone in {"late", "bad"}:
         return beside(replace(own, tone=severity if severity != "busy" else own.tone), of, mine)
-    return beside(Headline(_first(mine), severity, mine[0].since, (own.text, *own.notes)), of, mine)
+    calm = () if own.tone == "well" else (own.text,)  # what says that all of its subject is well is not so now
+    return beside(Headline(_first(mine), severity, mine[0].since, (*calm, *own.notes)), of, mine)
 
 
 def of_fleet(of: Situation) -> Headline:
@@ -117,7 +118,7 @@ def of_groups(of: Situation) -> Headline:
         return beside(Headline("All groups are stopped (as configured)", "plain"), of)
     if starting:
         names = join_limited([visible(each.name, 40) for each in starting], 3)
-        began = [each.since for each in about if not each.is_trouble and each.since is not None]
+        began = [each.since for each in about if each.incident is None and each.since is not None]
         text = f"{len(starting)} of {len(enabled)} groups' drivers starting: {names}"
         return beside(Headline(text, "busy", min(began, default=None)), of, about)
     if about:

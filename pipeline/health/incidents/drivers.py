@@ -19,6 +19,8 @@ MENDS_SECONDS: Final = 180.0
 RESTART_SECONDS: Final = 60.0
 """Seconds in which a driver that ended in order may be started again, and an operation may be done."""
 
+_QUIET_SECONDS: Final = 15.0  # without a heartbeat
+
 _THEN: Final = "its driver tries again by itself"
 
 
@@ -62,7 +64,7 @@ def driver(window: GameWindow, group: GroupWindow | None, evidence: Evidence) ->
         "failed": f"The driver of group {name} failed", "not_started": f"The driver of group {name} was never started",
         "unknown": f"The driver of group {name} fell silent",
     }  # fmt: skip
-    evidences.append(_who_starts(driver))
+    evidences.append(_who_starts(driver, evidence.now))
     if driver.operation is not None:
         evidences.append(f"{driver.operation.kind} by {cut(driver.operation.actor, MAX_NAME)} is not done yet")
     found = _handed_over(driver, evidence.now, of_group(
@@ -72,19 +74,25 @@ def driver(window: GameWindow, group: GroupWindow | None, evidence: Evidence) ->
     return replace(found, is_expected=restarts(liveness, evidence.now))
 
 
-def _who_starts(driver: GroupSeen) -> str:
+def _who_starts(driver: GroupSeen, now: float) -> str:
     if not driver.is_started_here:
         return "turnout does not start it"
     if driver.no_controller is not None:
         return f"{driver.no_controller}, so nothing starts it again"
     if driver.is_given_up:
         return "the controller has given it up"
-    return "it may hang: a restart ends it" if _may_hang(driver.liveness) else "the controller starts it again"
+    return "it may hang: a restart ends it" if _may_hang(driver, now) else "the controller starts it again"
 
 
-def _may_hang(liveness: Liveness) -> bool:
-    """Return whether its process may be there, so that the controller does not start another one yet."""
-    return liveness.state == "unknown" and not liveness.has_lost_lease
+def _may_hang(driver: GroupSeen, now: float) -> bool:
+    """Return whether its process may be there, so that the controller does not start another one yet.
+
+    A lost lease does not tell: a frozen process loses it as well. That of a dead one is taken away, soon after a beat.
+    """
+    if driver.liveness.state != "unknown":
+        return False
+    is_quiet = driver.heartbeat_at is None or now - driver.heartbeat_at > _QUIET_SECONDS
+    return is_quiet or not driver.liveness.has_lost_lease
 
 
 def _handed_over(driver: GroupSeen, now: float, found: Finding) -> Finding:
@@ -95,7 +103,7 @@ def _handed_over(driver: GroupSeen, now: float, found: Finding) -> Finding:
         return replace(found, action=None, advice=started)
     if driver.no_controller is not None:
         return replace(found, action=None, advice="Start `turnout controller run`, which starts the driver again")
-    if driver.is_given_up or _may_hang(driver.liveness) or since is None or now - since > MENDS_SECONDS:
+    if driver.is_given_up or _may_hang(driver, now) or since is None or now - since > MENDS_SECONDS:
         return found
     return replace(found, action=None, acting=_starting(CONTROLLER_WORD, since))
 

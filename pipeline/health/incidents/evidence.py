@@ -99,6 +99,7 @@ class GameSeen:
     commit_seconds: float | None = None  # the mean of its commits in the last minute
     refused: Mapping[str, int] = field(default_factory=dict)  # by reason, within `REFUSED_SECONDS`
     refused_at: Mapping[str, float] = field(default_factory=dict)  # when the last row was refused, by reason
+    committed_at: float | None = None  # when its table got its last commit
     landed: int | None = None  # rows within `REFUSED_SECONDS`
     totals: tuple[int, int] | None = None  # rows refused and landed since its driver started
     segments: Mapping[str, float] = field(default_factory=dict)  # where its latency comes from, in seconds
@@ -153,6 +154,7 @@ class GroupSeen:
     host: str | None = None  # of its driver, as it reported last
     done: tuple[DoneOperation, ...] = ()  # the newest first
     is_awaited: bool = False  # it has not started yet, as its environment has just begun to start
+    heartbeat_at: float | None = None  # the last one of its driver
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,7 @@ class GameWindow:
     trend: tuple[Point, ...] = ()  # oldest first; empty while it is well
     usual_rows_per_second: float | None = None  # while it was well
     last: tuple[int, int] = (0, 0)  # rows refused and landed since the look before; none where it is not known
+    failed_at: float | None = None  # the last look at which its own work failed
 
 
 @dataclass(frozen=True, slots=True)

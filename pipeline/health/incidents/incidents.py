@@ -262,8 +262,8 @@ def _recovery(games: Sequence[str], incident: Incident, evidence: Evidence) -> t
     said = [succeeded(each, evidence.now) for each in sorted(done, key=lambda one: -one.ended_at)[:_MOST_DONE]]
     ages = [each.seen.backlog_seconds for each in windows if each.seen.backlog_seconds is not None]
     oldest = f"; the oldest row has waited {duration(max(ages))}" if ages else ""
-    many = "1 game works" if len(games) == 1 else f"{len(games):,} games work"
-    return (*said, *([f"{many} off what waited{oldest}"] if games else []))
+    many = "1 game is" if len(games) == 1 else f"{len(games):,} games are"
+    return (*said, *([f"{many} not level yet{oldest}"] if games else []))
 
 
 def _begun(

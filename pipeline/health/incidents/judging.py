@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from listeners.status import Status
 from pipeline.health.incidents import drivers, own, shared
 from pipeline.health.incidents.causes import Finding
 from pipeline.health.incidents.evidence import Evidence, GameWindow, GroupWindow
@@ -19,6 +20,9 @@ _Rule = Callable[[GameWindow, GroupWindow | None, Evidence], Finding | None]
 _RULES: Final[tuple[_Rule, ...]] = (
     shared.stopped_on_purpose, shared.operation, drivers.driver, own.registry, own.failing, own.refused,
 )  # fmt: skip
+
+_RETRIED_SECONDS: Final = 60.0
+"""Seconds after a stream's own failure in which its driver's word that it fails may be older than its end."""
 
 
 def judge_all(evidence: Evidence) -> tuple[Finding | None, dict[str, Finding | None]]:
@@ -37,12 +41,25 @@ def judge_cause(window: GameWindow, evidence: Evidence, source: Finding | None =
         return None
     if seen.waits_for_ingest:
         return source
+    if _has_just_retried(window, evidence.now):
+        return None
     for rule in _RULES:
         if (found := rule(window, group, evidence)) is not None:
             return offered(found, window, group, evidence.now)
     if not seen.in_trouble or shared.is_recovering(window, group, evidence):
         return None
     return offered(shared.late_stream(window, group, evidence), window, group, evidence.now)
+
+
+def _has_just_retried(window: GameWindow, now: float) -> bool:
+    """Return whether its own failure is over, and its driver has not reported it since: nothing else is known to fail.
+
+    Else a group whose games retry one by one would be accused of a query that stopped.
+    """
+    seen, failed_at = window.seen, window.failed_at
+    if failed_at is None or now - failed_at > _RETRIED_SECONDS or seen.status == Status.UNKNOWN:
+        return False
+    return seen.is_failing and seen.failure is None and seen.last_error is None
 
 
 def judge_source(evidence: Evidence) -> Finding | None:
@@ -80,8 +97,12 @@ def judge_source(evidence: Evidence) -> Finding | None:
     quiet = seen.quiet
     if quiet is None or quiet.usual is None or not quiet.is_silent:
         return None
-    return of_all(
+    found = of_all(
         Cause.SOURCE_SILENT, "The source fell silent",
-        (f"no row for {duration(quiet.seconds)}", f"{quiet.usual.text}: silent from {duration(quiet.usual.limit)} on"),
+        (
+            f"no row for at least {duration(quiet.seconds)}",
+            f"{quiet.usual.text}: silent from {duration(quiet.usual.limit)} on",
+        ),
         ("ingest runs, and nothing waits in the source",), None, "turnoutingeststalled", scope="source", is_fact=True,
     )  # fmt: skip
+    return replace(found, advice="turnout is well: start the producers, or ask why they send nothing")

@@ -63,6 +63,7 @@ class Memory:
     _frontiers: dict[str, _Frontier] = field(default_factory=dict)
     _commits: dict[str, tuple[float, float]] = field(default_factory=dict)  # by group: at, seconds
     _totals: dict[str, tuple[int, int]] = field(default_factory=dict)  # by game: rows refused and landed
+    _failed: dict[str, float] = field(default_factory=dict)  # by game: the last look at which its own work failed
 
     def remember(self, look: Look) -> Evidence:
         """Add a look; return its windows."""
@@ -95,6 +96,8 @@ class Memory:
             del self._trends[key]
         for key in self._totals.keys() - look.games.keys():
             del self._totals[key]
+        for key in self._failed.keys() - look.games.keys():
+            del self._failed[key]
         for name in self._frontiers.keys() - look.groups.keys():
             del self._frontiers[name]
         for name in self._commits.keys() - look.groups.keys():
@@ -114,7 +117,9 @@ class Memory:
             _add(points, Point(now, game.backlog_seconds))
             trend = points
         usual = self._usually(("game", game.game_key), game.rows_per_second, now, is_well=is_well)
-        return GameWindow(game, tuple(trend), usual, self._last(game))
+        if game.failure is not None:
+            self._failed[game.game_key] = now
+        return GameWindow(game, tuple(trend), usual, self._last(game), self._failed.get(game.game_key))
 
     def _last(self, game: GameSeen) -> tuple[int, int]:
         """Return the rows refused and landed since the look before; a driver that was restarted counts from zero."""

@@ -56,6 +56,8 @@ SCHEMA_CHANGE_SECONDS: Final = 900.0
 TOGETHER_SECONDS: Final = 60.0
 """Seconds after a game's first version within which others count as its first schema, as in a migration."""
 
+_JUST_SECONDS: Final = 15.0  # refused rows that are older are not what happens now
+
 _SHAPES: Final = "shapes"  # the registry of needs that drivers answer themselves, from bronze
 _FOR_SHAPES: Final = ("waits for shapes ", "waits for new shapes ")  # as drivers report it
 _OTHER: Final = "other_type"
@@ -170,7 +172,8 @@ def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
     if not (is_mostly or is_kept_out or is_many):
         return None
     by_reason = sorted(seen.refused.items(), key=lambda each: (-each[1], each[0]))
-    evidences = [_amounts(by_reason, seen.refused_share), *sudden, *troubled_neighbours(window, group)]
+    when = sudden or _newest(seen, by_reason[0][0], evidence.now)
+    evidences = [_amounts(by_reason, seen.refused_share), *when, *troubled_neighbours(window, group)]
     of_schema = sum(rows for reason, rows in by_reason if reason in _SCHEMA_REASONS)
     changed, version = schema_change(window, evidence.now), None if seen.schema is None else seen.schema.version
     is_held = seen.schema is not None and seen.schema.quarantined is not None and held > 0
@@ -220,11 +223,18 @@ def _amounts(by_reason: Sequence[tuple[str, int]], share: float) -> str:
     return f"{listed} in the last 5 min, {percent(share)} of its rows"
 
 
+def _newest(seen: GameSeen, reason: str, now: float) -> list[str]:
+    """Return, as evidence, how long ago the last row was refused for a reason, where that is not just now."""
+    at = seen.refused_at.get(reason)
+    return [] if at is None or now - at < _JUST_SECONDS else [f"the last one {duration(now - at)} ago"]
+
+
 def _of_now(seen: GameSeen, now: float) -> dict[str, int]:
     """Return the refused rows by reason, without reasons that are mended.
 
     Nothing was refused for one since a replay of its rows began; or for a minute and three of its gaps, while rows
-    landed. The latter tells nothing of schemas, whose rows wait in quarantine for a replay.
+    landed or until a commit: that stays so where nothing comes any more. The latter tells nothing of schemas, whose
+    rows wait in quarantine for a replay.
     """
     replayed_at = max((each.requested_at for each in seen.done if each.kind == OperationKind.REPLAY), default=0.0)
 
@@ -232,8 +242,9 @@ def _of_now(seen: GameSeen, now: float) -> dict[str, int]:
         at = seen.refused_at.get(reason)
         if at is None or at <= replayed_at:
             return at is not None  # of a driver that does not say when, nothing is over
-        quiet = now - at > max(QUIET_SECONDS, QUIET_GAPS * REFUSED_SECONDS / max(rows, 1))
-        return quiet and bool(seen.rows_per_second) and reason not in _SCHEMA_REASONS
+        gap = max(QUIET_SECONDS, QUIET_GAPS * REFUSED_SECONDS / max(rows, 1))
+        until = now if seen.rows_per_second else seen.committed_at
+        return until is not None and until - at > gap and reason not in _SCHEMA_REASONS
 
     return {reason: rows for reason, rows in seen.refused.items() if not is_over(reason, rows)}
 

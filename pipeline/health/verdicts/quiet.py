@@ -38,7 +38,7 @@ class UsualGap:
     @property
     def text(self) -> str:
         """The gap and its basis, as a clause."""
-        return f"its longest gap {self.basis} was {duration(self.seconds)}"
+        return f"its longest gap {self.basis} was {'below 1 s' if self.seconds < 1 else duration(self.seconds)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,16 @@ from app.fleet.signals import forgotten
 from app.look import grid, lines, tokens
 from app.look.parts import Figure
 from listeners.status import Status
+from pipeline.api.figures import minute
 from pipeline.api.fleet import RegisteredSchema
 from pipeline.base.names import game_key
+from pipeline.base.texts import in_utc
 from pipeline.health.incidents.causes import Finding
 from pipeline.health.verdicts.reported import GroupIntent
 from pipeline.store.database.states import OperationState
 from pipeline.store.operations import Operation
 from pipeline.store.processes.runs import Run
+from pipeline.store.rows import Driver
 from tests.unit.app.fleet_world import NOW, Game, fleet, incident, series, signals
 
 UNKNOWN = "–"
@@ -258,6 +261,22 @@ def test_games_of_one_cause_are_one_row_with_its_next_step() -> None:
     assert (row.glyph, row.tone, row.since) == ("✗", "bad", NOW - 720)
     assert row.action is not None
     assert row.action.page == "schemas"
+
+
+def test_rates_name_the_minute_that_they_are_of() -> None:
+    """The figures are of the last closed minute, which the page says: what happens now may be another thing."""
+    known = series([game_key("Chess")], slots=3)
+    gone = replace(known, events=np.array([600.0, np.nan, np.nan]))
+    assert minute(known) == f"{in_utc(NOW - 60, '%H:%M')} to {in_utc(NOW, '%H:%M')} UTC"
+    assert minute(gone).startswith(in_utc(NOW - 180, "%H:%M"))
+    assert (minute(None), minute(replace(known, events=np.full(3, np.nan)))) == ("", "")
+
+
+def test_a_problem_reads_as_a_sentence() -> None:
+    """`group b: has waited 20 s for its disk` is about the group, whatever its driver did."""
+    waiting = Driver("group", "b", "host", 7, NOW - 7200, NOW - 2, "running", "has waited 20 s for its disk", 9)
+    (row,) = incidents.rows(signals([], fleet=fleet([Game("lost", group="b")], more=(waiting,)), incidents=()))
+    assert row.title == "Group b has waited 20 s for its disk"
 
 
 def test_no_trouble_is_left_out_where_no_incident_names_it() -> None:

@@ -20,6 +20,10 @@ WITH_A_SUBJECT: Final = {"schemas": OF_SCHEMAS, "access": OF_ACCESS, "books": ()
 """Pages with a sentence of their own, and the causes of the incidents that they are about."""
 
 
+CALM: Final = "all is as it should be"
+"""The sentence of a page with a subject of its own while that is well."""
+
+
 def headlines(of: Situation, stopped: Collection[str] = (), opened: int = 0, stuck: int = 0) -> dict[str, Headline]:
     """Return the headline of each page but Game by its name; of pages with a subject, while that is well."""
     found = {
@@ -28,7 +32,7 @@ def headlines(of: Situation, stopped: Collection[str] = (), opened: int = 0, stu
         "repairs": of_repairs(of, stopped),
         "operations": of_operations(of, opened, stuck),
     }
-    own = Headline("all is as it should be", "well")
+    own = Headline(CALM, "well")
     return found | {page: of_subject(own, of, causes) for page, causes in WITH_A_SUBJECT.items()}
 
 
@@ -60,6 +64,7 @@ def _check_calm(of: Situation, made: Mapping[str, Headline]) -> None:
         if stands or of.incidents is None:
             assert said.tone != "well", (page, said)
             assert "healthy" not in said.line, (page, said)
+        assert said.text == CALM or CALM not in said.line, (page, said)
 
 
 def _check_nothing_is_hidden(of: Situation, made: Mapping[str, Headline]) -> None:

@@ -112,6 +112,9 @@ def test_a_group_that_starts_is_neither_green_nor_trouble() -> None:
     assert (made["groups"].text, made["groups"].tone) == ("1 of 2 groups' drivers starting: b", "busy")
     assert made["books"].tone == "plain"
     check(of)
+    lost = Finding(Cause.DRIVER_GONE, "Group b lost its driver", (), (), None, None, scope="group b")
+    over = incident([game_key("Chess")], finding=lost, tone="recovering", since=NOW - 300, group="b")
+    assert of_groups(situation([Game("Chess", group="b")], [over], more=(starting,))).since == NOW - 5
 
 
 def test_a_running_game_of_an_incident_is_as_its_cell() -> None:

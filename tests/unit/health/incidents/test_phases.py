@@ -64,7 +64,8 @@ def test_a_killed_driver_that_starts_again_is_offered_no_restart() -> None:
         (dead(MENDS_SECONDS + 1), RESTART_GROUP, None, None),
         (dead(is_given_up=True), RESTART_GROUP, None, None),
         (dead(liveness=silent), RESTART_GROUP, None, None),
-        (dead(liveness=replace(silent, has_lost_lease=True)), None, "the controller", None),
+        (dead(liveness=replace(silent, has_lost_lease=True)), RESTART_GROUP, None, None),  # a frozen one loses it too
+        (dead(liveness=replace(silent, has_lost_lease=True), heartbeat_at=NOW - 4), None, "the controller", None),
         (dead(no_controller="no controller runs"), None, None, "Start `turnout controller run`"),
         (dead(is_started_here=False), None, None, "Start it where it ran, such as by `turnout groups run a`"),
         (dead(liveness=Liveness("starting", NOW - 1, "is starting"), last_death_at=NOW - 3), None, "the controller",
@@ -178,18 +179,49 @@ def test_rows_of_before_a_replay_are_no_cause_after_it() -> None:
 
 
 def test_damaged_rows_that_come_no_more_are_no_cause() -> None:
-    """A minute and three mean gaps without one, while others land, is the end; without rows nobody knows."""
+    """A minute and three mean gaps without one, while others land, is the end, also once nothing comes any more."""
     last = {"malformed_payload": NOW - 70.0}
     damaged = game(refused={"malformed_payload": 400}, refused_at=last)
     cases = (
         (damaged, True), (replace(damaged, refused_at={"malformed_payload": NOW - 50.0}), False),
         (replace(damaged, rows_per_second=0.0), False), (replace(damaged, refused_at={}), False),
+        (replace(damaged, rows_per_second=0.0, committed_at=NOW - 5.0), True),  # good rows came, and then silence
+        (replace(damaged, rows_per_second=0.0, committed_at=NOW - 30.0), False),
         (replace(damaged, refused={"malformed_payload": 10}, landed=50), False),  # one in 30 s
         (replace(damaged, refused={"unknown_schema": 400}, refused_at={"unknown_schema": NOW - 70.0}), False),
     )  # fmt: skip
     for seen, is_over in cases:
         all_of = evidence(seen, a=GroupSeen("a", LIVE))
         assert (judge_cause(all_of.games["chess"], all_of) is None) == is_over, seen.refused_at
+
+
+def test_games_that_retry_one_by_one_accuse_no_query() -> None:
+    """A stream whose own failure is over is on its way, although its driver has not reported it since.
+
+    Its group's query is not said to have stopped, and no cause is undetermined.
+    """
+    looks, full = Looks(), StreamFailure("transient", "OSError: File too large", 4, NOW, None)
+    failing = [game(key, status="FAILED", failure=full) for key in ("chess", "go", "ludo")]
+    driver = GroupSeen("a", LIVE, is_started_here=True)
+    looks.see(failing, driver)
+    (opened,) = looks.see(failing, driver)
+    retried = [replace(each, failure=None) for each in failing]
+    for mended in range(1, 4):
+        seen = [*retried[:mended], *failing[mended:]]
+        for _ in range(3):
+            assert {each.incident_id for each in looks.see(seen, driver)} == {opened.incident_id}
+    (recovering,) = looks.see(retried, driver)
+    assert (recovering.finding.cause, recovering.phase) == (Cause.STORAGE, "recovering")
+    assert looks.see([game(key) for key in ("chess", "go", "ludo")], driver) == ()
+
+
+def test_rows_that_are_refused_no_more_say_how_old_the_last_one_is() -> None:
+    """An incident of refused rows that stays until a minute without one says meanwhile that none comes."""
+    last = {"malformed_payload": NOW - 40.0}
+    damaged = game(refused={"malformed_payload": 400}, refused_at=last)
+    assert "the last one 40 s ago" in found(damaged, GroupSeen("a", LIVE)).evidence
+    now = replace(damaged, refused_at={"malformed_payload": NOW - 5.0})
+    assert not any("ago" in each for each in found(now, GroupSeen("a", LIVE)).evidence)
 
 
 # ----------------------------------------------------------------------------------------------------------- phases
@@ -219,7 +251,7 @@ def test_an_incident_goes_from_open_to_acting_recovering_and_ended() -> None:
         assert recovering.finding.action is None
     assert (recovering.phase, recovering.tone, recovering.games) == ("recovering", "recovering", ("chess",))
     assert recovering.finding.evidence == (
-        "restart by ann succeeded 2 min ago", "1 game works off what waited; the oldest row has waited 3 min"
+        "restart by ann succeeded 2 min ago", "1 game is not level yet; the oldest row has waited 3 min"
     )  # fmt: skip
     assert recovering.progress(looks.now) == recovering.outlook
     assert (recovering.outlook or "").startswith("level in about 1 min")

@@ -56,7 +56,7 @@ def test_a_group_compares_with_the_most_it_kept_up_with() -> None:
     assert seen.kept_up == group_load.Peak(2400.0, NOW - 30 * 60)
     assert seen.now == 1200
     said = group_load.headroom(GroupLoad("a"), seen, 0)
-    assert said == "No limit is set. It kept up with 2\u202f400 rows/min at 07:30 UTC; now 1\u202f200, 50 % of it."
+    assert said == "No limit is set. It kept up with 2\u202f400 rows/min at 07:30 UTC; lately 1\u202f200, 50 % of it."
 
 
 @pytest.mark.parametrize("why", ["late", "unknown", "caught up", "another group's"])
