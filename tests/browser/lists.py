@@ -16,6 +16,9 @@ from pipeline.base.names import game_key
 SOON: Final = 30_000
 _TRIES: Final = 6
 
+PALETTE: Final = "Game, group, operation, page or action"
+"""The box of the palette, which a letter opens on every page."""
+
 
 def settled(page: Page) -> None:
     """Wait until all of the page that a click has changed is drawn."""
@@ -48,6 +51,18 @@ def enter(page: Page, box: str, typed: str) -> None:
             return
         page.keyboard.press("Escape")
     pytest.fail(f"{box} never offered a line for {typed}")
+
+
+def find(page: Page, letters: str) -> None:
+    """Press the letter, go into the list, type, and take its first line."""
+    expect(page.get_by_role("button", name="Find")).to_be_visible(timeout=SOON)
+    settled(page)
+    page.keyboard.press("s")
+    expect(page.get_by_role("dialog").get_by_role("combobox", name=PALETTE)).to_be_visible(timeout=SOON)
+    page.keyboard.press("Tab")
+    page.keyboard.type(letters)
+    expect(page.get_by_role("option").first).to_have_attribute("data-focused", "true", timeout=SOON)
+    page.keyboard.press("Enter")
 
 
 def _take(page: Page, name: str, open_list: Callable[[], None]) -> None:

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, WebSocket, expect
 
 from pipeline.base.names import game_key
-from tests.browser.lists import SOON, settled
+from tests.browser.lists import PALETTE, SOON, find, settled
 from tests.browser.seed import Seeded, heartbeats, seed
 from tests.browser.served import CHROMIUM, opened, served
 
@@ -16,7 +16,6 @@ pytestmark = [
     pytest.mark.skipif(not CHROMIUM.exists(), reason=f"no browser at {CHROMIUM}: install chromium"),
 ]
 _GAMES = 1_000
-_BOX = "Game, group, operation, page or action"
 _MOST_SECONDS = 1.0
 _CLOSED_BYTES = 4_000
 """Most bytes of one refresh of the bar: the inbox, and the button that opens the palette."""
@@ -37,22 +36,10 @@ def page(browser: Browser, address: str) -> Iterator[Page]:
         yield empty
 
 
-def find(page: Page, letters: str) -> None:
-    """Press the letter, go into the list, type, and take its first line."""
-    page.keyboard.press("s")
-    expect(page.get_by_role("dialog").get_by_role("combobox", name=_BOX)).to_be_visible(timeout=SOON)
-    page.keyboard.press("Tab")
-    page.keyboard.type(letters)
-    expect(page.get_by_role("option").first).to_have_attribute("data-focused", "true", timeout=SOON)
-    page.keyboard.press("Enter")
-
-
 @pytest.mark.parametrize("path", ["/audit", *(pytest.param(each, marks=pytest.mark.long) for each in ("/", "/books"))])
 def test_a_letter_finds_a_game_on_every_page(page: Page, path: str) -> None:
     """Without the pointer: `S`, Tab, letters of a name and Enter open that very game among a thousand."""
     page.goto(path)
-    expect(page.get_by_role("button", name="Find")).to_be_visible(timeout=SOON)
-    settled(page)
     find(page, "number 0777")
     page.wait_for_url(lambda url: f"game={game_key('Game number 0777')}" in url, timeout=SOON)
     expect(page.get_by_role("dialog")).to_have_count(0, timeout=SOON)
@@ -62,8 +49,6 @@ def test_a_letter_finds_a_game_on_every_page(page: Page, path: str) -> None:
 def test_an_act_on_a_group_is_planned_in_its_drawer(page: Page) -> None:
     """The palette leads to the drawer of a group with the plan in it; Cancel shows the group, Escape closes it."""
     page.goto("/")
-    expect(page.get_by_role("button", name="Find")).to_be_visible(timeout=SOON)
-    settled(page)
     find(page, "drain group b")
     expect(page.get_by_role("dialog").get_by_role("button", name="Drain 500 games")).to_be_visible(timeout=SOON)
     page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
@@ -82,7 +67,7 @@ def test_a_thousand_games_are_there_within_a_second(page: Page) -> None:
     for _ in range(2):
         begun = time.monotonic()
         page.keyboard.press("s")
-        expect(page.get_by_role("dialog").get_by_role("combobox", name=_BOX)).to_be_visible(timeout=SOON)
+        expect(page.get_by_role("dialog").get_by_role("combobox", name=PALETTE)).to_be_visible(timeout=SOON)
         took = time.monotonic() - begun
         page.keyboard.press("Escape")
         expect(page.get_by_role("dialog")).to_have_count(0, timeout=SOON)

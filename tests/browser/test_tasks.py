@@ -22,7 +22,7 @@ ALWAYS = ("move",)
     "name", [each if each in ALWAYS else pytest.param(each, marks=pytest.mark.long) for each in TASKS]
 )
 def test_a_task_takes_few_clicks(browser: Browser, world: OnCall, oncall_address: str, name: str) -> None:
-    """The pages lead from the first look to the end of a task in at most five clicks, as the documents say."""
+    """The pages lead from the first look to the end of a task in at most four clicks, as the documents say."""
     task = TASKS[name]
     if task.prepare is not None:
         task.prepare(world)
