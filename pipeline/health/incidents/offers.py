@@ -29,9 +29,11 @@ _BESIDE: Final = frozenset(
 def offered(finding: Finding, window: GameWindow, group: GroupWindow | None, now: float) -> Finding:
     """Add who works on a finding of a game, and drop an action that is not possible or useful now."""
     if (operation := _at_it(finding, window, group)) is not None:
-        if operation.is_stuck:
-            return replace(finding, action=open_operation(operation), acting=None)
-        return replace(finding, action=open_operation(operation), acting=_acting(operation))
+        idle = None if group is None else group.seen.no_controller
+        acting = None if operation.is_stuck or idle is not None else _acting(operation)
+        waits = () if idle is None else (f"{idle}, so {operation.kind} {operation.operation_id[:8]} waits",)
+        evidence = (*finding.evidence, *waits)
+        return replace(finding, action=open_operation(operation), acting=acting, evidence=evidence)
     kind = None if finding.action is None else finding.action.kind
     last = next((each for each in done_for(window, group) if each.kind == kind), None)
     if kind is None or last is None or now - last.ended_at > DONE_SECONDS or _is_due_again(last, window, group):
@@ -56,11 +58,7 @@ def _at_it(finding: Finding, window: GameWindow, group: GroupWindow | None) -> O
     is_of_group = group is not None and finding.scope == f"group {group.seen.name}"
     if is_of_group and own is not None and own.actor != CONTROLLER:
         own = None
-    idle = None if group is None else group.seen.no_controller
-    for each in (own, of_group):
-        if each is not None and each.kind not in _BESIDE and not (each.is_planned and idle is not None):
-            return each
-    return None
+    return next((each for each in (own, of_group) if each is not None and each.kind not in _BESIDE), None)
 
 
 def _acting(operation: OpenOperation) -> Acting:

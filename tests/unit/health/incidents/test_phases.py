@@ -90,7 +90,7 @@ def test_storage_that_is_tried_again_is_offered_no_restart() -> None:
 
 
 def test_an_open_operation_is_who_acts_and_its_page_is_the_action() -> None:
-    """While an operation is under way its page alone is offered; it acts no more once it needs a person."""
+    """An open operation offers its own page alone; its requester acts until it needs a person, or a controller."""
     opened = Action("Open operation", "operations", {"operation": "0af30af3"})
     parked = StreamFailure("transient", "OSError: slow down", 9, NOW, NOW - 60)
     failing = game(status="FAILED", failure=parked)
@@ -102,8 +102,11 @@ def test_an_open_operation_is_who_acts_and_its_page_is_the_action() -> None:
     beside = found(replace(failing, operation=replace(retry, kind="access")), GroupSeen("a", LIVE))
     assert beside.action is not None
     assert beside.action.kind == "retry"
-    hanging = GroupSeen("a", LIVE, operation=replace(RESTART, is_planned=True), no_controller="no controller runs")
-    assert found(failing, hanging).acting is None, "nobody carries it out"
+    for is_planned in (True, False):
+        begun = replace(RESTART, is_planned=is_planned)
+        hanging = found(failing, GroupSeen("a", LIVE, operation=begun, no_controller="no controller runs"))
+        assert (hanging.action, hanging.acting) == (opened, None), "nobody carries it out, and no other act is possible"
+        assert hanging.evidence[-1] == "no controller runs, so restart 0af30af3 waits"
     gone = game(status="UNKNOWN")
     alone = found(replace(gone, operation=replace(RESTART, kind="move")), dead(is_given_up=True))
     assert (alone.action, alone.acting) == (RESTART_GROUP, None), "one game's move mends no driver"
