@@ -46,7 +46,7 @@ def matrix(shelf: Shelf) -> list[dict[str, str]]:
         {
             "Game": formatting.shown(each.game.name, 60),
             "Open days": _known(each, shelf.read_at),
-            **{day: cells[each.game.key].get(day, _none(each)) for day in days},
+            **{_head(day): cells[each.game.key].get(day, _none(each)) for day in days},
         }
         for each in games
     ]
@@ -68,6 +68,11 @@ def _cells(game: GameOverview) -> dict[str, str]:
     for each, now, state in _closed(game):
         found[label(each.day, each.day_seconds)] = f"{_MARKS[state]} {formatting.count(now.accepted)}"
     return found
+
+
+def _head(day: str) -> str:
+    """Return the head of a day's column: `2026-11-30`, or `11-30 15:20` of a shorter one."""
+    return day if "T" not in day else day[5:16].replace("T", " ")
 
 
 def _none(game: GameOverview) -> str:

@@ -3,7 +3,8 @@
 It is drawn again each second, whatever the page below does: a drawer never shows an older state than the operation's.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import streamlit as st
@@ -19,6 +20,7 @@ from pipeline.api.operations import Operation, Step
 from pipeline.base.errors import Refused
 from pipeline.control.operations import registry
 
+_KEY: Final = re.compile(r"[a-z0-9_]+_[a-z2-7]{12}\b")  # of a game
 POLL_SECONDS: Final = 1.0
 
 _STATES: Final = {"done": "done", "running": "running", "failed": "failed"}
@@ -55,7 +57,7 @@ def draw(seen: OneOperation) -> None:
     """Draw how an operation stands, and its steps."""
     operation = seen.operation
     took = _length((operation.ended_at or seen.read_at) - operation.requested_at)
-    st.text(f"{formatting.operation_text(operation.state)}{_outcome(operation)}")
+    st.text(f"{formatting.operation_text(operation.state)}{_outcome(seen)}")
     if (share := bar(seen)) is not None:
         st.html(parts.loads([share], None, "of the time of the last one"))
     if steps := journal(seen):
@@ -96,8 +98,13 @@ def _is_first_try(step: Step) -> bool:
 def _begun(seen: OneOperation, step: Step, *, is_last: bool) -> tuple[str, str, str, str]:
     state = "person" if is_last and seen.operation.is_stuck else _STATES.get(step.state, "waiting")
     times = f"{formatting.clock(step.started_at)} · {_length((step.ended_at or seen.read_at) - step.started_at)}"
-    detail = formatting.shown(step.detail, 300) if step.detail else ""
+    detail = formatting.shown(_named(step.detail, seen.names), 300) if step.detail else ""
     return state, formatting.shown(step.name, 40).capitalize(), times, detail
+
+
+def _named(text: str, names: Mapping[str, str]) -> str:
+    """Return a text of a step with the games' names for their keys."""
+    return _KEY.sub(lambda key: formatting.shown(names.get(key.group(), key.group()), 40), text)
 
 
 def _length(seconds: float) -> str:
@@ -105,5 +112,6 @@ def _length(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < _BY_THE_SECOND else formatting.duration(seconds)
 
 
-def _outcome(operation: Operation) -> str:
-    return f": {formatting.shown(operation.outcome)}" if operation.outcome else ""
+def _outcome(seen: OneOperation) -> str:
+    outcome = seen.operation.outcome
+    return f": {formatting.shown(_named(outcome, seen.names))}" if outcome else ""

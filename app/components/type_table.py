@@ -76,8 +76,10 @@ def _draw_table(
         height=min(_ROW * (len(types) + 1) + 2, _TALL),
         column_config={
             "State": pills.column("State", _TONES, 110, _ABOUT),
-            "Rows/s": st.column_config.TextColumn(alignment="right", help="Landed, the mean of the last five minutes."),
-            "Refused, 5 min": st.column_config.TextColumn(alignment="right"),
+            "Rows/s": st.column_config.TextColumn(
+                width=65, alignment="right", help="Landed, the mean of the last five minutes."
+            ),
+            "Refused, 5 min": st.column_config.TextColumn(width=100, alignment="right"),
             "In the table": st.column_config.TextColumn(alignment="right"),
             "In quarantine": st.column_config.TextColumn(alignment="right", help="Rows that were refused, now."),
         },

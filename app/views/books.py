@@ -76,20 +76,20 @@ def _columns() -> dict[str, Any]:
         "Duplicate": "Second rows of an event, by the silver table.",
         "Refused": "Rows that no table has.",
     }
-    widths = {"Accepted": 100, "Late": 78, "Duplicate": 78, "Refused": 82}
+    widths = {"Accepted": 95, "Late": 78, "Duplicate": 78, "Refused": 82}
     return {
-        "Game": st.column_config.TextColumn(width=135),
-        "Day": st.column_config.TextColumn(width=100),
-        "State": pills.column("State", tables.TONES, 135),
+        "Game": st.column_config.TextColumn(width=115),
+        "Day": st.column_config.TextColumn(width=95),
+        "State": pills.column("State", tables.TONES, 120),
         **{
             name: st.column_config.TextColumn(width=widths[name], alignment="right", help=about)
             for name, about in numbers.items()
         },
-        "Closed by": st.column_config.TextColumn(width=110),
-        "At, UTC": st.column_config.TextColumn(width=75),
-        "Reasons": st.column_config.TextColumn(width=130, help="Of an open day why it waits, of a closed one why."),
-        "Sums": st.column_config.TextColumn(width=100, help="Of the accepted rows at the closing, by column."),
-        "Hash": st.column_config.TextColumn(width=75, help="Of the accepted rows; the ledger has all of it."),
+        "Closed by": st.column_config.TextColumn(width=95),
+        "At, UTC": st.column_config.TextColumn(width=62),
+        "Reasons": st.column_config.TextColumn(width=150, help="Of an open day why it waits, of a closed one why."),
+        "Sums": st.column_config.TextColumn(width=160, help="Of the accepted rows at the closing, by column."),
+        "Hash": st.column_config.TextColumn(width=70, help="Of the accepted rows; the ledger has all of it."),
     }
 
 

@@ -148,6 +148,14 @@ def test_steps_have_times_and_a_first_try_is_no_step() -> None:
     assert progress.journal(of("replay", step(1, "replay", "done", "", 1010.0)))[0][3] == "", "it said nothing"
 
 
+def test_steps_name_games_as_people_do() -> None:
+    """A step's text names games by their keys, and the drawer by their names; an unknown key stays."""
+    key, gone = CHESS, KEY["Go"]
+    step = Step(1, "acquire", "running", f"Group a has not taken 2 yet: {key}, {gone}.", 1000.0, None)
+    seen = replace(of("move", step), names={key: "Chess"})
+    assert progress.journal(seen)[0][3] == f"Group a has not taken 2 yet: Chess, {gone}."
+
+
 def test_a_bar_shows_what_the_last_one_took() -> None:
     """A step without progress of its own is compared with the last success; nobody guesses without one."""
     share = progress.bar(of("restart", usual_seconds=134.0))

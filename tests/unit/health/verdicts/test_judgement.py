@@ -16,7 +16,7 @@ from pipeline.api.status import verdict
 from pipeline.base.terminal import rendered
 from pipeline.health.kinds.registry import registered
 from pipeline.health.verdicts.judgement import Judgement, judge_fleet
-from pipeline.health.verdicts.liveness import HeldLease, ProcessRun
+from pipeline.health.verdicts.liveness import HeldLease, ProcessRun, judge_driver
 from pipeline.health.verdicts.processes import FleetFacts
 from pipeline.health.verdicts.reported import AssignedGame, GroupIntent
 from pipeline.store.rows import CLOCK_BOUND_SECONDS, Driver, SourceReading
@@ -78,6 +78,14 @@ def test_a_lost_lease_counts_at_once() -> None:
     assert lost.game()[0] == "UNKNOWN"
     other = Given(run=None, lease=HeldLease(("other", 1), NOW - 900, NOW - 800))
     assert other.group()[0] == "running", "an old lease of another process says nothing about this one"
+
+
+def test_a_silence_does_not_begin_anew_with_a_lost_lease() -> None:
+    """A frozen driver is unknown since its last heartbeat, also once its lease has run out."""
+    frozen, lease = replace(DRIVER, heartbeat_at=NOW - 40), replace(LEASE, expires_at=NOW - 5)
+    assert judge_driver(frozen, LEASE, RUN, NOW, 15.0).since == NOW - 40
+    assert judge_driver(frozen, lease, RUN, NOW, 15.0).since == NOW - 40
+    assert judge_driver(replace(frozen, heartbeat_at=NOW - 1), lease, RUN, NOW, 15.0).since == NOW - 5
 
 
 @pytest.mark.proves("G133")
