@@ -125,7 +125,7 @@ def _draw_course(loads: Loads, landed: GroupCourses, name: str) -> None:
         peak = None if seen.kept_up is None else (seen.kept_up.per_minute, "kept up with")
         chart, what = vega.bars(axis, [("landed", "series-2", seen.per_minute)], "/min", peak), "Rows landed per minute"
     alt = f"{what} of group {formatting.shown(name, 40)}."
-    st.vega_lite_chart(chart.whole(alt), theme=None, key=f"landed_{name}", alt=alt)
+    st.vega_lite_chart(chart.whole(), theme=None, key=f"landed_{name}", alt=alt)
 
 
 def _numbers(known: Situation, fleet: Fleet, loads: Loads, seen: Course | None, name: str) -> list[tuple[str, str]]:

@@ -303,7 +303,7 @@ def _latency(signals: Signals, *around: Any) -> Chart:
 
 
 def _draw_chart(chart: Chart, key: str, alt: str) -> None:
-    st.vega_lite_chart(chart.whole(alt), theme=None, key=key, alt=alt, width="stretch")
+    st.vega_lite_chart(chart.whole(), theme=None, key=key, alt=alt, width="stretch")
 
 
 def _draw_silence(known: Gathered, key: str) -> None:

@@ -139,7 +139,7 @@ def _draw_grid(
     st.html(parts.section("Streams by group", "a cell is a game; click to open it", legend))
     chart = grid.grid(groups, mode, blind=stale)
     event = st.vega_lite_chart(
-        chart.whole("A cell per game, by group."),
+        chart.whole(),
         theme=None,
         key="grid",
         on_select="rerun",

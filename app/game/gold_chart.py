@@ -88,7 +88,7 @@ def _draw_chart(definition: GoldDefinition, found: GoldSeries, column: str, now:
     frame = Frame(found.since, definition.window, max(now, found.until), mode, (), _HEIGHT)
     chart = vega.bars(frame, [(_label(definition, column), "series-1", values)], unit="")
     about = "A number of each closed window of the gold table, over time."
-    st.vega_lite_chart(chart.whole(about), theme=None, key="chart_gold", alt=about)
+    st.vega_lite_chart(chart.whole(), theme=None, key="chart_gold", alt=about)
 
 
 def _chosen(param: str, widget: str, label: str, known: list[str], definition: GoldDefinition | None = None) -> str:

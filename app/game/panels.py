@@ -247,7 +247,7 @@ def draw_neighbours(signals: GameSignals) -> None:
 
 def _draw(chart: Chart, key: str, what: str) -> None:
     about = f"{what} over time."
-    st.vega_lite_chart(chart.whole(about), theme=None, key=key, alt=about)
+    st.vega_lite_chart(chart.whole(), theme=None, key=key, alt=about)
 
 
 def _last_row(signals: GameSignals) -> str:

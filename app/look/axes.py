@@ -62,9 +62,12 @@ class Chart:
     spec: dict[str, Any]
     datasets: dict[str, pa.Table] = field(default_factory=dict)
 
-    def whole(self, about: str = "Chart") -> dict[str, Any]:
-        """Return what `st.vega_lite_chart(theme=None)` takes; `about` names the picture, and never changes."""
-        return {**self.spec, "description": about, "datasets": dict(self.datasets)}
+    def whole(self) -> dict[str, Any]:
+        """Return what `st.vega_lite_chart(theme=None, alt=…)` takes; `alt` names the picture.
+
+        Beside a description Streamlit would log a warning of 6 kB at each refresh.
+        """
+        return {**self.spec, "datasets": dict(self.datasets)}
 
 
 def timed_chart(
