@@ -187,10 +187,10 @@ def draw_operations(opened: int, stuck: int) -> None:
         draw_sentence(of_headline(of_operations(known, opened, stuck), known.now))
 
 
-def draw_sentence(said: Sentence) -> None:
-    """Draw a sentence as it is, left in the frame."""
+def draw_sentence(said: Sentence, place: DeltaGenerator | None = None) -> None:
+    """Draw a sentence as it is, left in the frame, or in another place."""
     meta = formatting.shown(said.meta) if said.meta else ""
-    sentence_place().html(parts.sentence(formatting.shown(said.text), meta, said.tone))
+    (place or sentence_place()).html(parts.sentence(formatting.shown(said.text), meta, said.tone))
 
 
 def sentence_place() -> DeltaGenerator:

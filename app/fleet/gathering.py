@@ -1,8 +1,11 @@
-"""Gathers what the Fleet page knows for one viewer: each reading by itself, the last good ones where one fails."""
+"""Gathers what the Fleet page knows for one viewer: each reading by itself, the last good ones where one fails.
+
+What the control store says comes first, and is drawn before the rest is read.
+"""
 
 import time
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from app.fleet import readers
 from app.fleet.signals import Signals
@@ -11,7 +14,7 @@ from app.state import control_queries, judged, services
 from app.state.alerts import Alerts, briefly_unknown
 from app.state.alerts import alerts as reported_alerts
 from app.state.control_queries import OperationList
-from app.state.readings import Reading, reading
+from app.state.readings import Reading, held, reading
 from app.state.series import series
 from app.state.services import Environment
 from app.state.shared import once
@@ -26,22 +29,26 @@ MISSED_REFRESHES: Final = 3
 """Refreshes in a row without a reading after which nothing of the fleet counts as known."""
 
 _RECENT_SECONDS: Final = 900
+_NOT_READ: Final[Reading[Any]] = Reading()
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The readings, and what may be said of them at one moment (Unix seconds by this machine's clock)."""
+    """The readings, and what may be said of them at one moment (Unix seconds by this machine's clock).
+
+    `first_of_all` has what the control store says; `gather` adds what is read elsewhere and may take long.
+    """
 
     at: float
     fleet: Reading[Fleet]
-    series: Reading[Series]
     incidents: Reading[tuple[Incident, ...]]
-    operations: Reading[OperationList]
-    schemas: Reading[tuple[RegisteredSchema, ...]]
-    runs: Reading[tuple[Run, ...]]  # of drivers, over the range on screen
     names: Reading[OpenNames]  # proposed ones, and those without a game
     signals: Signals | None  # None: the fleet could never be read
     stale_since: float | None  # when the store last answered, where it does not and that is too long ago
+    series: Reading[Series]  # at first that of the refresh before
+    operations: Reading[OperationList] = _NOT_READ
+    schemas: Reading[tuple[RegisteredSchema, ...]] = _NOT_READ
+    runs: Reading[tuple[Run, ...]] = _NOT_READ  # of drivers, over the range on screen
 
 
 def fleet_reading(environment: Environment, *, paused: bool) -> Reading[Fleet]:
@@ -68,19 +75,32 @@ def stale_since(seen: Reading[Fleet], refresh_seconds: float, now: float) -> flo
     return seen.value.read_at if now - seen.good_at > MISSED_REFRESHES * refresh_seconds else None
 
 
-def gather(environment: Environment, range_seconds: int, refresh_seconds: float, *, paused: bool) -> Gathered:
-    """Read all; nothing that fails keeps the others from being read."""
-    store = environment.store
+def first_of_all(environment: Environment, range_seconds: int, refresh_seconds: float, *, paused: bool) -> Gathered:
+    """Read what the control store says of this moment: sentence and incidents wait for nothing else."""
     seen = fleet_reading(environment, paused=paused)
+    found = incidents_reading(environment, paused=paused)
+    names = reading("open_names", environment.store, lambda: game_queries.open_names(environment), paused=paused)
+    before: Reading[Series] = held("series", (environment.store, range_seconds))
+    now = time.time()
+    known = None
+    if seen.value is not None:
+        known = once(
+            _signals, seen.value, environment.settings.metrics.latency_objective_seconds, before.value, None,
+            found.value if not found.failed else None, None, None, before.why, found.why, None, None,
+        )  # fmt: skip
+    return Gathered(now, seen, found, names, known, stale_since(seen, refresh_seconds, now), before)
+
+
+def gather(environment: Environment, first: Gathered, range_seconds: int, *, paused: bool) -> Gathered:
+    """Read the rest; nothing that fails keeps the others from being read."""
+    store, seen, found = environment.store, first.fleet, first.incidents
     hour = series_reading(environment, range_seconds, paused=paused)
     recent = reading("recent", store, lambda: series(environment, _RECENT_SECONDS), paused=paused)
-    found = incidents_reading(environment, paused=paused)
     operations = reading("operations", store, lambda: control_queries.journal(environment), paused=paused)
     schemas = reading(
         "schemas", (store, range_seconds), lambda: readers.registered(environment, range_seconds), paused=paused
     )
     runs = reading("runs", (store, range_seconds), lambda: readers.runs(environment, range_seconds), paused=paused)
-    names = reading("open_names", store, lambda: game_queries.open_names(environment), paused=paused)
     alerts = reported_alerts(environment)
     now = time.time()
     known = None
@@ -99,8 +119,7 @@ def gather(environment: Environment, range_seconds: int, refresh_seconds: float,
             operations.why,
             _why_no_alerts(alerts, now),
         )
-    since = stale_since(seen, refresh_seconds, now)
-    return Gathered(now, seen, hour, found, operations, schemas, runs, names, known, since)
+    return replace(first, signals=known, series=hour, operations=operations, schemas=schemas, runs=runs)
 
 
 def _signals(  # noqa: PLR0913, PLR0917 - the readings of a page
@@ -109,7 +128,7 @@ def _signals(  # noqa: PLR0913, PLR0917 - the readings of a page
     hour: Series | None,
     recent: Series | None,
     found: tuple[Incident, ...] | None,
-    alerts: Alerts,
+    alerts: Alerts | None,
     operations: OperationList | None,
     why_no_series: str | None,
     why_no_incidents: str | None,
@@ -122,7 +141,7 @@ def _signals(  # noqa: PLR0913, PLR0917 - the readings of a page
         "operations": why_no_operations,
         "alerts": why_no_alerts,
     }
-    firing = None if alerts.firing is None else tuple(each.name for each in alerts.firing)
+    firing = None if alerts is None or alerts.firing is None else tuple(each.name for each in alerts.firing)
     known = {name: why for name, why in whys.items() if why is not None}
     return Signals(fleet, objective_seconds, hour, recent, found, firing, operations, known)
 

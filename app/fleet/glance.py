@@ -10,11 +10,12 @@ import streamlit as st
 from app import formatting
 from app.components import header, links
 from app.fleet import figures, headline, incidents, strip, timeline
-from app.fleet.gathering import Gathered, gather
+from app.fleet.gathering import Gathered, first_of_all, gather
 from app.fleet.incidents import IncidentRow
 from app.fleet.signals import Signals
 from app.look import parts, tokens, vega
 from app.look.axes import Chart, Frame
+from app.look.sentences import Sentence
 from app.look.tokens import Mode
 from app.runbooks.page_links import subject_query
 from app.state import services
@@ -47,24 +48,33 @@ _ENDED: Final = {
 
 
 def draw(environment: Environment) -> None:
-    """Draw everything above the grid."""
-    paused = header.is_paused()
-    # All is read before anything is drawn: between the two, the frame would stand there without its data's age.
-    known = gather(environment, header.range_seconds(), header.every_seconds(environment), paused=paused)
+    """Draw everything above the grid: first what the control store says, then what is read elsewhere."""
+    paused, seconds = header.is_paused(), header.range_seconds()
+    # The fleet is read before anything is drawn: else the frame would stand there without its data's age.
+    first = first_of_all(environment, seconds, header.every_seconds(environment), paused=paused)
     drawn = header.lines(environment)
-    seen = header.show(environment, drawn, lambda _: _value(known.fleet), "fleet")
-    if seen is None or known.signals is None:
+    seen = header.show(environment, drawn, lambda _: _value(first.fleet), "fleet")
+    if seen is None or first.signals is None:
         return
-    _draw_sentence(known, known.signals)
+    place = header.sentence_place()
+    if is_new := first.series == Reading():  # nothing is on screen, so its place may be empty for a moment
+        place = place.empty()
+    said = _sentence(first, first.signals)
+    header.draw_sentence(said, place)
     if not seen.rows:
         _draw_nothing_yet(seen)
-    with st.container(border=True, key="strip", gap="xsmall"):
-        _draw_strip(known, known.signals)
+    card = st.container(border=True, key="strip", gap="xsmall")
     with st.container(key="incidents", gap="xsmall"):
-        _draw_incidents(known, known.signals)
-        _draw_names(known)
-        _draw_ended(known.signals)
+        _draw_incidents(first, first.signals)
+        _draw_names(first)
+        _draw_ended(first.signals)
     left, right = st.columns(2, gap="small")
+    known = gather(environment, first, seconds, paused=paused)
+    assert known.signals is not None
+    if is_new and (now_said := _sentence(known, known.signals)) != said:
+        header.draw_sentence(now_said, place)
+    with card:
+        _draw_strip(known, known.signals)
     with left, st.container(border=True, key="card_throughput", gap="xxsmall"):
         _draw_throughput(known, known.signals)
     with right, st.container(border=True, key="card_latency", gap="xxsmall"):
@@ -77,12 +87,10 @@ def _value(seen: Reading[Fleet]) -> Fleet:
     return seen.value
 
 
-def _draw_sentence(known: Gathered, signals: Signals) -> None:
+def _sentence(known: Gathered, signals: Signals) -> Sentence:
     if known.stale_since is None:
-        said = once(headline.headline, signals)
-    else:
-        said = headline.stale_headline(signals.fleet, known.at, "the control store does not answer")
-    header.draw_sentence(said)
+        return once(headline.headline, signals)
+    return headline.stale_headline(signals.fleet, known.at, "the control store does not answer")
 
 
 def _draw_nothing_yet(fleet: Fleet) -> None:

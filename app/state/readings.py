@@ -39,11 +39,15 @@ def outdated(seen: Reading[Any], now: float) -> str:
     return f" · until {short_moment(seen.good_at, now)}: {visible(seen.why or '', _LONGEST)}"
 
 
+def held(name: str, about: Hashable) -> Reading[Any]:
+    """Return what `reading` returned last under this name; it reads nothing."""
+    held_about, kept = st.session_state.get(f"reading_{name}", (None, None))
+    return kept if kept is not None and held_about == about else Reading()
+
+
 def reading(name: str, about: Hashable, read: Callable[[], _T], *, paused: bool = False) -> Reading[_T]:
     """Read, or keep what was read: while paused, and where reading fails; `about` is whose value it is."""
-    slot = f"reading_{name}"
-    held_about, held = st.session_state.get(slot, (None, None))
-    before: Reading[_T] = held if held is not None and held_about == about else Reading()
+    before: Reading[_T] = held(name, about)
     if paused and before.value is not None and not before.failed:
         return before
     now = time.time()
@@ -52,5 +56,5 @@ def reading(name: str, about: Hashable, read: Callable[[], _T], *, paused: bool 
     except Refused as refused:
         since = before.failing_since if before.failed else now
         made = Reading(before.value, before.good_at, str(refused), since)
-    st.session_state[slot] = (about, made)
+    st.session_state[f"reading_{name}"] = (about, made)
     return made

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import streamlit as st
 from sqlalchemy import update
+from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
 from streamlit.testing.v1 import AppTest
 
 from app.components import links
@@ -243,6 +244,31 @@ def test_each_panel_fails_alone(tmp_path: Path, opening: Opening, monkeypatch: p
     assert said.count("No reading of the history") == 2
     assert "No incident" not in said
     assert len(rows(app)) == 1
+
+
+def test_a_slow_history_does_not_hold_what_the_store_says(
+    tmp_path: Path, opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sentence, the data's age and the troubles are sent before anything outside of the control store is read."""
+    seed(tmp_path, [Seeded("good", "a", {}), Seeded("bad", "a", {"status": "FAILED"})], now=time.time(), history=False)
+    sent: list[bytes] = []
+    before: list[bytes] = []
+    enqueue = ScriptRunContext.enqueue
+
+    def remember(context: ScriptRunContext, message: Any) -> None:
+        sent.append(message.SerializeToString())
+        enqueue(context, message)
+
+    def slow(*_: object) -> Series:
+        before.append(b"".join(sent))
+        return hour_of(["good", "bad"])
+
+    monkeypatch.setattr(ScriptRunContext, "enqueue", remember)
+    monkeypatch.setattr(gathering, "series", slow)
+    opening("fleet")
+    for text in (b"1 of 2 streams failing", b"data as of", b"bad failed"):
+        assert text in before[0]
+    assert b'<dl class="t-figures' not in before[0]
 
 
 def test_a_store_that_breaks_keeps_the_last_data_and_then_knows_nothing(
