@@ -5,7 +5,7 @@ it is estimated from rows and commits as `pipeline.health.verdicts.placement.cap
 and named an estimate. Without a limit a group's rows are compared with the most that it kept up with.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +14,7 @@ import numpy as np
 from app import formatting
 from app.look.axes import ChartMark, Values
 from app.look.lines import gapped, per_second
+from app.state.shared import once
 from listeners.process_kinds import GROUP
 from listeners.series import Series
 from pipeline.api.operations import Operation, OperationState, moved
@@ -75,6 +76,17 @@ class Course:
         """Return the load of each slot as a share of the capacity in cores: measured, or estimated if nothing is."""
         cores = self.measured if self.is_measured else self.estimated
         return [None if each is None else each / capacity_cores for each in cores]
+
+
+def courses(
+    series: Series, groups: Sequence[str], objective_seconds: float, *, is_old: bool = False
+) -> Mapping[str, Course]:
+    """Return the course of each group, made once for all viewers."""
+    return once(_courses, series, objective_seconds, is_old, *groups)
+
+
+def _courses(series: Series, objective_seconds: float, is_old: bool, *groups: str) -> Mapping[str, Course]:
+    return {name: course(series, name, objective_seconds, is_old=is_old) for name in groups}
 
 
 def course(series: Series, group: str, objective_seconds: float, *, is_old: bool = False) -> Course:

@@ -1,9 +1,11 @@
 """Draws the status grid and the table of games with their filters: most of what the page sends is here."""
 
+import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+import pyarrow as pa
 import streamlit as st
 
 from app import formatting
@@ -14,9 +16,13 @@ from app.fleet.choice import NO_GROUP, SORTS, Choice
 from app.fleet.gathering import fleet_reading, incidents_reading, series_reading, stale_since
 from app.fleet.signals import forgotten
 from app.look import grid, parts, tokens
+from app.look.axes import Chart
+from app.look.grid import Block
+from app.look.tokens import Mode
 from app.state.readings import Reading, reading
 from app.state.series import about
 from app.state.services import Environment
+from app.state.shared import once
 from listeners.series import Series
 from listeners.status import Status
 from pipeline.base.texts import join_limited
@@ -46,12 +52,11 @@ def draw(environment: Environment) -> None:
     unknown = _take(fleet)
     with st.container(border=True, key="card_grid", gap="xsmall"):
         place = st.container(key="grid_place", gap="xsmall")
-    involved = frozenset(key for each in found.value or () if each.ended_at is None for key in each.games)
     hour = series_reading(environment, header.range_seconds(), paused=paused)
-    rows = _draw_filters(fleet, involved, about(hour, time.time()))
+    rows = _draw_filters(fleet, found.value, about(hour, time.time()))
     links.draw_unknown(unknown, _WIDGETS)
     with place:
-        _draw_grid(environment, fleet, rows, () if found.failed else found.value or (), stale=stale)
+        _draw_grid(environment, fleet, rows, None if found.failed else found.value, stale=stale)
     _draw_table(fleet, rows, found.value, hour)
     links.keep(_WIDGETS)
 
@@ -67,7 +72,7 @@ def _take(fleet: Fleet) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _draw_filters(fleet: Fleet, involved: frozenset[str], old: str) -> list[GameRow]:
+def _draw_filters(fleet: Fleet, found: tuple[Incident, ...] | None, old: str) -> Sequence[GameRow]:
     """Draw the head of the table with its filters, which live in the URL; return the games that pass them."""
     held = st.session_state
     asked = Choice(
@@ -77,7 +82,7 @@ def _draw_filters(fleet: Fleet, involved: frozenset[str], old: str) -> list[Game
         trouble=held[_WIDGETS["trouble"]] == _ONLY,
         sort=held[_WIDGETS["sort"]] or "worst",
     )
-    rows = choice.chosen(fleet.rows, asked, involved)
+    rows = once(_involved_first, fleet, found) if asked == Choice() else _chosen(fleet, asked, found)
     counted = choice.counts(fleet.rows)
     offered = [str(status) for status in reversed(Status) if counted.get(status) or status in asked.statuses]
     with st.container(horizontal=True, vertical_alignment="center", key="filters", gap="small"):
@@ -114,6 +119,16 @@ def _draw_filters(fleet: Fleet, involved: frozenset[str], old: str) -> list[Game
     return rows
 
 
+def _involved_first(fleet: Fleet, found: tuple[Incident, ...] | None) -> Sequence[GameRow]:
+    """Return all games as people see them who filter nothing, which most do."""
+    return _chosen(fleet, Choice(), found)
+
+
+def _chosen(fleet: Fleet, asked: Choice, found: tuple[Incident, ...] | None) -> Sequence[GameRow]:
+    involved = frozenset(key for each in found or () if each.ended_at is None for key in each.games)
+    return choice.chosen(fleet.rows, asked, involved)
+
+
 def _about(fleet: Fleet, rows: Sequence[GameRow], asked: Choice) -> str:
     shown, every = formatting.count(min(len(rows), table.MOST)), formatting.count(len(fleet.rows))
     found = f" · {formatting.count(len(rows))} found" if len(rows) > table.MOST and len(rows) < len(fleet.rows) else ""
@@ -126,7 +141,7 @@ def _toggle_trouble() -> None:
 
 
 def _draw_grid(
-    environment: Environment, fleet: Fleet, rows: Sequence[GameRow], found: Sequence[Incident], *, stale: bool
+    environment: Environment, fleet: Fleet, rows: Sequence[GameRow], found: tuple[Incident, ...] | None, *, stale: bool
 ) -> None:
     if not rows:
         st.html(parts.section("Streams by group"))
@@ -134,10 +149,9 @@ def _draw_grid(
         return
     loads = reading("loads", environment.store, lambda: readers.loads(environment))
     mode = tokens.mode_of(st.context.theme.type)
-    groups = blocks(fleet, rows, loads.value or {}, found, stale=stale)
-    legend = grid.legend(groups, blind=stale)
+    said = itertools.chain(*sorted((loads.value or {}).items()))
+    groups, legend, chart = once(_grid, fleet, rows, found, mode, stale, *said)
     st.html(parts.section("Streams by group", "a cell is a game; click to open it", legend))
-    chart = grid.grid(groups, mode, blind=stale)
     event = st.vega_lite_chart(
         chart.whole(),
         theme=None,
@@ -152,13 +166,24 @@ def _draw_grid(
         links.open_page("game", {"game": picked[0]["key"]})
 
 
-def _draw_table(fleet: Fleet, rows: Sequence[GameRow], found: Sequence[Incident] | None, hour: Reading[Series]) -> None:
-    labels = choice.labels(fleet.rows)
+def _grid(
+    fleet: Fleet, rows: Sequence[GameRow], found: tuple[Incident, ...] | None, mode: Mode, stale: bool, *loads: str
+) -> tuple[Sequence[Block], Sequence[tuple[str, str]], Chart]:
+    """Return the grid; `loads` has groups and their loads in turn."""
+    by_group = dict(zip(loads[::2], loads[1::2], strict=True))
+    groups = blocks(fleet, rows, by_group, found or (), stale=stale)
+    return groups, grid.legend(groups, blind=stale), grid.grid(groups, mode, blind=stale)
+
+
+def _draw_table(
+    fleet: Fleet, rows: Sequence[GameRow], found: tuple[Incident, ...] | None, hour: Reading[Series]
+) -> None:
+    labels = once(_labels, fleet)
     shown = rows[: table.MOST]
     links.remember("fleet", {label: key for key, label in labels.items()})
     mode = tokens.mode_of(st.context.theme.type)
     st.dataframe(
-        table.table(fleet, shown, labels, hour.value, found),
+        once(_table, fleet, rows, labels, hour.value, found),
         hide_index=True,
         row_height=_ROW_HEIGHT,
         height=min(_ROW_HEIGHT * (len(shown) + 1) + 2, _MOST_HEIGHT),
@@ -168,6 +193,20 @@ def _draw_table(fleet: Fleet, rows: Sequence[GameRow], found: Sequence[Incident]
         key="games",
     )
     links.offer_games("fleet", {row.game_key: labels[row.game_key] for row in shown})
+
+
+def _labels(fleet: Fleet) -> Mapping[str, str]:
+    return choice.labels(fleet.rows)
+
+
+def _table(
+    fleet: Fleet,
+    rows: Sequence[GameRow],
+    labels: Mapping[str, str],
+    series: Series | None,
+    found: tuple[Incident, ...] | None,
+) -> pa.Table:
+    return table.table(fleet, rows[: table.MOST], labels, series, found)
 
 
 def _span(seconds: int) -> str:

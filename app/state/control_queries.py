@@ -5,7 +5,8 @@ Caches over `pipeline.api`, shared by all viewers; each raises `Refused` where t
 
 from typing import Final
 
-from app.state.services import cached
+from app.state import services
+from app.state.services import Environment, cached, kept
 from pipeline.api import acts, audit, histories, operations
 from pipeline.api import steering as steering_queries
 from pipeline.api.audit import AuditFilter, Log
@@ -29,7 +30,17 @@ __all__ = [
     "waiting_rows",
 ]
 
-steering: Final = cached(steering_queries.read, seconds=2, by_acts=True)
+
+@kept(seconds=2, by_acts=True)
+def steering(environment: Environment) -> ControlState:
+    """Read what decides about moves of games and changes of groups, with the fleet that the headlines are made of.
+
+    Raises:
+        Refused: the control store cannot be read.
+    """
+    return steering_queries.read(services.opened(environment), services.fleet(environment))
+
+
 facts: Final = cached(operations.facts, seconds=3, most=50, by_acts=True)
 journal: Final = cached(operations.journal, seconds=1, by_acts=True)
 one_operation: Final = cached(operations.one, seconds=1, most=50, by_acts=True)

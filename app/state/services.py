@@ -232,7 +232,7 @@ def _open(folder: Path, variables: Mapping[str, str]) -> Environment:
     return Environment(settings, paths, environments.which_store(settings, paths))
 
 
-fleet = cached(fleet_queries.read, seconds=2)
+fleet = cached(fleet_queries.read, seconds=2, by_acts=True)
 """All games and drivers with their judgement."""
 
 

@@ -111,7 +111,7 @@ def _landed(environment: Environment, steering: ControlState) -> group_cards.Gro
     axis = replace(timeline.frame(seen, now, mode, ()), height=_LOW, width=_NARROW)
     return group_cards.GroupCourses(
         axis,
-        {name: group_load.course(seen, name, objective, is_old=hour.failed) for name in fleet.groups},
+        group_load.courses(seen, fleet.groups, objective, is_old=hour.failed),
         {name: group_load.marks(fleet, runs, operations, name, axis.since) for name in fleet.groups},
         about=about(hour, now),
     )

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from listeners.process_kinds import CONTROLLER, ONLY
-from pipeline.api import fleet as fleet_queries
 from pipeline.api import operations
 from pipeline.api.environment import OpenEnvironment
 from pipeline.health.facts.fleet import Fleet
@@ -46,9 +45,9 @@ class ControlState:
 
 
 @reading()
-def read(environment: OpenEnvironment) -> ControlState:
-    """Read what decides about moves of games and changes of groups."""
-    store, seen = environment.engine, fleet_queries.read(environment)
+def read(environment: OpenEnvironment, seen: Fleet) -> ControlState:
+    """Read what decides about moves of games and changes of groups, beside a fleet that was read just now."""
+    store = environment.engine
     max_games = environment.settings.placement.max_games_per_group
     return ControlState(
         fleet=seen,

@@ -153,8 +153,10 @@ def cores(value: float | None, unit: str = " cores") -> str:
 
 def visible(text: str, longest: int = _LONGEST_TEXT) -> str:
     """Return a foreign text on one line without invisible, control and direction-changing characters, cut to fit."""
-    spaced = "".join(" " if character.isspace() else character for character in text)
-    kept = "".join(character for character in spaced if unicodedata.category(character) not in _INVISIBLE)
+    kept = text
+    if not text.isprintable():  # of what is printable the only space is the common one, and nothing is invisible
+        spaced = "".join(" " if character.isspace() else character for character in text)
+        kept = "".join(character for character in spaced if unicodedata.category(character) not in _INVISIBLE)
     kept = kept.strip() or "(nothing visible)"
     return kept if len(kept) <= longest else f"{kept[: longest - 1]}…"
 

@@ -26,7 +26,7 @@ from pipeline.store.database.tables import (
 from pipeline.store.operations import read_open
 from pipeline.store.processes.drivers import REPORTED, reported_in
 from pipeline.store.reports import backlog_in, ingested_since, newest_rounds
-from pipeline.store.rows import Driver, Withdrawal
+from pipeline.store.rows import Driver, ThroughReading, Withdrawal
 from pipeline.store.source_gaps import gaps_in
 from pipeline.store.sources import newest_clock
 from pipeline.store.through import through_in
@@ -68,8 +68,7 @@ class GameRow:
     @property
     def live(self) -> StreamState | None:
         """What was reported, if it still describes the present: rates and latency come only from here."""
-        verdict = self.verdict
-        return self.reported if verdict.reason is None or verdict.waits_for_ingest else None
+        return _live(self.reported, self.verdict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,14 +170,7 @@ def _read(connection: Connection, now: float | None, settings: Settings) -> Flee
     judgement = judge_fleet(facts, registered())
     order = {kind: place for place, kind in enumerate(judgement.kinds)}
     known_games = connection.execute(select(func.count(registrations.c.game_key.distinct()))).scalar_one()
-    shown = [
-        replace(
-            _game(row, game, judgement),
-            through_at=game_time(through, row["last_seq"], _cursor(game), known.now),
-            record_after=record_time(through, row["last_seq"], known.now),
-        )
-        for row, game in zip(rows, facts.games, strict=True)
-    ]
+    shown = [_game(row, game, judgement, through) for row, game in zip(rows, facts.games, strict=True)]
     return Fleet(
         judgement=judgement,
         rows=tuple(sorted(shown, key=_worst_first)),
@@ -222,17 +214,24 @@ def _cursor(game: AssignedGame) -> int | None:
     return None if game.reported is None else game.reported.cursor_seq
 
 
-def _game(row: RowMapping, game: AssignedGame, judgement: Judgement) -> GameRow:
-    shown = GameRow(
+def _game(row: RowMapping, game: AssignedGame, judgement: Judgement, through: ThroughReading | None) -> GameRow:
+    verdict, last_seq, now = judgement.games[game.game_key], row["last_seq"], judgement.now
+    live = _live(game.reported, verdict)
+    return GameRow(
         game_key=game.game_key,
         game=row["game"],
         group=game.group,
         generation=row["generation"],
-        last_seq=row["last_seq"],
+        last_seq=last_seq,
         discovered_at=row["discovered_at"],
         reported=game.reported,
-        verdict=judgement.games[game.game_key],
+        verdict=verdict,
+        lag_seconds=None if live is None else judgement.source.lag(live.backlog_age_seconds),
+        through_at=game_time(through, last_seq, _cursor(game), now),
+        record_after=record_time(through, last_seq, now),
         is_retired=game.retired_at is not None,
     )
-    live = shown.live
-    return shown if live is None else replace(shown, lag_seconds=judgement.source.lag(live.backlog_age_seconds))
+
+
+def _live(reported: StreamState | None, verdict: StreamVerdict) -> StreamState | None:
+    return reported if verdict.reason is None or verdict.waits_for_ingest else None
