@@ -158,13 +158,18 @@ def _write_store(engine: Engine, fleet: Sequence[Seeded], now: float, heartbeat_
                 seq=840, rows=5120, refused=3, oldest_source_at=now - 4, committed_at=now - 2
             )
         )
-        for number, game in enumerate(fleet):
-            connection.execute(insert(tables.games).values(_game(game, now)))
-            _register(connection, game, number + 1, now)
+        connection.execute(insert(tables.games), [_game(game, now) for game in fleet])
+        numbered = list(enumerate(fleet))
+        connection.execute(insert(tables.schemas), [_schema(number + 1, now) for number, _ in numbered])
+        connection.execute(insert(tables.registrations), [_registration(game, at + 1, now) for at, game in numbered])
+        reported: dict[tuple[str, ...], list[dict[str, Any]]] = {}  # one statement for rows with the same columns
+        for number, game in numbered:
             if game.reported is not None:
                 # A driver reports its streams with each heartbeat.
-                reported_at = now - heartbeat_ages.get(game.group or "", 3.0)
-                connection.execute(insert(tables.streams).values(_stream(game, number, now, reported_at)))
+                row = _stream(game, number, now, now - heartbeat_ages.get(game.group or "", 3.0))
+                reported.setdefault(tuple(row), []).append(row)
+        for rows in reported.values():
+            connection.execute(insert(tables.streams), rows)
 
 
 def _driver(name: str, now: float, silent: float) -> dict[str, Any]:
@@ -196,22 +201,20 @@ def _game(game: Seeded, now: float) -> dict[str, Any]:
     }
 
 
-def _register(connection: Any, game: Seeded, number: int, now: float) -> None:
-    connection.execute(
-        insert(tables.schemas).values(
-            schema_id=number,
-            fingerprint=f"{number:064x}",
-            format="protobuf",
-            message=f"samples.v1.Event{number}",
-            parts=b"",
-            created_at=now - 7200,
-        )
-    )
-    connection.execute(
-        insert(tables.registrations).values(
-            game_key=game_key(game.name), game=game.name, version=1, schema_id=number, created_at=now - 7200
-        )
-    )
+def _schema(number: int, now: float) -> dict[str, Any]:
+    return {
+        "schema_id": number,
+        "fingerprint": f"{number:064x}",
+        "format": "protobuf",
+        "message": f"samples.v1.Event{number}",
+        "parts": b"",
+        "created_at": now - 7200,
+    }
+
+
+def _registration(game: Seeded, number: int, now: float) -> dict[str, Any]:
+    key = game_key(game.name)
+    return {"game_key": key, "game": game.name, "version": 1, "schema_id": number, "created_at": now - 7200}
 
 
 def _stream(game: Seeded, number: int, now: float, reported_at: float) -> dict[str, Any]:
