@@ -1,7 +1,8 @@
 """`python -m bench.viewers`: people who look at the dashboard of many games: memory, CPU time, complaints, first paint.
 
-`turnout dashboard` serves an environment whose drivers report as real ones do; each viewer is a page in a real browser.
-CPU and memory are those of the dashboard's process alone. See docs/performance.md.
+`turnout dashboard` serves an environment whose drivers report as real ones do. One viewer and the first paints are
+pages in a real browser, the other viewers sockets without one. CPU and memory are those of the dashboard's process
+alone. See docs/performance.md.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from bench import cpu, machine
 from bench.command import carry_out
+from bench.looking import Looker, looking
 from bench.numbers import theil_sen
 from bench.text import number, table
 from bench.ticking import ticking
@@ -49,10 +51,12 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
             paints = {"cold": _first_paints(browser, url, complaints, 1)}
             paints["a new browser"] = [_first_paints(browser, url, complaints, 1)[0] for _ in range(3)]
             paints["warm"] = _first_paints(browser, url, complaints, 6)[1:]
-            with _viewers(browser, url, options, complaints) as pages:
-                looks, wall, used = _watch(app.pid, pages, options.minutes * 60)
+            lookers = [Looker(each.removeprefix("fleet")) for each in _shares(options)]
+            with _viewer(browser, url, options.pages[0], complaints) as page, looking(url, lookers):
+                looks, wall, used = _watch(app.pid, page, options.minutes * 60)
                 paints["warm, with the viewers"] = _first_paints(browser, url, complaints, 6)[1:]
         browser.close()
+    runs = [run for each in lookers for run in each.runs]
     return {
         "machine": machine.describe(),
         "load": machine.load_average(),
@@ -61,8 +65,10 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         "rss_mib": looks,
         "mib_per_minute": _slope(looks),
         "first_paint_seconds": paints,
+        "runs": len(runs),
+        "kb_a_run": sum(run[1] for run in runs) / 1000 / max(1, len(runs)),
         "complaints": complaints,
-        "problems": list(problems),
+        "problems": [*problems, *(each.problem for each in lookers if each.problem is not None)],
     }
 
 
@@ -88,6 +94,7 @@ def report(result: dict[str, Any]) -> str:
         f"{options['viewers']} viewers of {options['games']} games for {options['minutes']:g} min",
         f"load of the machine at the end: {result['load']:.1f}",
         f"cores of the dashboard: {result['cores']:.3f}",
+        f"{result['runs']} refreshes, {result['kb_a_run']:.1f} kB each on average",
         f"its memory grows by {number(slope)} MiB a minute" if slope is not None else "its growth is not known",
         table(("minute", "MiB"), [(f"{at / 60:.1f}", f"{mib:.0f}") for at, mib in looks[::every]]),
         table(
@@ -100,18 +107,18 @@ def report(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _shares(options: argparse.Namespace) -> list[str]:
+    """Return the page of each viewer without a browser."""
+    return [options.pages[at % len(options.pages)] for at in range(1, options.viewers)]
+
+
 @contextmanager
-def _viewers(browser: Browser, url: str, options: argparse.Namespace, complaints: list[str]) -> Iterator[list[Page]]:
-    pages = []
-    for number_of in range(options.viewers):
-        page = _page(browser, url, complaints)
-        page.goto(f"/{options.pages[number_of % len(options.pages)].removeprefix('fleet')}")
-        pages.append(page)
-    for page in pages:
-        expect(page.locator(".t-sentence b").first).to_be_visible(timeout=120_000)
-    yield pages
-    for page in pages:
-        page.context.close()
+def _viewer(browser: Browser, url: str, page: str, complaints: list[str]) -> Iterator[Page]:
+    shown = _page(browser, url, complaints)
+    shown.goto(f"/{page.removeprefix('fleet')}")
+    expect(shown.locator(".t-sentence b").first).to_be_visible(timeout=120_000)
+    yield shown
+    shown.context.close()
 
 
 def _page(browser: Browser, url: str, complaints: list[str]) -> Page:
@@ -139,13 +146,13 @@ def _first_paints(browser: Browser, url: str, complaints: list[str], visits: int
     return took
 
 
-def _watch(pid: int, pages: list[Page], seconds: float) -> tuple[list[tuple[float, float]], float, float]:
+def _watch(pid: int, page: Page, seconds: float) -> tuple[list[tuple[float, float]], float, float]:
     """Look at the dashboard's process while people look at its pages; return memory, wall and CPU seconds."""
     begun, first = time.monotonic(), cpu.read_trees({"app": pid})["app"].cpu_seconds
     looks = []
     while (now := time.monotonic() - begun) < seconds:
         looks.append((round(now, 1), cpu.read_trees({"app": pid})["app"].rss_bytes / 2**20))
-        pages[0].wait_for_timeout(1000 * min(_LOOK_SECONDS, seconds - now))  # the browser's events go on
+        page.wait_for_timeout(1000 * min(_LOOK_SECONDS, seconds - now))  # the browser's events go on
     use = cpu.read_trees({"app": pid})["app"]
     return looks, time.monotonic() - begun, use.cpu_seconds - first
 
