@@ -1,5 +1,7 @@
 """Guards what a page with 1,000 games costs: CPU time of its script, and what it sends to the browser."""
 
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ from app.state import judged
 from pipeline.api import series as series_queries
 from pipeline.base.names import game_key
 from tests.browser.seed import Seeded, seed
+from tests.checkout import ROOT
 from tests.unit.app.app_world import Opening, forget_readings, pages_of
 from tests.unit.app.fleet_world import incident, series
 
@@ -72,3 +75,16 @@ def test_the_first_paint_of_a_thousand_games_costs_little(
     assert min(took) <= 0.5  # a third of it where nothing else runs
     assert sum(sent) <= most_bytes
     assert warned == [], "a log of some MB an hour"
+
+
+def test_the_dashboard_lets_arrow_use_the_allocator_of_the_process() -> None:
+    """Arrow's own allocator keeps what ended threads had, and each refresh has a thread: memory grew by the minute."""
+    code = (
+        "import sys; from app import server; assert 'pyarrow' not in sys.modules; server.keep_memory_flat(); "
+        "import pyarrow; print(pyarrow.default_memory_pool().backend_name)"
+    )
+    bare = {name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True, cwd=ROOT, env=bare
+    )
+    assert ran.stdout == "system\n"
