@@ -11,6 +11,7 @@ from app.fleet.incidents import reason
 from app.look.grid import Block, GridCell
 from app.look.tokens import Tone
 from app.state.situations import situation
+from listeners.process_kinds import GROUP
 from listeners.status import Status
 from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.headlines.standings import Situation
@@ -37,11 +38,18 @@ def blocks(
         Block(
             "no group" if group is None else f"group {formatting.shown(group, 40)}",
             _well([row for row in fleet.rows if row.group == group], known, stale=stale),
-            "" if group is None else loads.get(group, f"load {formatting.UNKNOWN_VALUE}"),
+            "" if group is None else _load(fleet, group, loads),
             members,
         )
         for group, members in cells.items()
     ]
+
+
+def _load(fleet: Fleet, group: str, loads: Mapping[str, str]) -> str:
+    """Return a group's load; that of a driver which does not live is not known, whatever it measured last."""
+    state = fleet.state(GROUP, group)
+    unknown = f"load {formatting.UNKNOWN_VALUE}"
+    return unknown if state is not None and not state.liveness.is_live else loads.get(group, unknown)
 
 
 def summary(fleet: Fleet, made: Sequence[Block], *, stale: bool) -> str:

@@ -35,15 +35,17 @@ TONES: Final[Mapping[str, Tone]] = {"refuses": "bad", "waits": "risk", "none": "
 _PILLS: Final = {STATES[state]: tone for state, tone in TONES.items()}
 _ABOUT_STATE: Final = "Refuses rows: all rows of a version go to quarantine. Waits: for a registry's answer."
 _COLUMNS: Final = {
-    "game": st.column_config.TextColumn("Game", width=120),
+    "game": st.column_config.TextColumn("Game", width=115),
     "page": links.schemas_column("Key (opens it)", "schemas", 105),
-    "version": st.column_config.NumberColumn("Version", width=60),
+    "version": st.column_config.NumberColumn("Version", width=58),
     "change": st.column_config.TextColumn(
-        "Change", width=140, help="Why rows are refused, else what the newest version changed in the game's table."
+        "Change", width=132, help="Why rows are refused, else what the newest version changed in the game's table."
     ),
-    "trend": st.column_config.AreaChartColumn("Rows/min, 24 h", width=70, y_min=0, color="blue"),
+    "trend": st.column_config.AreaChartColumn(
+        "Rows, 24 h", width=72, y_min=0, color="blue", help="Rows a minute over the last 24 hours."
+    ),
     "rate": st.column_config.TextColumn("Rows/s", width=58, help="That land. A dash: nothing current is known."),
-    "age": st.column_config.TextColumn("Age", width=55, help="Of the newest version."),
+    "age": st.column_config.TextColumn("Age", width=68, help="Of the newest version."),
 }
 _DAY: Final = 86_400  # seconds
 _ORDER: Final = ("state", "game", "page", "version", "rate", "trend", "change", "age")

@@ -277,6 +277,13 @@ def test_a_problem_reads_as_a_sentence() -> None:
     assert row.title == "Group b has waited 20 s for its disk"
 
 
+def test_a_driver_that_is_silent_has_no_load() -> None:
+    """Fleet shows no load of a driver that does not live, whatever it measured before."""
+    known = fleet([Game("Chess"), Game("lost", group="b")], silent={"b": 120.0})
+    made = blocks.blocks(known, known.rows, {"a": "load 0.1 cores", "b": "load 0.1 cores"}, (), stale=False)
+    assert [each.load for each in made] == ["load 0.1 cores", "load –"]
+
+
 def test_no_trouble_is_left_out_where_no_incident_names_it() -> None:
     """Each stream and driver in trouble has a row: of an incident, of its group that is down, or of its own."""
     games = [Game("Chess", "STALLED"), Game("Go"), Game("lost", group="b"), Game("lost too", group="b")]
