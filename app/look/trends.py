@@ -20,12 +20,14 @@ _MOST_SECONDS: Final = int(np.iinfo(np.int16).max)
 
 def backlogs(series: Series | None, games: Sequence[str]) -> pa.Array:
     """Return the largest backlog of each point in seconds, a list per game; null where it is not known."""
-    return _trends(None if series is None else _backlogs(series), _places(series, games), pa.int16())
+    return _trends(
+        None if series is None or not series.slots else _backlogs(series), _places(series, games), pa.int16()
+    )
 
 
 def landed(series: Series | None, games: Sequence[str]) -> pa.Array:
     """Return the rows a minute that landed in each point, a list per game; null where it is not known."""
-    return _trends(None if series is None else _landed(series), _places(series, games), pa.int32())
+    return _trends(None if series is None or not series.slots else _landed(series), _places(series, games), pa.int32())
 
 
 def _places(series: Series | None, games: Sequence[str]) -> list[int | None]:

@@ -10,7 +10,7 @@ import pytest
 from app.fleet import blocks, choice, figures, glance, headline, incidents, strip, table, timeline
 from app.fleet.choice import Choice
 from app.fleet.signals import forgotten
-from app.look import grid, lines, tokens
+from app.look import grid, lines, tokens, trends
 from app.look.parts import Figure
 from listeners.status import Status
 from pipeline.api.figures import minute
@@ -275,6 +275,13 @@ def test_a_problem_reads_as_a_sentence() -> None:
     waiting = Driver("group", "b", "host", 7, NOW - 7200, NOW - 2, "running", "has waited 20 s for its disk", 9)
     (row,) = incidents.rows(signals([], fleet=fleet([Game("lost", group="b")], more=(waiting,)), incidents=()))
     assert row.title == "Group b has waited 20 s for its disk"
+
+
+def test_a_history_without_a_closed_minute_has_no_trend() -> None:
+    """In the first minute of an environment the table of games is drawn, without trends."""
+    young = series([game_key("Chess")], slots=0)
+    assert trends.backlogs(young, young.games).to_pylist() == [None]
+    assert trends.landed(young, young.games).to_pylist() == [None]
 
 
 def test_a_driver_that_is_silent_has_no_load() -> None:
