@@ -154,7 +154,8 @@ def test_a_stale_preview_is_refused(page: Page, world: Catalogued) -> None:
     expect(page.get_by_text("1 cell gains read access")).to_be_visible(timeout=SOON)
     world.use(CLEO)
     page.get_by_role("button", name=re.compile(r"^Grant \d")).click()
-    expect(page.get_by_text("it has changed since you looked")).to_be_visible(timeout=SOON)
+    said = "Nothing was done: it has changed since you looked. Review it and try again."
+    expect(page.get_by_text(said, exact=True)).to_be_visible(timeout=SOON)
     assert not world.has_select(CLEO, "Ludo")
 
 

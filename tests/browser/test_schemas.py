@@ -102,7 +102,7 @@ def test_screenshots(browser: Browser, address: str, scheme: str) -> None:
     page = context.new_page()
     page.goto(f"/schemas?game={CHESS}&to=3")
     expect(page.get_by_text("What changes from version 2 to version 3")).to_be_visible(timeout=SOON)
-    expect(page.locator('[data-testid="stDataFrame"] table')).to_have_count(2, timeout=SOON)
+    expect(page.locator('[data-testid="stDataFrame"] table')).to_have_count(3, timeout=SOON)
     settled(page)
     page.screenshot(path=SCREENSHOTS / f"schemas-{scheme}.png")
     context.close()
