@@ -333,8 +333,6 @@ def _note(run: Run, signs: Signs, before: Seen, seen: Seen, passed: float) -> No
         if is_right and run.seconds[name] is None:
             run.seconds[name] = round(passed, 1)
             _say(f"  {passed:5.1f} s  {name}: {seen.views[name].text[:140] if name in seen.views else 'seen'}")
-        if signs.stays_well and not is_right and name in seen.views and not seen.views[name].incidents:
-            run.others.append(f"{name}: {seen.views[name].text[:80]}")
 
 
 def _note_causes(run: Run, opened: Sequence[Opened], about: Sequence[Opened], passed: float) -> None:

@@ -81,7 +81,6 @@ class Signs:
     about: str  # group | ingest | game | source | store
     cause_seconds: float = 60.0
     may_cope: bool = False  # a light load may survive it: then nothing may be said of it
-    stays_well: bool = False  # the right status is that no game is in trouble, throughout
 
 
 def signs_of(fault: str, target: str) -> Signs:
@@ -128,8 +127,9 @@ def _all_silent(view: View, _target: str) -> bool:
     return set(drivers) <= {"unknown"} and not view.count("RUNNING") and not view.is_well
 
 
-def _all_run(view: View, _target: str) -> bool:
-    return "streams healthy" in view.text and view.count("RUNNING") == len(view.games)
+def _source_silent(view: View, _target: str) -> bool:
+    """Return whether it is named, and nothing is called healthy beside it; no stream is in trouble for it."""
+    return any(each.cause == Cause.SOURCE_SILENT for each in view.incidents) and "healthy" not in view.text
 
 
 def _refused(view: View, game: str) -> bool:
@@ -208,7 +208,7 @@ _SIGNS: Final[Mapping[str, Signs]] = {
     SLOW_SINK: Signs(90.0, _any_late, _any_stream_late, Cause.STORAGE, SOURCE, 120.0),
     "disk": Signs(BY_SILENCE_SECONDS, _failed, _streams_failed, Cause.STORAGE, GROUP),
     "lock": Signs(BY_SILENCE_SECONDS, _all_silent, _unjudged, Cause.STORE, STORE),
-    "silence": Signs(BY_SILENCE_SECONDS, _all_run, _no_commit, Cause.SOURCE_SILENT, SOURCE, 30.0, stays_well=True),
+    "silence": Signs(BY_SILENCE_SECONDS, _source_silent, _no_commit, Cause.SOURCE_SILENT, SOURCE, 30.0),
     "poison": Signs(REFUSED_SECONDS, _refused, _rejects, Cause.POISON, GAME),
     "quarantine": Signs(REFUSED_SECONDS, _refused, _rejects, Cause.POISON, GAME),
     "schema": Signs(REFUSED_SECONDS, _refused, _rejects, Cause.SCHEMA, GAME),
