@@ -141,7 +141,7 @@ def judge_driver(
         return Liveness("failed", driver.heartbeat_at, f"has failed{f': {driver.error}' if driver.error else ''}")
     if lease is not None and lease.process == driver.process and lease.expires_at <= now:
         lost = f"lost its lease {now - lease.expires_at:.0f} s ago: its process has ended or hangs"
-        since = min(lease.expires_at, driver.heartbeat_at)  # a silence does not begin anew with it
+        since = min(lease.expires_at, driver.heartbeat_at)  # the silence began before it
         return Liveness("unknown", since, lost, has_lost_lease=True)
     patience = max(limit, START_LIMIT_SECONDS) if driver.state == "starting" else limit
     doubt = _doubt(driver.state, driver.heartbeat_at, now, patience)

@@ -89,9 +89,9 @@ def test_a_panel_says_until_when_its_numbers_go_and_why() -> None:
     gone = Reading(made, now - 120, "the table stream_minute was read before and is gone", now - 100)
     assert series_of.about(gone, now) == " · until 07:58: the table stream_minute was read before and is gone"
     assert series_of.about(Reading(None, None, "gone", now), now) == ""
-    anew = replace(made, replaced_at=now - 600)
+    other = replace(made, replaced_at=now - 600)
     said = " · since 07:50 from other tables: the metrics folder was moved or made again"
-    assert series_of.about(Reading(anew, now), now) == said
+    assert series_of.about(Reading(other, now), now) == said
     assert series_of.about(Reading(replace(made, replaced_at=made.since - 1), now), now) == "", "all of it is newer"
 
 

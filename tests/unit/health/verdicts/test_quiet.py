@@ -91,8 +91,8 @@ def test_a_source_with_a_file_a_day_is_well_between_two() -> None:
     daily = [SourceGap(came - day * DAY, DAY - 30, 1) for day in range(1, 8)]
     reading = replace(LEVEL, quiet_since=came)
     ingest = replace(INGEST, started_at=NOW - DAY)
-    told = Given(source=reading, newest_bronze_at=came, gaps=daily, ingest=ingest).judge()
-    assert (told.headline, told.quiet_since, told.source.silent_after) == ("1 stream healthy", None, 3 * (DAY - 30))
+    found = Given(source=reading, newest_bronze_at=came, gaps=daily, ingest=ingest).judge()
+    assert (found.headline, found.quiet_since, found.source.silent_after) == ("1 stream healthy", None, 3 * (DAY - 30))
 
 
 gaps = st.lists(
