@@ -3,7 +3,6 @@
 It is drawn again each second, whatever the page below does: a drawer never shows an older state than the operation's.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -18,9 +17,9 @@ from app.state.services import Environment
 from pipeline.api.acts import Follows
 from pipeline.api.operations import Operation, Step
 from pipeline.base.errors import Refused
+from pipeline.base.names import GAME_KEY
 from pipeline.control.operations import registry
 
-_KEY: Final = re.compile(r"[a-z0-9_]+_[a-z2-7]{12}\b")  # of a game
 POLL_SECONDS: Final = 1.0
 
 _STATES: Final = {"done": "done", "running": "running", "failed": "failed"}
@@ -104,7 +103,7 @@ def _begun(seen: OneOperation, step: Step, *, is_last: bool) -> tuple[str, str, 
 
 def _named(text: str, names: Mapping[str, str]) -> str:
     """Return a text of a step with the games' names for their keys."""
-    return _KEY.sub(lambda key: formatting.shown(names.get(key.group(), key.group()), 40), text)
+    return GAME_KEY.sub(lambda key: formatting.shown(names.get(key.group(), key.group()), 40), text)
 
 
 def _length(seconds: float) -> str:

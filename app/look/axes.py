@@ -65,7 +65,7 @@ class Chart:
     def whole(self) -> dict[str, Any]:
         """Return what `st.vega_lite_chart(theme=None, alt=…)` takes; `alt` names the picture.
 
-        Beside a description Streamlit would log a warning of 6 kB at each refresh.
+        Beside a description Streamlit would log a warning at each refresh.
         """
         return {**self.spec, "datasets": dict(self.datasets)}
 

@@ -30,8 +30,10 @@ _GROUP: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _BRONZE_APP: Final = re.compile(r"turnout/([^/]+)/bronze")
 # Hangul fillers, the Braille cell without dots and the notehead without ink:
 _BLANK_LETTERS: Final = frozenset("\u115f\u1160\u2800\u3164\uffa0\U0001d159")
-_KEY: Final = re.compile(rf"[a-z0-9_]{{1,{_SLUG_LENGTH}}}_[a-z2-7]{{{_HASH_LENGTH}}}")
-_RULE_TABLE: Final = re.compile(rf"{_KEY.pattern}__[a-z0-9_]{{1,{_TYPE_LENGTH}}}_[a-z2-7]{{{_HASH_LENGTH}}}")
+GAME_KEY: Final = re.compile(rf"[a-z0-9_]{{1,{_SLUG_LENGTH}}}_[a-z2-7]{{{_HASH_LENGTH}}}")
+"""What game keys look like, in a text too."""
+
+_RULE_TABLE: Final = re.compile(rf"{GAME_KEY.pattern}__[a-z0-9_]{{1,{_TYPE_LENGTH}}}_[a-z2-7]{{{_HASH_LENGTH}}}")
 _SECURABLE_PART: Final = re.compile(r"[A-Za-z0-9_-]{1,255}")
 
 
@@ -78,7 +80,7 @@ def key_pattern(text: str) -> str | None:
     for itself, any other text for the game of exactly this name.
     """
     if "*" not in text:
-        return text if _KEY.fullmatch(text) else str(game_key(text)) if is_game_name(text) else None
+        return text if GAME_KEY.fullmatch(text) else str(game_key(text)) if is_game_name(text) else None
     parts = text.split("*")
     folded = [_folded(part) for part in parts]
     folded[0] = folded[0].lstrip("_")
