@@ -81,6 +81,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--warm", type=float, default=120.0, help="seconds between the first event and the window")
     parser.add_argument("--ingest-trigger", type=float, default=2.0, help="seconds")
     parser.add_argument("--trigger", type=float, default=5.0, help="seconds between two passes")
+    parser.add_argument("--reader", choices=["spark", "direct"], help="of passes; the default unless told")
     parser.add_argument("--driver-memory", default="1g", help="heap of each driver")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--storage", choices=["folder", "s3"], default="folder", help="s3 needs versitygw on PATH")
@@ -133,7 +134,8 @@ def _measure(options: argparse.Namespace, root: Path, storage: Path | None, prox
             **(undeclared_sources(documents) if options.undeclared else {}),
             **({} if storage is None else {"storage": {"root": "s3://bench/env"}}),
             "ingest": {"trigger_seconds": options.ingest_trigger},
-            "demux": {"trigger_seconds": options.trigger},
+            "demux": {"trigger_seconds": options.trigger}
+            | ({} if options.reader is None else {"reader": options.reader}),
             "spark": {"driver_memory": options.driver_memory, "master": options.master},
         },
     )

@@ -91,7 +91,16 @@ class Demux:
     """How bronze becomes one table per game."""
 
     trigger_seconds: Annotated[float, Range(0.1, 3600)] = 5.0
-    """Time between two passes of a cluster group."""
+    """Least time between the beginnings of two passes of a cluster group."""
+
+    reader: Literal["spark", "direct"] = "direct"
+    """What chooses the rows of a pass. With `direct`, the driver looks for the next commit by name, ten times in
+    `demux.trigger_seconds`, but at most each 0.1 s in a folder and each second in a bucket, and tasks read the files.
+    A pass begins as soon as a commit comes and `demux.trigger_seconds` are over. With `spark`, Delta's streaming
+    source plans each batch, and Spark hands its rows to Python. `direct` needs Spark 4.2 and a bronze without
+    deletion vectors or mapped columns; else passes, and always `--once` and games that have a query of their own,
+    read by `spark`. A group reads on after a change. See
+    docs/decisions/0076-passes-read-the-end-of-the-log.md."""
 
     max_bytes: str = "64m"
     """Soft limit of the bronze that one pass reads, in bytes or with `k`, `m` or `g`. A pass always reads at least

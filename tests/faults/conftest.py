@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import figures
-from tests.spark.conftest import faults, world  # noqa: F401 - fixtures
+from tests.spark.conftest import each_source, faults, world  # noqa: F401 - fixtures
 from tests.storage.served import served
 
 LONGEST_FIRST = (

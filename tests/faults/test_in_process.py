@@ -8,6 +8,7 @@ import pytest
 from tests.faults.faults import Faults
 from tests.faults.life import WAYS, Life, fail_everywhere
 from tests.faults.oracle import judge
+from tests.spark.conftest import use_source
 
 LIVES = 10
 FAULTS = int(os.environ.get("PROOF_FAULTS", "300")) // LIVES  # in one life
@@ -18,8 +19,11 @@ pytestmark = pytest.mark.timeout(600 + FAULTS * 20)
 
 @pytest.mark.parametrize("life", range(LIVES))
 @pytest.mark.proves("G162")
-def test_no_fault_at_a_named_point_loses_or_doubles_a_row(world: Any, faults: Faults, life: int) -> None:
+def test_no_fault_at_a_named_point_loses_or_doubles_a_row(
+    world: Any, faults: Faults, life: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Laws L1 to L7 and L12 under fire: every fail-point raises in each life, and every row is accounted for."""
+    use_source("tail" if life % 2 else "delta", monkeypatch)
     fired = fail_everywhere(world, faults, FAULTS, EVENTS, life)
     assert all(fired[point] >= FAULTS // len(WAYS) // 2 for point in WAYS), fired
 

@@ -36,6 +36,7 @@ from tests.faults.faults import Faults
 from tests.faults.life import Life
 from tests.faults.oracle import judge, require_completeness
 from tests.spark.change_world import FIRST, KEY, WIDER, Producer
+from tests.spark.conftest import use_source
 
 EVENTS = 600
 PLENTY = 20_000  # more than any life here sends
@@ -55,6 +56,7 @@ def is_clean(life: Life) -> bool:
 
 @pytest.mark.parametrize(("module", "pins"), [(demux, "pin_set"), (ingest_query, "pin")])
 @pytest.mark.proves("A1")
+@pytest.mark.usefixtures("each_source")
 def test_a1_a_batch_that_was_only_planned_is_run_once(
     world: Any, faults: Faults, monkeypatch: pytest.MonkeyPatch, module: Any, pins: str
 ) -> None:
@@ -84,6 +86,7 @@ def _die(*_: object) -> int:
     ],
 )
 @pytest.mark.proves("A2", "A3", "A4", "A5")
+@pytest.mark.usefixtures("each_source")
 def test_a2_to_a5_a_batch_that_was_cut_short_is_repeated_without_a_trace(
     world: Any, faults: Faults, point: str
 ) -> None:
@@ -104,6 +107,7 @@ def test_a2_to_a5_a_batch_that_was_cut_short_is_repeated_without_a_trace(
 
 @pytest.mark.parametrize("victim", ["a game's table", "quarantine", "bronze"])
 @pytest.mark.proves("A6", "G38")
+@pytest.mark.usefixtures("each_source")
 def test_a6_a_commit_whose_reply_was_lost_is_not_made_twice(
     world: Any, faults: Faults, monkeypatch: pytest.MonkeyPatch, victim: str
 ) -> None:
@@ -148,6 +152,7 @@ def _added(table: Path) -> list[str]:
 
 
 @pytest.mark.proves("A7")
+@pytest.mark.usefixtures("each_source")
 def test_a7_a_schema_that_comes_between_two_attempts_changes_nothing_of_their_batch(world: Any, faults: Faults) -> None:
     """A7, law L5: a row that the first attempt refused is refused by the second, though its schema is known by now."""
     producer, group = Producer(world), world.group("a")
@@ -239,6 +244,7 @@ def test_a12_a_group_that_is_started_twice_in_one_process_is_refused(world: Any,
 
 
 @pytest.mark.proves("A18")
+@pytest.mark.usefixtures("each_source")
 def test_a18_games_that_are_reassigned_between_two_attempts_lack_nothing(world: Any, faults: Faults) -> None:
     """A18: the first attempt of a batch had all games, its repetition has half of them; the others are caught up."""
     life = Life(world, faults, PLENTY)
@@ -267,6 +273,7 @@ def test_a18_games_that_are_reassigned_between_two_attempts_lack_nothing(world: 
 
 
 @pytest.mark.proves("A19", "G49")
+@pytest.mark.usefixtures("each_source")
 def test_a19_rows_deleted_from_bronze_by_hand_disturb_no_stream_that_has_them(world: Any, faults: Faults) -> None:
     """A19: the query goes on over the deletion, no game fails, and verify names what bronze lacks."""
     life = Life(world, faults, PLENTY)
@@ -296,6 +303,7 @@ def seqs_of(world: Any, key: str) -> list[int]:
     [(2, "bronze rows above seq 1 do not connect"), (3, "bronze has lost the rows of seq 3")],
 )
 @pytest.mark.proves("A19", "G49", "G56")
+@pytest.mark.usefixtures("each_source")
 def test_a19_rows_deleted_from_bronze_unread_stop_their_game_and_no_other(
     world: Any, faults: Faults, seq: int, sentence: str
 ) -> None:
@@ -323,6 +331,7 @@ def test_a19_rows_deleted_from_bronze_unread_stop_their_game_and_no_other(
 
 
 @pytest.mark.proves("A19")
+@pytest.mark.usefixtures("each_source")
 def test_a19_a_restored_bronze_lets_its_game_go_on(world: Any, faults: Faults) -> None:
     """A19, law L5: with the deleted rows back, the next attempt lands them, each once, and no stream has stopped."""
     life = Life(world, faults, PLENTY)
@@ -343,6 +352,7 @@ def test_a19_a_restored_bronze_lets_its_game_go_on(world: Any, faults: Faults) -
 
 
 @pytest.mark.proves("A22", "G27")
+@pytest.mark.usefixtures("each_source")
 def test_a22_a_group_refuses_a_bronze_that_was_made_anew(world: Any, faults: Faults) -> None:
     """A22: from a new bronze everything below the cursors would be skipped; with the old one back, all goes on."""
     life = Life(world, faults, PLENTY)
@@ -371,8 +381,11 @@ def test_a22_a_group_refuses_a_bronze_that_was_made_anew(world: Any, faults: Fau
 
 
 @pytest.mark.proves("A23")
-def test_a23_a_column_that_bronze_gets_costs_one_restart_of_the_query(world: Any, faults: Faults) -> None:
-    """A23: Spark ends the query once, no stream is charged for it, and the next start has every row."""
+def test_a23_a_column_that_bronze_gets_costs_one_restart_of_the_query(
+    world: Any, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A23: Delta's source ends the query once, no stream is charged for it, and the next start has every row."""
+    use_source("delta", monkeypatch)
     life = Life(world, faults, PLENTY)
     life.produce(EVENTS)
     assert life.attempt()

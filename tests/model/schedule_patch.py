@@ -26,6 +26,7 @@ import pipeline
 from pipeline.base import failpoints
 from pipeline.base.names import GameKey
 from pipeline.data.contracts import given_ids, stored_schemas
+from pipeline.data.streams.batches import tail_batches
 from pipeline.data.streams.bronze_files import Piece
 from pipeline.data.streams.writing import rows
 from pipeline.data.streams.writing import split as splitting
@@ -63,6 +64,7 @@ _REAL: Final[dict[str, Any]] = {
     "publish_commit": delta_log.publish_commit,
     "settle_commits": delta_log.settle_commits,
     "has_version": delta_log.has_version,
+    "reads_tail": tail_batches.reads_tail,
     "decided": stream_control.decided,
     "assigned": games.assigned,
     "_read_held": games._read_held,
@@ -146,6 +148,7 @@ class Patches:
             "publish_commit": disk.publish_commit,
             "settle_commits": disk.settle_commits,
             "has_version": disk.has_version,
+            "reads_tail": lambda _bronze, _settings, *, once: seed % 2 == 0 and not once,
             "ShapeResolution": partial(ShapeResolution, clock=clock, steady=clock),
         }
         given |= {name: store.remembered(_REAL[name]) for name in REMEMBERED}

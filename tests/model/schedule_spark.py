@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.data import query_log
+from pipeline.data.log_tail import offset
 from pipeline.data.streams.writing.job import READ
 from pipeline.lake.delta import log as delta_log
 from pipeline.lake.storage.places import located
@@ -116,7 +117,7 @@ class Spark:
 
     def __init__(self, disk: Disk, seed: int) -> None:
         self._disk, self._seed = disk, seed
-        self.sparkContext = self  # properties are the thread's own and steer nothing here
+        self.sparkContext = self.dataSource = self  # properties are the thread's own and steer nothing here
 
     @property
     def readStream(self) -> "Reader":  # noqa: N802
@@ -124,6 +125,9 @@ class Spark:
 
     def range(self, _first: int, last: int, _step: int, _tasks: int) -> Numbers:
         return Numbers(self._disk.scheduler, last)
+
+    def register(self, _source: type) -> None:
+        """Sources of ours give no rows here, as their frames are not executed."""
 
     def setLocalProperty(self, _name: str, _value: str) -> None:  # noqa: N802
         pass
@@ -147,8 +151,12 @@ class Reader:
         self._options[name] = value
         return self
 
-    def load(self, path: str) -> "Reader":
-        self._options["path"] = path
+    def options(self, **options: str) -> "Reader":
+        self._options |= options
+        return self
+
+    def load(self, path: str | None = None) -> "Reader":
+        self._options["path"] = self._options["bronze"] if path is None else path
         return self
 
     def where(self, condition: Column) -> "Reader":
@@ -189,7 +197,7 @@ class Query:
     ) -> None:
         self._disk, self._scheduler, self._key, self._body = disk, disk.scheduler, key, body
         self._bronze = Path(options["path"])
-        self._first = int(options["startingVersion"])
+        self._first = int(options["version"] if "version" in options else options["startingVersion"])
         self._checkpoint = Path(options["checkpointLocation"].removeprefix("file:"))
         self._name = str(options["name"]).replace("turnout", "")
         self._seed = seed
@@ -283,13 +291,13 @@ class Query:
     def _offset(self, end: tuple[int, int]) -> dict[str, Any]:
         first = delta_log.read_commit(located(self._bronze), 0) or []
         table_id = next(action["metaData"]["id"] for action in first if "metaData" in action)
-        return {"reservoirId": table_id, "reservoirVersion": end[0], "index": end[1]}
+        return offset(table_id, end[0], end[1] - 1)
 
     def _end_of(self, batch: int) -> tuple[int, int]:
-        offset = query_log.offset(located(self._checkpoint / "offsets" / str(batch)))
-        if offset is None:
+        end = query_log.offset(located(self._checkpoint / "offsets" / str(batch)))
+        if end is None:
             raise ConcurrentQuery(f"offsets of batch {batch} are gone")
-        return int(offset["reservoirVersion"]), int(offset["index"])
+        return int(end["reservoirVersion"]), int(end["index"]) + 1
 
     def _there_is_more(self, begin: tuple[int, int]) -> bool:
         return self._added(begin[0]) is not None

@@ -12,6 +12,7 @@ from sqlalchemy import Engine
 
 from listeners.sample import PassResult
 from pipeline.data.ingest.query import Ingest, LandedRows
+from pipeline.data.streams import bronze_to_game
 from pipeline.data.streams.group import Group
 from pipeline.data.verify.balance import Balance, verify
 from pipeline.demo.simulate import Simulated, simulate
@@ -30,6 +31,20 @@ def faults(failpoints: Path) -> Iterator[Faults]:
     armed.forget()
     yield armed
     armed.forget()
+
+
+def use_source(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let queries of groups that start from now on, bounded ones too, read bronze by "delta" or by "tail"."""
+    monkeypatch.setattr(
+        bronze_to_game, "reads_tail", lambda bronze, _settings, *, once: source == "tail" and bronze.is_plain
+    )
+
+
+@pytest.fixture(params=["delta", pytest.param("tail", marks=pytest.mark.long)])
+def each_source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run a test with either source of a pass."""
+    use_source(request.param, monkeypatch)
+    return str(request.param)
 
 
 @dataclass

@@ -145,6 +145,7 @@ ALWAYS = ("A9 folder",)
 @pytest.mark.parametrize(
     "damage", [each if each in ALWAYS else pytest.param(each, marks=pytest.mark.long) for each in DAMAGE]
 )
+@pytest.mark.usefixtures("each_source")
 @pytest.mark.proves("A9", "A13", "A14", "A15", "A16", "A17", "G59")
 def test_damage_of_a_groups_checkpoint_costs_no_row_and_doubles_none(copied: World, damage: str) -> None:
     """A9, A13 to A17, laws L3 and L7: the group starts as if nothing had been, and a second start adds nothing."""
@@ -155,6 +156,7 @@ def test_damage_of_a_groups_checkpoint_costs_no_row_and_doubles_none(copied: Wor
     assert totals == settled(copied)
 
 
+@pytest.mark.usefixtures("each_source")
 @pytest.mark.proves("A10", "G59")
 def test_a10_a_copied_checkpoint_is_as_good_as_none(copied: World) -> None:
     """A10: a group that runs on another's checkpoint, over games of which it never read a row, lacks and doubles none.
@@ -181,6 +183,7 @@ def test_a10_a_copied_checkpoint_is_as_good_as_none(copied: World) -> None:
     assert totals == settled(copied)
 
 
+@pytest.mark.usefixtures("each_source")
 @pytest.mark.proves("A21", "G60")
 def test_a21_a_group_behind_bronzes_log_catches_up_from_bronze_itself(copied: World) -> None:
     """A21: the log no longer has what the query reads next, but the table has its rows; none is skipped."""
@@ -193,6 +196,7 @@ def test_a21_a_group_behind_bronzes_log_catches_up_from_bronze_itself(copied: Wo
     assert "CATCHUP" in {game.lane for each in copied.passes for game in each.games if game.committed_at}
 
 
+@pytest.mark.usefixtures("each_source")
 @pytest.mark.parametrize("is_cut_off", [False, True])
 @pytest.mark.proves("G236")
 def test_a_driver_says_the_version_that_its_queries_read_next(copied: World, *, is_cut_off: bool) -> None:
@@ -218,6 +222,7 @@ def test_a_driver_without_a_checkpoint_reads_from_where_it_begins(copied: World)
     group.stop()
 
 
+@pytest.mark.usefixtures("each_source")
 @pytest.mark.proves("G236")
 def test_a_driver_that_comes_back_to_its_machine_does_not_miss_deleted_files(copied: World, tmp_path: Path) -> None:
     """Its pass was cut off there; while it ran elsewhere, maintenance merged and deleted what that pass read."""

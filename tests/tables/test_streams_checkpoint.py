@@ -111,16 +111,19 @@ def test_what_spark_can_go_on_from_is_kept(query: Path, bronze: CursorTable) -> 
     assert {file.name for file in (query / "pins").iterdir()} == {"0", "1", "2", "3"}
 
 
+@pytest.mark.parametrize("gone", [LAST, LAST + 1])
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_place_that_the_log_no_longer_has_is_given_up(query: Path, bronze: CursorTable, committed: bool) -> None:
-    """A21: Spark looks at the last batch again, also when it is committed; of the commits before it none is needed."""
+def test_a_place_that_the_log_no_longer_has_is_given_up(
+    query: Path, bronze: CursorTable, *, committed: bool, gone: int
+) -> None:
+    """A21: Spark looks at the last batch again, also when it is committed; the commit before it shows where it is."""
     log = bronze.path / "_delta_log"
     if committed:
         (query / "commits" / str(LAST)).write_text('v1\n{"nextBatchWatermarkMs":0}')
-    for version in range(LAST + 1):
+    for version in range(LAST):
         Path(log / f"{version:020}.json").unlink()
     assert can_resume(query, bronze)
-    Path(log / f"{LAST + 1:020}.json").unlink()
+    Path(log / f"{gone:020}.json").unlink()
     assert not can_resume(query, bronze)
 
 

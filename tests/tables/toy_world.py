@@ -78,6 +78,7 @@ class WordRows:
     high: int
     work: Split
     after_split: Callable[[], object]
+    count: None = None
 
     def split(self, job: SplitJob) -> list[Any]:
         rows = open_table(self.log).to_pyarrow_table()
@@ -88,6 +89,9 @@ class WordRows:
 
     def places(self, key: str, above: int) -> list[Place]:
         raise AssertionError(key, above)
+
+    def last_seq(self) -> int | None:
+        raise AssertionError
 
 
 class Words:
@@ -102,11 +106,9 @@ class Words:
         self.table.refresh()
         return self.table.cursor or 0
 
-    def frame(self, key: str | None) -> Any:
-        raise AssertionError(key)
-
-    def batch(self, frame: Any) -> WordRows:
-        return self._rows(*frame)
+    def batches(self, _key: str | None, _query: Location, *, once: bool) -> Any:
+        assert not once
+        return SimpleNamespace(rows=lambda frame, _batch_id: self._rows(*frame))
 
     def between(self, low: int, high: int, _keys: Collection[GameKey]) -> WordRows:
         return self._rows(low, high)

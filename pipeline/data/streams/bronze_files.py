@@ -1,16 +1,17 @@
-"""The bronze files of a catch-up chunk, and their distribution over tasks.
+"""The bronze files of a catch-up chunk or a micro-batch, and their distribution over tasks.
 
 Tasks read these files themselves: Spark's own scan passes every row of every game through the JVM, which took as long
 as decoding the wanted rows.
 """
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
 from pipeline.base.names import GameKey
+from pipeline.data.log_tail import AddedFile
 from pipeline.lake.delta import parquet
 from pipeline.lake.delta.files import files_with
 from pipeline.lake.delta.log import read_commit
@@ -50,12 +51,29 @@ def files_of(bronze: Location, version: int, app_id: str, low: int, high: int, k
     return files_with(open_table(bronze, version), bronze, "seq", range(low + 1, high + 1), list(keys), by_game=True)
 
 
-def parts_of(files: Sequence[str], part_bytes: int = _PART_BYTES) -> list[list[Piece]]:
-    """Distribute files, in their order, to tasks of about `part_bytes`; a larger file is cut at its row groups."""
+def files_of_batch(bronze: Location, added: Sequence[AddedFile]) -> dict[str, int]:
+    """Return the files of a micro-batch, and their bytes; those that begin with the same game are adjacent."""
+    ordered = sorted(added, key=lambda each: str(_bound({"stats": each.stats}, "minValues", "game_key") or ""))
+    return {str(bronze / unquote(each.path)): each.size for each in ordered}
+
+
+def rows_of_batch(added: Sequence[AddedFile]) -> int | None:
+    """Return the number of rows in files by the log, None where it does not say."""
+    counts = [json.loads(each.stats or "{}").get("numRecords") for each in added]
+    return None if None in counts else sum(map(int, counts))
+
+
+def parts_of(
+    files: Sequence[str], part_bytes: int = _PART_BYTES, sizes: Mapping[str, int] | None = None
+) -> list[list[Piece]]:
+    """Distribute files, in their order, to tasks of about `part_bytes`; a larger file is cut at its row groups.
+
+    `sizes` are those that are known, in bytes.
+    """
     parts: list[list[Piece]] = []
     room = 0
     for file in files:
-        for piece, size in _pieces(file, part_bytes):
+        for piece, size in _pieces(file, (sizes or {}).get(file), part_bytes):
             if size > room:
                 parts.append([])
                 room = part_bytes
@@ -64,8 +82,8 @@ def parts_of(files: Sequence[str], part_bytes: int = _PART_BYTES) -> list[list[P
     return parts
 
 
-def _pieces(file: str, part_bytes: int) -> list[tuple[Piece, int]]:
-    size = located(file).size()
+def _pieces(file: str, known: int | None, part_bytes: int) -> list[tuple[Piece, int]]:
+    size = located(file).size() if known is None else known
     if size <= part_bytes:
         return [(Piece(file), size)]
     groups = parquet.metadata(file).num_row_groups

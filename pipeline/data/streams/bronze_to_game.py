@@ -6,15 +6,17 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from sqlalchemy import Engine
 
-from pipeline.base.errors import Refused
+from pipeline.base.errors import Refused, Transient
 from pipeline.base.names import GameKey, bronze_app_id
 from pipeline.data.contracts.schemas import SchemaSet
+from pipeline.data.streams.batches.delta_batches import DeltaBatches
+from pipeline.data.streams.batches.tail_batches import TailBatches, reads_tail
 from pipeline.data.streams.bronze_files import files_of, parts_of
-from pipeline.data.streams.definition import StreamDefinition
+from pipeline.data.streams.definition import Batches, StreamDefinition
 from pipeline.data.streams.lanes import Failure
 from pipeline.data.streams.outage import tolerate_store_outage
 from pipeline.data.streams.writing.columns import landing_schema
@@ -70,28 +72,24 @@ class Bronze:
                 f"--env-dir."
             )
         self.table = table or CursorTable.create(paths.bronze, BRONZE, self._app_id)
+        self._id = self.table.table_id
 
     def head(self) -> int:
-        """Read bronze on, and return its last seq, 0 for none."""
+        """Read bronze on, and return its last seq, 0 for none.
+
+        Raises:
+            Transient: it was replaced since it was opened; a new start refuses it.
+        """
         self.table.refresh()
+        if self.table.table_id != self._id:
+            raise Transient(f"Bronze at {self.table.path} was replaced by another table, {self.table.table_id}.")
         return self.table.cursor or 0
 
-    def frame(self, key: str | None) -> DataFrame:
-        """Return a streaming frame from the version last read on; with `key` of that game's rows only."""
-        frame = (
-            self._spark.readStream.format("delta")
-            .option("startingVersion", self.table.version)
-            .option("maxBytesPerTrigger", self._settings.demux.max_bytes)
-            .option("failOnDataLoss", "true")
-            # Rows deleted from bronze by hand stop the games that lack them, by their chain, not all the others.
-            .option("skipChangeCommits", "true")
-            .load(str(self.table.path))
-        )
-        return frame if key is None else frame.where(F.col("game_key") == key)
-
-    def batch(self, frame: DataFrame) -> Rows:
-        """Return the rows of a micro-batch."""
-        return FrameRows(frame, self._work)
+    def batches(self, key: str | None, query: Location, *, once: bool) -> Batches:
+        """Return the micro-batches of a query; with `key` they have that game's rows only."""
+        if key is None and reads_tail(self.table, self._settings.demux, once=once):
+            return TailBatches(self._spark, self._settings.demux, self.table, self._work, query)
+        return DeltaBatches(self._spark, self._settings.demux, self.table, self._work, key)
 
     def between(self, low: int, high: int, keys: Collection[GameKey]) -> Rows:
         """Return the games' rows of seqs above `low` up to `high`."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipeline.base.failpoints import effect
 from pipeline.data import query_log
-from pipeline.lake.delta.log import changes, commits_after, read_commit
+from pipeline.lake.delta.log import changes, commits_after, has_version, read_commit
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
@@ -92,8 +92,8 @@ def _flaws(query: Location, bronze: CursorTable) -> Iterator[str]:
             yield "is about another table than bronze"
         elif int(offset["reservoirVersion"]) > bronze.version + 1:
             yield f"is at commit {offset['reservoirVersion']} of bronze, which ends at {bronze.version}"
-        elif _is_cut(int(offset["reservoirVersion"]), bronze):
-            yield f"needs commit {offset['reservoirVersion']} of bronze, which its log no longer has"
+        elif (gone := _cut(int(offset["reservoirVersion"]), bronze)) is not None:
+            yield f"needs commit {gone} of bronze, which its log no longer has"
 
 
 def _merges(query: Location, bronze: CursorTable) -> Iterator[str]:
@@ -111,5 +111,12 @@ def _merges(query: Location, bronze: CursorTable) -> Iterator[str]:
             return
 
 
-def _is_cut(version: int, bronze: CursorTable) -> bool:
-    return version <= bronze.version and read_commit(bronze.path, version) is None
+def _cut(version: int, bronze: CursorTable) -> int | None:
+    """Return the commit that a query needs and the log no longer has, to read on from a version; None: it has all.
+
+    The one before the version shows that no writer that had stood still has filled a gap below the log's first commit.
+    """
+    if version <= bronze.version and read_commit(bronze.path, version) is None:
+        return version
+    is_certain = version in {0, bronze.version} or has_version(bronze.path, version - 1)
+    return None if is_certain else version - 1

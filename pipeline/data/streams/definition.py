@@ -14,11 +14,25 @@ from pyspark.sql import DataFrame
 from pipeline.base.names import GameKey
 from pipeline.data.contracts.schemas import SchemaSet
 from pipeline.data.streams.lanes import Failure
-from pipeline.data.streams.writing.rows import Rows, Split
+from pipeline.data.streams.writing.rows import BatchRows, Rows, Split
 from pipeline.data.streams.writing.writers import Writer
 from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.location import Location
 from pipeline.store.rows import BronzeCommit
+
+
+class Batches(Protocol):
+    """The micro-batches of one query over a source, from one start of the query to its end."""
+
+    @property
+    def poll_seconds(self) -> float:
+        """Seconds between two looks of Spark for the next one."""
+
+    def frame(self) -> DataFrame:
+        """Return the streaming frame; without a checkpoint it begins at the source's version last read."""
+
+    def rows(self, frame: DataFrame, batch_id: int) -> BatchRows:
+        """Return the rows of the micro-batch with this number; `frame` is what Spark hands over for it."""
 
 
 class StreamSource(Protocol):
@@ -34,11 +48,11 @@ class StreamSource(Protocol):
     def head(self) -> int:
         """Read the log on, and return its last seq, 0 for none."""
 
-    def frame(self, key: str | None) -> DataFrame:
-        """Return a streaming frame that begins at the version last read; with `key` of that stream's rows only."""
+    def batches(self, key: str | None, query: Location, *, once: bool) -> Batches:
+        """Return the micro-batches of a query with this checkpoint; with `key` they have that stream's rows only.
 
-    def batch(self, frame: DataFrame) -> Rows:
-        """Return the rows of a micro-batch of such a frame."""
+        With `once` it ends when everything that was in the log at its start has passed.
+        """
 
     def between(self, low: int, high: int, keys: Collection[GameKey]) -> Rows:
         """Return these streams' rows of seqs above `low` up to `high`, none of which is above the last `head`."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 from listeners.sample import Lane, PassResult
@@ -61,6 +60,8 @@ class Demux:
         self._driver, self._id, self._checkpoint = driver, stream_id, checkpoint
         self._source, self._passes = source, passes
         self._key = stream_id.name if stream_id.kind == "game" else None
+        self._query_folder = located(checkpoint / "query")
+        self._batches = source.batches(self._key, self._query_folder, once=False)
         self._start = driver.start if self._key is None else Start()
         self._gate = threading.Lock()  # held during a pass
         self._stopping = threading.Event()
@@ -80,6 +81,7 @@ class Demux:
         """Start the query; with `once` it ends when everything that was in bronze at its start has passed."""
         self._start.note(time.time())
         head, log = self._source.head(), self._source.table
+        self._batches = self._source.batches(self._key, self._query_folder, once=once)
         self._fresh = True
         self._resumed = can_resume(self._checkpoint / "query", log)
         if not self._resumed:
@@ -88,15 +90,15 @@ class Demux:
             self.frontier_seq = self._whole_seq
             self._first_version = log.version
         writer = (
-            self._source.frame(self._key)
+            self._batches.frame()
             .writeStream.queryName(self._id.query_name)
             # With its scheme: a cluster's default file system may be another than this machine's.
             .option("checkpointLocation", f"file:{self._checkpoint / 'query'}")
             .foreachBatch(self._batch)
         )
         self._driver.spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL_OF_PASSES)
-        trigger = f"{self._driver.settings.demux.trigger_seconds} seconds"
-        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=trigger)
+        poll = f"{self._batches.poll_seconds} seconds"
+        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=poll)
         self.query = writer.start()
         return self.query
 
@@ -138,7 +140,7 @@ class Demux:
 
     def reads_from(self) -> int | None:
         """Return the version of bronze that the query reads next, also after a restart; None where unknown."""
-        found = reads_from(located(self._checkpoint / "query"))
+        found = reads_from(self._query_folder)
         return self._first_version if found is None else found
 
     def advance(self, seq: int) -> None:
@@ -176,18 +178,19 @@ class Demux:
         with tolerate_store_outage("the driver keeps its streams"):
             self._driver.roster.sync()
             heard = True
-        pinned = pin_set(located(self._checkpoint / "query" / "pins"), batch_id, self._driver.schemas.latest)
+        pinned = pin_set(self._query_folder / "pins", batch_id, self._driver.schemas.latest)
         self.set_in_use.chosen(pinned.version)
         hit("after_schema_pin")
         streams = self._driver.roster.for_pass(self.frontier_seq, self._key)
-        self._ceiling = self._source.head()
+        rows = self._batches.rows(frame, batch_id)
+        self._ceiling = self._source.head()  # after the rows were planned, which thus are of the same table
         schemas = self._driver.schemas.snapshot(pinned)
         whole = {key for key, stream in streams.items() if self._is_whole(stream, heard=heard)}
         if streams:
-            rows, read_since = self._source.batch(frame), self._start.over_at
+            read_since = self._start.over_at
             outcome = self._passes.apply(rows, streams, schemas, Lane.RUN, repeated=self._fresh, read_since=read_since)
         else:  # all of them are behind: catch-up needs the processors
-            outcome = Outcome(frame.agg(F.max("seq")).collect()[0][0], [], {}, {}, {})
+            outcome = Outcome(rows.last_seq(), [], {}, {}, {})
         self._fresh = False
         landed = committed(outcome)
         whole -= {key for key in whole if streams[key].behind}  # those whose rows of this pass did not land
@@ -196,7 +199,7 @@ class Demux:
             self._driver.roster.settle(outcome.failures, landed, len(streams))
         run_id = self._driver.spark.sparkContext.getLocalProperty("spark.jobGroup.id") or ""
         self._driver.publish(
-            pass_result(self._driver.roster.group, outcome, started, run_id, batch_id, self.frontier_seq)
+            pass_result(self._driver.roster.group, outcome, started, run_id, batch_id, self.frontier_seq, rows.count)
         )
         self._driver.wanted([streams[key] for key in outcome.waits])
         hit("after_table_commits")
@@ -228,7 +231,13 @@ def committed(outcome: Outcome) -> list[str]:
 
 
 def pass_result(
-    group: str, outcome: Outcome, started: float, run_id: str, batch_id: int, frontier_seq: int
+    group: str,
+    outcome: Outcome,
+    started: float,
+    run_id: str,
+    batch_id: int,
+    frontier_seq: int,
+    input_rows: int | None = None,
 ) -> PassResult:
     """Return the report of a pass or chunk."""
     return PassResult(
@@ -240,4 +249,5 @@ def pass_result(
         frontier_seq=frontier_seq,
         games=tuple(outcome.results),
         phases_seconds=outcome.phases,
+        input_rows=input_rows,
     )

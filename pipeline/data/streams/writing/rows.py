@@ -18,6 +18,9 @@ from pipeline.lake.delta.bronze import BRONZE, text
 from pipeline.lake.delta.parquet import Scanner
 
 _READ: Final = pa.schema([BRONZE.field(name) for name in READ])
+EVERY_SEQ: Final = (0, 2**63 - 1)
+"""The span of all seqs: they begin with 1."""
+
 _SPARK_TYPES: Final = {pa.int32(): "int", pa.string(): "string", pa.binary(): "binary"}
 
 
@@ -48,12 +51,26 @@ class Rows(Protocol):
         ...
 
 
+class BatchRows(Rows, Protocol):
+    """The rows of a micro-batch."""
+
+    def last_seq(self) -> int | None:
+        """Return the seq of the last row, None without rows."""
+        ...
+
+    @property
+    def count(self) -> int | None:
+        """The number of rows, None where only Spark counts them."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class FrameRows:
     """The rows of a frame."""
 
     frame: DataFrame
     work: Split
+    count: None = None
 
     def split(self, job: SplitJob) -> list[Any]:
         """Run the job over the frame's partitions."""
@@ -66,6 +83,11 @@ class FrameRows:
         of_game = self.frame.where((F.col("game_key") == key) & (F.col("seq") > above))
         return sorted((row.seq, row.pos) for row in of_game.select("seq", "pos").collect())
 
+    def last_seq(self) -> int | None:
+        """Find the last seq with Spark."""
+        last: int | None = self.frame.agg(F.max("seq")).collect()[0][0]
+        return last
+
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
@@ -76,19 +98,27 @@ class FileRows:
     low: int
     high: int
     work: Split
+    count: int | None = None
+    with_others: bool = False  # tasks read rows of other games than the job's, too, and report the last seq of all
 
     def split(self, job: SplitJob) -> list[Any]:
         """Run the job in one task for each part."""
         if not self.parts:
             return []
         tasks = self.spark.range(0, len(self.parts), 1, len(self.parts))
-        body = partial(_split_parts, work=self.work, rows=(self.parts, self.low, self.high), job=job)
+        keys = [] if self.with_others else sorted(job.cursors)
+        body = partial(_split_parts, work=self.work, rows=(self.parts, self.low, self.high, keys), job=job)
         return list(tasks.mapInArrow(body, REPORT).collect())
 
     def places(self, key: str, above: int) -> list[Place]:
         """Find the places here, without the payload column."""
         rows = [read(part, max(self.low, above), self.high, [key], ["seq", "pos"]).to_pylist() for part in self.parts]
         return sorted((row["seq"], row["pos"]) for part in rows for row in part)
+
+    def last_seq(self) -> int | None:
+        """Find the last seq here."""
+        found = (pc.max(read(part, self.low, self.high, [], ["seq"])["seq"]).as_py() for part in self.parts)
+        return max((seq for seq in found if seq is not None), default=None)
 
 
 def read(part: Sequence[Piece], low: int, high: int, keys: Sequence[str], columns: Sequence[str] = READ) -> pa.Table:
@@ -106,18 +136,22 @@ def _scanner(part: Sequence[Piece], low: int, high: int, keys: Sequence[str], co
     if keys:
         condition &= text("game_key").isin(pa.array(keys, pa.string()))
     return parquet.pieces([(piece.path, piece.groups) for piece in part], _READ).scanner(
-        columns=list(columns), filter=condition, use_threads=False, batch_readahead=0, fragment_readahead=1
+        columns=list(columns),
+        filter=None if not keys and (low, high) == EVERY_SEQ else condition,
+        use_threads=False,
+        batch_readahead=0,
+        fragment_readahead=1,
     )
 
 
 def _split_parts(
     batches: Iterator[pa.RecordBatch],
     work: Split,
-    rows: tuple[Sequence[Sequence[Piece]], int, int],
+    rows: tuple[Sequence[Sequence[Piece]], int, int, Sequence[str]],
     job: SplitJob,
 ) -> Iterator[pa.RecordBatch]:
     """Split the numbered parts: the body of a Spark task."""
-    parts, low, high = rows
+    parts, low, high, keys = rows
     for batch in batches:
         for number in batch.column("id").to_pylist():
-            yield from work(_scanner(parts[number], low, high, sorted(job.cursors), READ).to_batches(), job)
+            yield from work(_scanner(parts[number], low, high, keys, READ).to_batches(), job)
