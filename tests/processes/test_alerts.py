@@ -340,12 +340,14 @@ SCENARIOS = [
         {165: [], **{at: [_fired("TurnoutGroupDown", cluster_group="a")] for at in (195, 600, 3_000)}},
     ),
     Scenario(
-        "a driver that beats once in three minutes pages once",
+        "a driver that beats once in three minutes pages once the judgement has found it down twice",
         [
             up(flat(1, HOUR)),
             heartbeat(" ".join(flat(start, 210) for start in range(0, 3_150, 210))),
+            judged(grows(1, HOUR)),
+            ('turnout_fleet_group_down{cluster_group="a"}', f"{flat(0, 15)} {flat(1, 195)} " * 15),
         ],
-        {150: [], **{at: [_fired("TurnoutGroupDown", cluster_group="a")] for at in range(210, 3_000, 15)}},
+        {150: [], **{at: [_fired("TurnoutGroupDown", cluster_group="a")] for at in range(285, 3_000, 15)}},
     ),
     Scenario(
         "the death of a group gives the group alert only, not one per game",
@@ -759,6 +761,29 @@ def test_a_broken_contract_names_its_readers(tmp_path: Path, contract: str, read
             "interval": "15s",
             "input_series": [{"series": name, "values": values} for name, values in series],
             "alert_rule_test": [{"eval_time": "20m", "alertname": "TurnoutContractViolated", "exp_alerts": [expected]}],
+        },
+    )
+
+
+def test_the_text_of_refused_rows_is_of_the_minutes_that_it_names(tmp_path: Path) -> None:
+    """It stays for up to ten minutes after the last refused row, so it does not say that rows are being refused."""
+    refused = f"{grows(2, 1_680)} {flat(3_360, 900)}"
+    series = [info(flat(1, HOUR)), rows("ok", grows(98, HOUR)), rows("rejected", refused)]
+    expected = {
+        "exp_labels": {"severity": "ticket", "game": "g", "cluster_group": "a"},
+        "exp_annotations": {
+            "summary": "Rows of g were refused within the last 10 minutes",
+            "description": "About 960 rows, 1.606% of its rows of these 10 minutes, went to quarantine.",
+            "runbook_url": "http://127.0.0.1:8501/runbooks/turnoutrejectratiohigh?game=g",
+            "dashboard_url": "http://127.0.0.1:8501/game?game=g",
+        },
+    }
+    run_rules(
+        tmp_path,
+        {
+            "interval": "15s",
+            "input_series": [{"series": name, "values": values} for name, values in series],
+            "alert_rule_test": [{"eval_time": "30m", "alertname": "TurnoutRejectRatioHigh", "exp_alerts": [expected]}],
         },
     )
 

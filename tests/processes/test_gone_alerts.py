@@ -1,9 +1,12 @@
 """Guards that a driver that is gone without a trace, of a group or ingest, pages and costs its games the objective."""
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from pipeline.health.alerting import files
 from tests.processes.alert_world import (
     HOUR,
     STEP_SECONDS,
@@ -16,6 +19,7 @@ from tests.processes.alert_world import (
     heartbeat,
     info,
     judged,
+    promtool,
     source_age,
     status,
     up,
@@ -92,6 +96,36 @@ SCENARIOS = [
         {at: [] for at in range(900, 1_500, 15)},
     ),
     Scenario(
+        "a group that an operation brings back after two minutes pages nobody: it is up when the page would begin",
+        [
+            *ingest(HOUR),
+            up(f"{flat(1, 900)} {flat(0, 150)} {flat(1, 900)}"),
+            heartbeat(f"{grows(1, 900)} {gone(150)} {grows(1, 900, 1_050)}"),
+            down(f"{flat(0, 900)} {flat(1, 150)} {flat(0, 900)}"),
+        ],
+        {at: [] for at in range(900, 1_800, 15)},
+    ),
+    Scenario(
+        "a page of a group ends when the judgement finds it up, before its new target is read",
+        [
+            *ingest(HOUR),
+            up(f"{flat(1, 900)} {flat(0, 660)} {flat(1, 900)}"),
+            heartbeat(f"{grows(1, 900)} {gone(660)} {grows(1, 900, 1_560)}"),
+            down(f"{flat(0, 900)} {flat(1, 600)} {flat(0, 900)}"),
+        ],
+        {1_485: [DOWN], **{at: [] for at in range(1_515, 2_400, 15)}},
+    ),
+    Scenario(
+        "a page of a driver that went down again and again ends a minute after the last time",
+        [
+            *ingest(HOUR),
+            up(flat(1, HOUR)),
+            heartbeat(grows(1, HOUR)),
+            down(f"{flat(0, 900)} " + f"{flat(1, 45)} {flat(0, 45)} " * 5 + flat(0, 1_200)),
+        ],
+        {**{at: [DOWN] for at in range(1_200, 1_320, 15)}, **{at: [] for at in range(1_365, 2_400, 15)}},
+    ),
+    Scenario(
         "the target that a killed driver left pages no longer once its group is removed, and a retired game burns out",
         [
             *ingest(2 * HOUR),
@@ -156,3 +190,54 @@ def test_a_gone_driver_pages_and_costs_the_objective(scenario: Scenario, tmp_pat
     """At each given second exactly the given pages of groups and objectives fire."""
     burns = "TurnoutFreshnessBurn(Fast|Slow)"
     run(tmp_path, scenario, only=f"{burns}|TurnoutGroupDown")
+
+
+TEXTS = [
+    (
+        [*ingest(HOUR), down(f"{flat(0, 900)} {flat(1, HOUR)}")],
+        "Cluster group a is down",
+        "Its driver gave up, died, or dies at each start: all its games stand still; `turnout status` says more.",
+    ),
+    (
+        [*ingest(HOUR), down(f"{flat(0, 870)} " + f"{flat(1, 45)} {flat(0, 45)} " * CYCLES)],
+        "Cluster group a goes down again and again",
+        (
+            "Its driver went down twice or more within 10 minutes, the last time within a minute, and runs now: its "
+            "games stand still in between; `turnout status` says more."
+        ),
+    ),
+    (
+        [*ingest(HOUR), down(flat(0, HOUR)), up(f"{flat(1, 840)} {flat(0, HOUR)}")],
+        "Cluster group a cannot be read",
+        (
+            "Its /metrics could not be read for 2 minutes, or has no heartbeat: `turnout status` says whether its "
+            "games stand still."
+        ),
+    ),
+    (
+        [*ingest(HOUR), up(f"{flat(1, 840)} {flat(0, HOUR)}"), heartbeat(flat(1_020, HOUR))],
+        "Cluster group a is down",
+        "Its last heartbeat is 3m 0s old: all its games stand still.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("series", "summary", "description"), TEXTS, ids=["down", "again", "unread", "silent"])
+def test_the_text_of_a_groups_page_is_true_when_it_is_read(
+    series: Sequence[tuple[str, str]], summary: str, description: str, tmp_path: Path
+) -> None:
+    """Games stand still by the text only where their group is down now."""
+    texts = {
+        "summary": summary, "description": description,
+        "runbook_url": "http://127.0.0.1:8501/runbooks/turnoutgroupdown?group=a",
+        "dashboard_url": "http://127.0.0.1:8501/?group=a",
+    }  # fmt: skip
+    alert = {"exp_labels": {"severity": "page", "cluster_group": "a"}, "exp_annotations": texts}
+    test = {
+        "interval": f"{STEP_SECONDS}s",
+        "input_series": [{"series": name, "values": values} for name, values in series],
+        "alert_rule_test": [{"eval_time": "20m", "alertname": "TurnoutGroupDown", "exp_alerts": [alert]}],
+    }
+    document = {"rule_files": [str(files.RULES_FILE)], "evaluation_interval": f"{STEP_SECONDS}s", "tests": [test]}
+    (tmp_path / "test.json").write_text(json.dumps(document), "utf-8")
+    promtool("test", "rules", str(tmp_path / "test.json"))

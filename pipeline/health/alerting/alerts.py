@@ -102,8 +102,10 @@ def _late_streams(objective: str) -> tuple[Alert, ...]:
             "ticket",
             owned(_REJECTS),
             "15m",
-            "Rows of {{ $labels.game }} are being refused",
-            "{{ $value | humanizePercentage }} of its rows went to quarantine; more than 1% for 15 minutes.",
+            "Rows of {{ $labels.game }} were refused within the last 10 minutes",
+            "{{ with query (printf "
+            f'"{_REJECTED}" $labels.game) }}}}About {{{{ . | first | value | printf "%.0f" }}}} rows, {{{{ end }}}}'
+            "{{ $value | humanizePercentage }} of its rows of these 10 minutes, went to quarantine.",
             _GAME_PAGE,
         ),
         Alert(
@@ -367,6 +369,9 @@ _SOURCE_LATE: Final = "max(max_over_time(turnout_source_backlog_seconds[2m])) > 
 # Ingest exports both: where it is dead, other alerts say so. The first is there as long as it runs and reads the store.
 _SOURCE_UNKNOWN: Final = """\
 0 * (max(turnout_fleet_judged_timestamp_seconds) unless on () turnout_source_backlog_seconds)"""
+
+_REJECTED: Final = r"sum(increase(turnout_stream_rows_total{game=%q,result=\"rejected\"}[10m]))"
+"""Rows of a game that were refused lately, within a format of Go."""
 
 _REJECTS: Final = """\
 sum by (game) (rate(turnout_stream_rows_total{result="rejected"}[10m]))

@@ -15,6 +15,9 @@ _OF_DRIVERS: Final = frozenset({Cause.DRIVER_GONE, Cause.DRIVER_SLOW})
 JUDGED: Final = "time() - max(turnout_fleet_judged_timestamp_seconds) < 60"
 """Ingest exports the judgement with its time; what is older than a minute says nothing of now."""
 
+# What the judgement says now, over a scrape that failed.
+_NOW: Final = "max by (cluster_group) (last_over_time(turnout_fleet_group_down[1m]))"
+
 # A scrape of a group's driver, answered or not, or its heartbeat.
 _HEARD: Final = """\
     max by (cluster_group) (up{job="turnout",kind!~"ingest|bridge|edge"})
@@ -31,26 +34,39 @@ _UNWANTED: Final = f"""\
   and on () ({JUDGED})"""
 
 # A driver that gives up takes its target with it, and one that dies at each start answers now and then: the judgement
-# has been asked for 2 minutes, it found the group down for 2 of the last 5 minutes, and in the last one, too.
+# has been asked for 2 minutes, and found the group down for 2 of the last 5. It is down now; or it went down twice at
+# least within 10 minutes, and within the last one. One that came back is neither.
 _JUDGED_DOWN: Final = f"""\
--1 * (
-  max by (cluster_group) (avg_over_time(turnout_fleet_group_down[5m])) > 0.39
+{_NOW} - 2
+and on (cluster_group) max by (cluster_group) (avg_over_time(turnout_fleet_group_down[5m])) > 0.39
+and on (cluster_group) (
+  {_NOW} == 1
+  or on (cluster_group)
+  max by (cluster_group) (changes(turnout_fleet_group_down[10m])) >= 3
   and on (cluster_group) max by (cluster_group) (max_over_time(turnout_fleet_group_down[1m])) == 1
-  and on (cluster_group) max by (cluster_group) (turnout_fleet_group_down)
-  and on (cluster_group) max by (cluster_group) (turnout_fleet_group_down offset 2m)
-  and on () ({JUDGED})
-) ^ 0"""
+)
+and on (cluster_group) max by (cluster_group) (turnout_fleet_group_down offset 2m)
+and on () ({JUDGED})"""
 
 # A hung driver may answer now and then: its last known heartbeat counts for as long as failed scrapes need to count.
+# A driver that has come back by the judgement is not silent, and its target gets 2 minutes to be read.
 GROUP_SILENT: Final = f"""\
 (
   time() - max by (cluster_group) (max_over_time(turnout_group_heartbeat_timestamp_seconds[2m])) > 120
+  unless on (cluster_group) ({_NOW} == 0 and on () ({JUDGED}))
   or on (cluster_group)
-  max by (cluster_group) (max_over_time(up{{job="turnout",kind!~"ingest|bridge|edge"}}[2m])) == 0
-  or on (cluster_group)
-  0 * (
-    max by (cluster_group) (up{{job="turnout",kind!~"ingest|bridge|edge"}} offset 2m) == 1
-    unless on (cluster_group) max by (cluster_group) (max_over_time(turnout_group_heartbeat_timestamp_seconds[2m]))
+  (
+    max by (cluster_group) (max_over_time(up{{job="turnout",kind!~"ingest|bridge|edge"}}[2m])) == 0
+    or on (cluster_group)
+    0 * (
+      max by (cluster_group) (up{{job="turnout",kind!~"ingest|bridge|edge"}} offset 2m) == 1
+      unless on (cluster_group) max by (cluster_group) (max_over_time(turnout_group_heartbeat_timestamp_seconds[2m]))
+    )
+  )
+  unless on (cluster_group) (
+    {_NOW} == 0
+    and on (cluster_group) max by (cluster_group) (max_over_time(turnout_fleet_group_down[2m])) == 1
+    and on () ({JUDGED})
   )
 )
 unless on (cluster_group) max by (cluster_group) (turnout_fleet_group_stopped)
@@ -59,7 +75,8 @@ unless on (cluster_group) (
 )
 or on (cluster_group)
 {_JUDGED_DOWN}"""
-"""The groups that are down: the age of a heartbeat in seconds, 0 where none is read, -1 by the judgement."""
+"""The groups that are down: the age of a heartbeat in seconds, 0 where none is read; by the judgement -1, or -2 where
+a driver runs that goes down again and again."""
 
 UNANSWERED: Final = f"""\
 max by (cluster_group) (up{{job="turnout",kind!~"ingest|bridge|edge"}}) == 0
@@ -103,13 +120,17 @@ GROUPS: Final = ProcessKind(
         "page",
         GROUP_SILENT,
         "1m",
-        "Cluster group {{ $labels.cluster_group }} is down",
-        "{{ if lt $value 0.0 }}Its driver gave up, died, or dies at each start: `turnout status` says more"
-        "{{ else if eq $value 0.0 }}Its /metrics could not be read for 2 minutes, or has no heartbeat"
-        "{{ else }}Its last heartbeat is {{ $value | humanizeDuration }} old{{ end }}: "
-        "all its games stand still.",
+        "{{ if eq $value 0.0 }}Cluster group {{ $labels.cluster_group }} cannot be read"
+        "{{ else if lt $value -1.0 }}Cluster group {{ $labels.cluster_group }} goes down again and again"
+        "{{ else }}Cluster group {{ $labels.cluster_group }} is down{{ end }}",
+        "{{ if lt $value -1.0 }}Its driver went down twice or more within 10 minutes, the last time within a minute, "
+        "and runs now: its games stand still in between; `turnout status` says more"
+        "{{ else if lt $value 0.0 }}Its driver gave up, died, or dies at each start: all its games stand still; "
+        "`turnout status` says more"
+        "{{ else if eq $value 0.0 }}Its /metrics could not be read for 2 minutes, or has no heartbeat: "
+        "`turnout status` says whether its games stand still"
+        "{{ else }}Its last heartbeat is {{ $value | humanizeDuration }} old: all its games stand still{{ end }}.",
         "/?group={{ $labels.cluster_group }}",
-        keep_firing="3m",
     ),
     is_one=False,
     moves_rows=True,
