@@ -96,7 +96,7 @@ def judge_stream(window: Sequence[Observation], facts: StreamFacts, now: float) 
     | BACKFILLING | A is not 0 and the stream reads its whole past                                                   |
     | UNKNOWN     | A unknown, lane RUN, and no move seen in the window                                              |
     | CATCHING_UP | A unknown but it moves; or A > objective and slope <= -0.05; or lane CATCHUP and not late         |
-    | LAGGING     | A > objective in 2 of the last 3 observations                                                    |
+    | LAGGING     | A > objective now, and in 2 of the last 3 observations                                           |
     | AT_RISK     | A > objective now; or the last 10 ages >= objective/4 and they never fell, or reach it in 30 min |
     | RUNNING     | otherwise: A is known and small                                                                  |
     """
@@ -106,16 +106,24 @@ def judge_stream(window: Sequence[Observation], facts: StreamFacts, now: float) 
     return _judge_movement(run, facts, now) or _judge_age(run, facts)
 
 
-def settle(previous: Settled | None, verdict: StatusVerdict, now: float) -> Settled:
+def settle(
+    previous: Settled | None, verdict: StatusVerdict, now: float, last_commit_at: float | None = None
+) -> Settled:
     """Return the settled status after one more verdict.
 
     A first verdict stands at once. Then the status worsens after 2 consecutive worse verdicts (PAUSED, FAILED,
     CRASH_LOOP and UNKNOWN at once) and improves after 3 consecutive better ones. Of verdicts that differ, the one
     nearest to the present status is taken: it is what all of them agree on, so differing bad news can never keep a
-    status green.
+    status green. That rows do not reach their table, or have not yet since the start, ends at the first verdict
+    without it after a commit.
     """
     if previous is None:
         return Settled(verdict.status, now, verdict.detail)
+    has_landed = last_commit_at is not None and last_commit_at > previous.since
+    is_without_rows = previous.status.is_bad or previous.status == Status.STARTING
+    if has_landed and is_without_rows and not verdict.status.is_bad:
+        since = previous.since if verdict.status == previous.status else now
+        return Settled(verdict.status, since, verdict.detail)
     change = verdict.status.severity - previous.status.severity
     if change == 0:
         return Settled(previous.status, previous.since, verdict.detail)
@@ -220,7 +228,7 @@ def _judge_age(run: Sequence[Observation], facts: StreamFacts) -> StatusVerdict:
     if facts.lane == Lane.CATCHUP and (not late or falling is None):
         return StatusVerdict(Status.CATCHING_UP, f"Reads its backlog, {age:.0f} s behind, objective {objective:g} s.")
     recent = [seen.backlog_age_seconds for seen in run[-LATE_AMONG:]]
-    if sum(1 for each in recent if each is not None and each > objective) >= LATE_OBSERVATIONS:
+    if late and sum(1 for each in recent if each is not None and each > objective) >= LATE_OBSERVATIONS:
         return StatusVerdict(
             Status.LAGGING, f"{age:.0f} s behind, over the objective of {objective:g} s and not falling."
         )

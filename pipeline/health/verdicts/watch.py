@@ -119,7 +119,8 @@ class Watch:
         facts = _facts(memory, reading)
         _add_observation(memory, reading, facts, now)
         before = memory.settled
-        settled = memory.settled = settle(before, judge_stream(memory.window, facts, now), now)
+        verdict = judge_stream(memory.window, facts, now)
+        settled = memory.settled = settle(before, verdict, now, memory.last_commit_at)
         if before is None or before.status != settled.status:
             origin = None if before is None else before.status
             transitions.append(Transition(key, now, origin, settled.status, settled.detail))

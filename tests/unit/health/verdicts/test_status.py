@@ -121,6 +121,7 @@ CASES = [
     ("behind and growing", seen([70.0 + 15 * at for at in range(10)]), HEALTHY, "LAGGING"),
     ("behind and falling too slowly", seen([100.0 - 0.4 * at for at in range(10)]), HEALTHY, "LAGGING"),
     ("over in 2 of the last 3", seen([10.0, 61.0, 10.0, 61.0]), HEALTHY, "LAGGING"),
+    ("over twice, and within the objective now", seen([219.0, 224.0, 229.0, 4.9]), HEALTHY, "RUNNING"),
     ("over once", seen([5.0, 5.0, 5.0, 61.0]), HEALTHY, "AT_RISK"),
     ("never falling above a quarter", seen([16.0] * 10), HEALTHY, "AT_RISK"),
     ("never falling below a quarter", seen([14.0] * 10), HEALTHY, "RUNNING"),
@@ -240,6 +241,22 @@ def _shown(statuses: Sequence[str]) -> list[str]:
 def test_settle_worsens_after_two_and_improves_after_three(verdicts: list[str], expected: list[str]) -> None:
     """Worse needs 2 agreeing verdicts, better 3, and PAUSED, FAILED, CRASH_LOOP and UNKNOWN none."""
     assert expected == _shown(verdicts)
+
+
+def test_a_landing_ends_that_rows_do_not_reach_their_table() -> None:
+    """A stream is shown as failed until its driver's next report after a commit, and as failed again at once."""
+    failed = Settled(Status.FAILED, 100.0, "Failed.")
+    level, bad = (StatusVerdict(status, f"{status}.") for status in (Status.RUNNING, Status.STALLED))
+    landed = settle(failed, level, 220.0, 216.0)
+    assert (landed.status, landed.since) == ("RUNNING", 220.0)
+    assert settle(failed, level, 220.0, 99.0).status == "FAILED", "it landed before it failed"
+    assert settle(failed, level, 220.0).status == "FAILED"
+    assert settle(failed, bad, 220.0, 216.0).status == "FAILED"
+    starting = Settled(Status.STARTING, 100.0, "Starts.")
+    assert [settle(starting, level, 105.0, at).status for at in (None, 104.0)] == ["STARTING", "RUNNING"]
+    late = Settled(Status.LAGGING, 100.0, "Late.")
+    assert settle(late, level, 220.0, 216.0).status == "LAGGING", "it landed all the time"
+    assert settle(landed, StatusVerdict(Status.FAILED, "Again."), 225.0, 216.0).status == "FAILED"
 
 
 def test_settled_since_is_when_the_status_changed() -> None:

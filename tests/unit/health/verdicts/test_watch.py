@@ -212,6 +212,18 @@ def test_errors_stay_until_the_next_commit() -> None:
     assert one(watch.observe(START + 10, {"g": reading()}, [result(START + 9)])).last_error is None
 
 
+def test_a_stream_that_landed_is_not_failed_and_not_late() -> None:
+    """The report after a commit ends that it failed, and an age within the objective is not late."""
+    watch = Watch("a")
+    failing = replace(FACTS, lane=Lane.CATCHUP, last_attempt_failed="disk full")
+    for at in range(0, 120, 5):
+        watch.observe(START + at, {"g": reading(age=100.0 + at, facts=failing)}, [])
+    state = one(watch.observe(START + 120, {"g": reading(cursor=9, age=4.9)}, [result(START + 118)]))
+    assert (state.status, state.status_since, state.last_error) == ("RUNNING", START + 120, None)
+    state = one(watch.observe(START + 125, {"g": reading(cursor=9, age=9.9, facts=failing)}, []))
+    assert state.status == "FAILED"
+
+
 def test_a_game_that_was_given_away_is_forgotten() -> None:
     """A moved game leaves no state behind, and a late result of it is not counted."""
     watch = Watch("a")
