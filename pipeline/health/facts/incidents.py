@@ -61,6 +61,7 @@ def _incident(row: KeptIncident) -> Incident:
         ),
         games=tuple(json.loads(row.games)), group=row.group_name, since=row.since, ended_at=row.ended_at,
         outlook=row.outlook, tone=row.tone, joined_at=row.joined_at,
+        left=tuple(finding.get("left", ())),
     )  # fmt: skip
 
 
@@ -76,6 +77,8 @@ def _row(incident: Incident) -> KeptIncident:
         name: None if value is None else asdict(value)
         for name, value in (("action", finding.action), ("acting", finding.acting))
     }
+    if incident.left:
+        said["left"] = incident.left
     return KeptIncident(
         incident_id=incident.incident_id, cause=finding.cause, scope=finding.scope,
         finding=json.dumps(said), games=json.dumps(incident.games), group_name=incident.group,

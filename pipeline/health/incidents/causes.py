@@ -14,7 +14,10 @@ AGREEING_LOOKS: Final = 2
 """Looks in a row that must agree on another cause before it counts; facts count at once."""
 
 CLEARING_LOOKS: Final = 3
-"""Looks in a row that must find no cause before one ends."""
+"""Looks in a row that must find no cause before one ends that was inferred."""
+
+_COUNTED: Final = frozenset({Cause.SCHEMA, Cause.CONTRACT, Cause.POISON})
+"""Causes whose facts are counts of rows since the last look: a look between two reports has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +75,16 @@ class Finding:
 
     def over(self, games: str, evidence: tuple[str, ...] = ()) -> "Finding":
         """Return it once the cause is over: no action, no advice, and a title in the past tense."""
-        title = self.title if self.past is None else self.past.replace("{}", games, 1)
-        return replace(
-            self, title=title, past=None, evidence=evidence, excludes=(), action=None, advice=None, acting=None
-        )
+        pattern = self.pattern if self.past is None else self.past
+        is_named = self.past is not None or (games and pattern != "{}")
+        title = pattern.replace("{}", games, 1) if is_named else self.title
+        over = replace(self, title=title, pattern=pattern, past=None, evidence=evidence, excludes=())
+        return replace(over, action=None, advice=None, acting=None)
+
+    @property
+    def ends_at_once(self) -> bool:
+        """Whether it is over at the first look without it: it is recorded, or an operation or controller was at it."""
+        return self.acting is not None or (self.is_fact and self.cause not in _COUNTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,25 +97,27 @@ class Settled:
     agreeing: int = 0
 
 
-def settle(previous: Settled | None, finding: Finding | None, now: float) -> Settled:
+def settle(previous: Settled | None, finding: Finding | None, now: float, *, is_mended: bool = False) -> Settled:
     """Return the settled cause after one more look.
 
     The same cause takes over the newest evidence. Another one counts after two looks in a row that agree on it, one
-    that is recorded at once; that there is none counts after three. The first look of all begins without a cause.
+    that is recorded at once; that there is none counts after three. A recorded cause, or one that its action has mended
+    (`is_mended`), is over at once. The first look of all begins without a cause.
     """
     held = previous or Settled(None, now)
     if key_of(finding) == key_of(held.finding):
         return Settled(finding, held.since)
     if finding is not None and finding.is_fact:
         return Settled(finding, now)
+    if held.finding is not None and (is_mended or held.finding.ends_at_once):
+        held = Settled(None, now)
+        if finding is None:
+            return held
     key = key_of(finding)
     agreeing = held.agreeing + 1 if held.pending == key and held.agreeing else 1
     if agreeing >= (CLEARING_LOOKS if finding is None else AGREEING_LOOKS):
         return Settled(finding, now)
-    kept = held.finding
-    if finding is None and kept is not None and kept.acting is not None:  # that was still under way a look ago
-        kept = replace(kept, evidence=(), action=None, acting=None)
-    return Settled(kept, held.since, key, agreeing)
+    return Settled(held.finding, held.since, key, agreeing)
 
 
 def key_of(finding: Finding | None) -> tuple[Cause, str] | None:

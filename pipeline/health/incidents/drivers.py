@@ -10,7 +10,7 @@ from pipeline.health.incidents.own import is_storage, storage_advice
 from pipeline.health.incidents.texts import MAX_NAME, cut, of_game, of_group, source_is_well
 from pipeline.health.verdicts.liveness import Liveness
 from pipeline.health.verdicts.upkeep import duration
-from pipeline.store.database.states import Cause
+from pipeline.store.database.states import Cause, OperationKind
 from pipeline.store.rows import START_LIMIT_SECONDS
 
 MENDS_SECONDS: Final = 180.0
@@ -81,7 +81,11 @@ def _who_starts(driver: GroupSeen, now: float) -> str:
         return f"{driver.no_controller}, so nothing starts it again"
     if driver.is_given_up:
         return "the controller has given it up"
-    return "it may hang: a restart ends it" if _may_hang(driver, now) else "the controller starts it again"
+    if not _may_hang(driver, now):
+        return "the controller starts it again"
+    operation = driver.operation
+    restarts = operation is not None and operation.kind == OperationKind.RESTART and not operation.is_stuck
+    return f"it may hang: {'the restart that is under way' if restarts else 'a restart'} ends it"
 
 
 def _may_hang(driver: GroupSeen, now: float) -> bool:

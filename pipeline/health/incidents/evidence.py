@@ -209,6 +209,11 @@ class GroupWindow:
     usual_commit_seconds: float | None = None
     load_share: float | None = None  # of its capacity; None: not limited, or not known
     still_seconds: float = 0.0  # how long its driver has passed nothing although bronze had more
+    landed_again: tuple[float, ...] = ()  # when those of its games landed last that failed a short while ago
+
+    def land_again(self, after: float | None) -> int:
+        """Return how many of its games failed a short while ago, and have landed since a moment; none where unknown."""
+        return 0 if after is None else sum(at > after for at in self.landed_again)
 
     @property
     def is_mostly_troubled(self) -> bool:

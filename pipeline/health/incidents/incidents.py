@@ -2,7 +2,8 @@
 
 - A cause and its scope (a group, a registry, an operation, the source) make one incident, however many games it has.
 - Without a scope, games join within 15 minutes of the last that joined; later ones are another incident.
-- A game that changes its cause leaves; a game whose cause ended stays, recovering, until it is level.
+- A game that changes its cause leaves; a game whose cause ended stays, recovering, until it is level. Once its cause is
+  over, an incident names all games that it ever had.
 - An incident without games ends, and opens again where its cause comes back within five minutes.
 """
 
@@ -13,7 +14,7 @@ from typing import Final, Literal, get_args
 from listeners.status import Status
 from pipeline.health.incidents.causes import Finding, Settled, key_of, settle
 from pipeline.health.incidents.evidence import Evidence, GameWindow, Point
-from pipeline.health.incidents.offers import done_for, succeeded
+from pipeline.health.incidents.offers import recovery, was_done
 from pipeline.health.incidents.outlook import look_ahead
 from pipeline.health.incidents.shared import LEAST_TREND
 from pipeline.health.incidents.texts import name_of
@@ -33,7 +34,6 @@ _BY_WHAT_IS_USUAL: Final = frozenset({Cause.CAPACITY, Cause.DRIVER_SLOW, Cause.S
 _TONES: Final[tuple[IncidentTone, ...]] = get_args(IncidentTone)
 _MOSTLY_REFUSED: Final = 0.5
 _OF_GROUP: Final = "group "  # as scopes of a group begin
-_MOST_DONE: Final = 2  # operations that are named as what mended
 _Key = tuple[Cause, str]
 Phase = Literal["open", "acting", "recovering", "ended"]
 """`open`: a person has to act. `acting`: an operation or the controller does. `recovering`: a backlog is worked off."""
@@ -54,6 +54,7 @@ class Incident:
     outlook: str | None  # "level in about 4 min at this rate"; None: nobody can know
     tone: IncidentTone
     joined_at: float = 0.0  # when a game joined last
+    left: tuple[str, ...] = ()  # keys of the games that it had and that are level or elsewhere; of an ended one none
 
     @property
     def key(self) -> _Key:
@@ -92,8 +93,12 @@ class Causes:
         """Add one look."""
         now = evidence.now
         self.source = settle(self.source, source, now)
-        known = {key: self._known(found, evidence.games[key]) for key, found in games.items()}
-        self.games = {key: settle(self.games.get(key), found, now) for key, found in known.items()}
+        shared = {key_of(each.finding) for each in self.games.values()}
+        known = {key: self._known(found, evidence.games[key], shared) for key, found in games.items()}
+        self.games = {
+            key: settle(self.games.get(key), found, now, is_mended=self._is_mended(key, evidence))
+            for key, found in known.items()
+        }
         for key in {*self._adopted, *self._recovering}:
             self._end_adoption(key, evidence.games.get(key))
 
@@ -113,8 +118,21 @@ class Causes:
             for key in each.games:
                 self.games.setdefault(key, Settled(each.finding, now))
 
-    def _known(self, found: Finding | None, window: GameWindow) -> Finding | None:
-        """Return a game's finding, or what an earlier process had found where this one knows too little to judge."""
+    def _is_mended(self, key: str, evidence: Evidence) -> bool:
+        """Return whether what the action of a game's cause plans has succeeded since the cause began."""
+        settled, window = self.games.get(key), evidence.games[key]
+        if settled is None or settled.finding is None:
+            return False
+        return was_done(settled.finding, settled.since, window, evidence.groups.get(window.seen.group or ""))
+
+    def _known(self, found: Finding | None, window: GameWindow, shared: Collection[_Key | None]) -> Finding | None:
+        """Return a game's finding, or what an earlier process had found where this one knows too little to judge.
+
+        A cause that its group shared at the look before (`shared`) stays its group's, however many games have it.
+        """
+        of_group = f"{_OF_GROUP}{window.seen.group or ''}"
+        if found is not None and not found.scope and (found.cause, of_group) in shared:
+            return replace(found, scope=of_group)
         if found is None or found.cause != Cause.UNDETERMINED or window.seen.waits_for_ingest:
             return found
         key = window.seen.game_key
@@ -139,9 +157,15 @@ class Causes:
 
 
 def ended(incident: Incident, now: float, games: str = "") -> Incident:
-    """Return an incident that is over; `games` are those that its title names."""
+    """Return an incident that is over, with all games that it ever had; `games` are those that its title names."""
     finding = incident.finding.over(games, incident.finding.evidence)
-    return replace(incident, finding=finding, ended_at=now, outlook=None, tone="recovering")
+    had = all_games(incident)
+    return replace(incident, finding=finding, games=had, left=(), ended_at=now, outlook=None, tone="recovering")
+
+
+def all_games(incident: Incident) -> tuple[str, ...]:
+    """Return the keys of all games that an incident ever had."""
+    return tuple(dict.fromkeys((*incident.games, *incident.left)))
 
 
 def order(incidents: Collection[Incident]) -> tuple[Incident, ...]:
@@ -164,6 +188,7 @@ def group_incidents(
     now, placed, after = evidence.now, set[str](), list[Incident]()
     members = _members(causes, evidence)
     still_open = [each for each in before if each.ended_at is None]
+    still_open = [_widened(each, members, still_open) for each in still_open]
     for each in _merged(still_open):
         own = {key for key in each.games if members.get(each.key, {}).get(key) is not None}
         joins = each.finding.scope or now - each.joined_at <= JOIN_SECONDS
@@ -219,6 +244,18 @@ def _is_recovering(key: str, causes: Causes, evidence: Evidence) -> bool:
     return window.seen.in_trouble or (window.seen.status.is_recovering and window.seen.status != Status.BACKFILLING)
 
 
+def _widened(
+    incident: Incident, members: Mapping[_Key, Mapping[str, Finding]], still_open: Sequence[Incident]
+) -> Incident:
+    """Return an incident as its group's, where the group shares by now what all its games have."""
+    known = {each.key for each in still_open}
+    for (cause, scope), found in members.items():
+        is_wider = cause == incident.finding.cause and scope.startswith(_OF_GROUP) and (cause, scope) not in known
+        if is_wider and not incident.finding.scope and incident.games and found.keys() >= set(incident.games):
+            return replace(incident, finding=replace(incident.finding, scope=scope))
+    return incident
+
+
 def _merged(still_open: Sequence[Incident]) -> list[Incident]:
     """Return open incidents, of several about the same games the oldest: two processes may have opened one each."""
     kept: list[Incident] = []
@@ -236,34 +273,27 @@ def _renewed(
     is_source = incident.key == _source_key(causes)
     joined_at = evidence.now if joined else incident.joined_at
     if not active and not waiting and not is_source:
-        known = [key for key in incident.games if key in evidence.games]
-        about = _subject(known, incident.group, evidence) if known else f"{len(incident.games):,} games"
-        return ended(incident, evidence.now, about)
+        if incident.tone == "recovering":
+            finding = replace(incident.finding, evidence=recovery((), all_games(incident), incident.since, evidence))
+            incident = replace(incident, finding=finding)
+        return ended(incident, evidence.now, _subject_of_all(incident, evidence))
     games = _worst_first({*active, *waiting}, evidence)
     if active or is_source:
         worst = _worst(games, found)
         finding = worst or (causes.source.finding if causes.source is not None else None) or incident.finding
         return _made(replace(incident, joined_at=joined_at), finding, games, found, active, evidence)
     outlook = _outlook(games, incident, evidence)
-    finding = incident.finding.over(_subject(games, incident.group, evidence), _recovery(games, incident, evidence))
+    said = recovery(games, all_games(incident), incident.since, evidence)
+    finding = incident.finding.over(_subject_of_all(incident, evidence), said)
     # Its group stays that of the trouble.
-    return replace(incident, finding=finding, games=games, outlook=outlook, tone="recovering")
+    renewed = replace(incident, finding=finding, games=games, outlook=outlook, tone="recovering")
+    return replace(renewed, left=_left(incident, games))
 
 
-def _recovery(games: Sequence[str], incident: Incident, evidence: Evidence) -> tuple[str, ...]:
-    """Return what was done for it, and what still waits."""
-    windows = [evidence.games[key] for key in games]
-    done = {
-        each: None
-        for window in windows
-        for each in done_for(window, evidence.groups.get(window.seen.group or ""))
-        if each.ended_at >= incident.since
-    }
-    said = [succeeded(each, evidence.now) for each in sorted(done, key=lambda one: -one.ended_at)[:_MOST_DONE]]
-    ages = [each.seen.backlog_seconds for each in windows if each.seen.backlog_seconds is not None]
-    oldest = f"; the oldest row has waited {duration(max(ages))}" if ages else ""
-    many = "1 game is" if len(games) == 1 else f"{len(games):,} games are"
-    return (*said, *([f"{many} not level yet{oldest}"] if games else []))
+def _left(incident: Incident, games: Collection[str]) -> tuple[str, ...]:
+    """Return the games that an incident had before and has no more."""
+    now = set(games)
+    return tuple(key for key in all_games(incident) if key not in now)
 
 
 def _begun(
@@ -330,9 +360,16 @@ def _made(
         if len(about) > 1:
             query = {**action.query, "games": about[:MOST_LINKED]}
             finding = replace(finding, action=replace(action, query=query))
-    return replace(
-        incident, finding=finding, games=games, group=group, tone=_tone(finding, affected, evidence), outlook=None
-    )
+    made = replace(incident, finding=finding, games=games, group=group, left=_left(incident, games), outlook=None)
+    return replace(made, tone=_tone(finding, affected, evidence))
+
+
+def _subject_of_all(incident: Incident, evidence: Evidence) -> str:
+    """Return all games that an incident ever had, for its title."""
+    had = all_games(incident)
+    if any(key not in evidence.games for key in had):
+        return f"{len(had):,} game{'' if len(had) == 1 else 's'}"
+    return _subject(had, incident.group, evidence)
 
 
 def _subject(games: Sequence[str], group: str | None, evidence: Evidence) -> str:

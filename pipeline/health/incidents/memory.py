@@ -25,6 +25,7 @@ _CLIPPED_TIMES: Final = 1.5
 _KNOWN_AFTER_SECONDS: Final = 120.0
 _TREND_POINTS: Final = 128  # of 1,000 games in trouble they take 13 MB
 _POINT_SECONDS: Final = 5.0  # half of it is the least between two points of a trend, but for the newest
+_AGAIN_SECONDS: Final = 600.0  # the age to which a failure that is over tells of its group's storage
 _COMMIT_SECONDS: Final = 300.0  # the age to which a group's last commits say how fast its storage is
 
 
@@ -150,7 +151,15 @@ class Memory:
             usual_commit_seconds=self._usually(("commit", group.name), commit, look.now, is_well=is_well),
             load_share=sum(costs) / group.capacity_cores if is_limited and group.capacity_cores else None,
             still_seconds=self._still(group, look),
+            landed_again=tuple(at for each in games if (at := self._landed_again(each, look.now)) is not None),
         )
+
+    def _landed_again(self, game: GameSeen, now: float) -> float | None:
+        """Return when a game landed last whose own work failed a short while ago, and does not any more."""
+        failed_at = self._failed.get(game.game_key)
+        if failed_at is None or game.failure is not None or now - failed_at > _AGAIN_SECONDS:
+            return None
+        return game.committed_at
 
     def _commit(self, group: str, seconds: float | None, now: float) -> float | None:
         """Return how long a group's commits take; very slow ones are rarer than the minute that a driver reports."""

@@ -3,11 +3,13 @@
 Called by `judging.py` for each finding; pages and commands add nothing.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
+from listeners.status import Status
 from pipeline.health.incidents.causes import CONTROLLER_WORD, Acting, Finding
-from pipeline.health.incidents.evidence import DoneOperation, GameWindow, GroupWindow, OpenOperation
+from pipeline.health.incidents.evidence import DoneOperation, Evidence, GameWindow, GroupWindow, OpenOperation
 from pipeline.health.incidents.shared import CONTROLLER, open_operation
 from pipeline.health.incidents.texts import MAX_NAME, cut
 from pipeline.health.verdicts.upkeep import duration
@@ -15,6 +17,8 @@ from pipeline.store.database.states import OperationKind
 
 DONE_SECONDS: Final = 600.0
 """Seconds after its success in which the same act is not offered again, unless what it mends has changed since."""
+
+_MOST_DONE: Final = 2  # operations that are named as what mended
 
 _BESIDE: Final = frozenset(
     {
@@ -47,15 +51,46 @@ def done_for(window: GameWindow, group: GroupWindow | None) -> tuple[DoneOperati
     return tuple(sorted((*window.seen.done, *of_group), key=lambda each: -each.ended_at))
 
 
+def was_done(finding: Finding, since: float, window: GameWindow, group: GroupWindow | None) -> bool:
+    """Return whether the operation that a finding's action plans has succeeded since then."""
+    kind = None if finding.action is None else finding.action.kind
+    return any(each.kind == kind and each.ended_at >= since for each in done_for(window, group))
+
+
+def recovery(games: Collection[str], had: Collection[str], since: float, evidence: Evidence) -> tuple[str, ...]:
+    """Return what was done since then for the games that had a cause, and which of `games` start or are not level yet.
+
+    A stream that starts is not level and not late: nothing is known of it before a row has landed, or none waits.
+    """
+    windows = [evidence.games[key] for key in had if key in evidence.games]
+    done = {each: None for one in windows for each in done_for(one, evidence.groups.get(one.seen.group or ""))}
+    newest = sorted((each for each in done if each.ended_at >= since), key=lambda one: -one.ended_at)
+    said = [succeeded(each, evidence.now) for each in newest[:_MOST_DONE]]
+    seen = [evidence.games[key].seen for key in games]
+    late = [each for each in seen if each.status != Status.STARTING]
+    oldest = max((each.backlog_seconds for each in late if each.backlog_seconds is not None), default=0.0)
+    age = f"; the oldest row has waited {duration(oldest)}" if oldest >= 1 else ""
+    said += [f"{_games_are(len(seen) - len(late))} starting"] if len(late) < len(seen) else []
+    return (*said, *([f"{_games_are(len(late))} not level yet{age}"] if late else []))
+
+
+def _games_are(count: int) -> str:
+    return "1 game is" if count == 1 else f"{count:,} games are"
+
+
 def succeeded(operation: DoneOperation, now: float) -> str:
     """Say when an operation succeeded."""
     return f"{operation.kind} by {_who(operation.actor)} succeeded {duration(now - operation.ended_at)} ago"
 
 
 def _at_it(finding: Finding, window: GameWindow, group: GroupWindow | None) -> OpenOperation | None:
-    """Return the open operation that works on a finding: of a group only one about it, or one of the controller's."""
+    """Return the open operation that works on a finding: on one of a group's driver only one of the group's.
+
+    What the controller does about a game counts as well.
+    """
     own, of_group = window.seen.operation, None if group is None else group.seen.operation
-    is_of_group = group is not None and finding.scope == f"group {group.seen.name}"
+    is_of_games = "{}" in finding.pattern  # which share it, such as a full disk
+    is_of_group = group is not None and finding.scope == f"group {group.seen.name}" and not is_of_games
     if is_of_group and own is not None and own.actor != CONTROLLER:
         own = None
     return next((each for each in (own, of_group) if each is not None and each.kind not in _BESIDE), None)

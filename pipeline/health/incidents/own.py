@@ -56,6 +56,7 @@ SCHEMA_CHANGE_SECONDS: Final = 900.0
 TOGETHER_SECONDS: Final = 60.0
 """Seconds after a game's first version within which others count as its first schema, as in a migration."""
 
+_MOST_REASONS: Final = 3  # that are listed
 _JUST_SECONDS: Final = 15.0  # refused rows that are older are not what happens now
 
 _SHAPES: Final = "shapes"  # the registry of needs that drivers answer themselves, from bronze
@@ -105,7 +106,7 @@ def failing(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
     kind = failure.kind if failure is not None else ("transient" if is_storage(error) else "unknown")
     evidences = [cut(error)]
     if failure is not None and failure.in_a_row:
-        evidences.append(f"{failure.in_a_row} failures in a row")
+        evidences.append(f"{failure.in_a_row} {'failure' if failure.in_a_row == 1 else 'failures'} in a row")
     if failure is not None and failure.parked_at is not None:
         evidences.append(f"parked for {duration(evidence.now - failure.parked_at)}, its retries are used up")
     changed = schema_change(window, failure.at if failure is not None else seen.since)
@@ -116,10 +117,17 @@ def failing(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
     )
     if kind == "transient":
         is_parked = failure is not None and failure.parked_at is not None
+        again = 0 if group is None or failure is None else group.land_again(failure.at)
+        if again:
+            land = "lands" if again == 1 else "land"
+            evidences.append(f"{again:,} of its neighbours failed as well, and {land} again")
         found = of_game(
             Cause.STORAGE, "Commits of {} failed on storage", window, evidences, (*well, "its rows are not the cause"),
-            retry if is_parked else None, "turnoutstreamdown", scope=_shared_by(group), is_fact=True,
+            retry if is_parked or again else None, "turnoutstreamdown", scope=_shared_by(group), is_fact=True,
         )  # fmt: skip
+        if again:
+            than = "it stays parked without a retry" if is_parked else "a retry does not wait for the next attempt"
+            return replace(found, advice=f"The storage takes writes of its group again; {than}")
         then = "then retry" if is_parked else "streams retry by themselves"
         return replace(found, advice=storage_advice(error, None if group is None else group.seen.host, then))
     if changed is not None:
@@ -172,7 +180,7 @@ def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
     if not (is_mostly or is_kept_out or is_many):
         return None
     by_reason = sorted(seen.refused.items(), key=lambda each: (-each[1], each[0]))
-    when = sudden or _newest(seen, by_reason[0][0], evidence.now)
+    when = sudden or _newest(seen, [reason for reason, _ in by_reason[:_MOST_REASONS]], evidence.now)
     evidences = [_amounts(by_reason, seen.refused_share), *when, *troubled_neighbours(window, group)]
     of_schema = sum(rows for reason, rows in by_reason if reason in _SCHEMA_REASONS)
     changed, version = schema_change(window, evidence.now), None if seen.schema is None else seen.schema.version
@@ -219,14 +227,18 @@ def refused(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
 
 
 def _amounts(by_reason: Sequence[tuple[str, int]], share: float) -> str:
-    listed = ", ".join(f"{rows:,} {plain(reason)}" for reason, rows in by_reason[:3])
+    listed = ", ".join(f"{rows:,} {plain(reason)}" for reason, rows in by_reason[:_MOST_REASONS])
     return f"{listed} in the last 5 min, {percent(share)} of its rows"
 
 
-def _newest(seen: GameSeen, reason: str, now: float) -> list[str]:
-    """Return, as evidence, how long ago the last row was refused for a reason, where that is not just now."""
-    at = seen.refused_at.get(reason)
-    return [] if at is None or now - at < _JUST_SECONDS else [f"the last one {duration(now - at)} ago"]
+def _newest(seen: GameSeen, reasons: Sequence[str], now: float) -> list[str]:
+    """Return, as evidence, how long ago the last row was refused for the first reason, where that is not just now.
+
+    Of several reasons it is named, as rows of the others may have come since.
+    """
+    at = seen.refused_at.get(reasons[0])
+    what = "one" if len(reasons) == 1 else plain(reasons[0])
+    return [] if at is None or now - at < _JUST_SECONDS else [f"the last {what} {duration(now - at)} ago"]
 
 
 def _of_now(seen: GameSeen, now: float) -> dict[str, int]:
@@ -257,14 +269,21 @@ def is_storage(error: str) -> bool:
 
 def storage_advice(error: str, host: str | None, then: str) -> str:
     """Return what a person does about an error of storage, as a sentence without its full stop."""
-    if not any(word in error.lower() for word in _SPACE_WORDS):
-        return f"Mend the storage that the error names; {then}"
     path = _PATH.search(error)
-    named = ":".join(cut(each, _MAX_PLACE) for each in (host, path and path.group()) if each)
-    return f"Free space on {named or 'the disk that the error names'}; {then}"
+    place = ":".join(cut(each, _MAX_PLACE) for each in (host, path and path.group()) if each)
+    if not lacks_space(error):
+        return f"Mend {f'the storage of {place}' if place else 'the storage to which its driver writes'}; {then}"
+    size = ", or raise its limit of a file's size" if _TOO_LARGE in error.lower() else ""
+    return f"Free space on {place or 'the disk to which its driver writes'}{size}; {then}"
 
 
-_SPACE_WORDS: Final = ("no space left", "quota", "disk full")
+def lacks_space(error: str) -> bool:
+    """Return whether an error's text says that no more can be written: a full disk, a quota, a limit of sizes."""
+    return any(word in error.lower() for word in _SPACE_WORDS)
+
+
+_TOO_LARGE: Final = "file too large"
+_SPACE_WORDS: Final = ("no space left", "quota", "disk full", _TOO_LARGE)
 _PATH: Final = re.compile(r"(?<![\w:/])/[^\s'\":,)]+")
 _MAX_PLACE: Final = 80
 

@@ -46,7 +46,10 @@ class FleetFacts(DriverFacts):
         found = judge_source(self.source, ingest, self.now, heartbeat_limit(self.heartbeat_seconds))
         if self.awaits(ingest):
             return replace(found, is_starting=True)
-        return replace(found, quiet=judge_quiet(self.source, found, self.gaps, ingest, self.heartbeat_seconds))
+        quiet = judge_quiet(
+            self.source, found, self.gaps, ingest, self.heartbeat_seconds, self.newest_bronze_at
+        )  # fmt: skip
+        return replace(found, quiet=quiet)
 
     def awaits(self, liveness: Liveness) -> bool:
         """Return whether a process has not started yet because its environment has just begun to start."""

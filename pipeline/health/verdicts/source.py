@@ -102,15 +102,16 @@ def judge_quiet(
     gaps: Sequence[SourceGap],
     ingest: Liveness,
     heartbeat_seconds: float,
+    newest_bronze_at: float | None = None,
 ) -> Quiet | None:
     """Return how long nothing has arrived in a judged source; None while something waits, or nobody knows.
 
-    Bronze's newest commit began it, and what ingest measured last ends it. An ingest that was started again gets its
-    time.
+    Bronze's newest commit began it, also one since ingest measured, and what ingest measured last ends it. An ingest
+    that was started again gets its time.
     """
     if reading is None or not source.may_be_level or reading.rows != 0 or reading.quiet_since is None:
         return None
-    seconds = reading.measured_at - max(reading.quiet_since, ingest.since or 0.0)
+    seconds = reading.measured_at - max(reading.quiet_since, newest_bronze_at or 0.0, ingest.since or 0.0)
     return Quiet(max(0.0, seconds), usual_gap(gaps, reading.quiet_since, heartbeat_seconds))
 
 

@@ -242,7 +242,7 @@ def test_what_retries_by_itself_offers_no_retry() -> None:
         ("OSError: [Errno 28] No space left on device: '/data/tables/chess/1.parquet'",
          "Free space on node7:/data/tables/chess/1.parquet; streams retry by themselves"),
         ("OSError: No space left on device", "Free space on node7; streams retry by themselves"),
-        ("OSError: slow down", "Mend the storage that the error names; streams retry by themselves"),
+        ("OSError: slow down", "Mend the storage of node7; streams retry by themselves"),
     ):  # fmt: skip
         failure = StreamFailure("transient", error, 3, NOW)
         finding = found(game(status="FAILED", failure=failure), a=GroupSeen("a", LIVE, host="node7"))
@@ -250,7 +250,7 @@ def test_what_retries_by_itself_offers_no_retry() -> None:
     parked = StreamFailure("transient", "OSError: slow down", 10, NOW, NOW - 60)
     finding = found(game(status="FAILED", failure=parked))
     assert finding.action is not None
-    assert finding.advice == "Mend the storage that the error names; then retry"
+    assert finding.advice == "Mend the storage to which its driver writes; then retry"
 
 
 def test_a_registry_that_is_away_holds_a_game() -> None:
@@ -427,12 +427,22 @@ def causes(looks: Sequence[Finding | None]) -> list[Cause | None]:
 
 
 def test_a_cause_changes_after_looks_that_agree() -> None:
-    """One look changes nothing, a recorded fact does; a cause ends after three looks without one."""
+    """One look changes nothing, a recorded fact does; an inferred or counted cause ends after three looks."""
     slow, full = finding(Cause.DRIVER_SLOW), finding(Cause.CAPACITY)
     assert (AGREEING_LOOKS, CLEARING_LOOKS) == (2, 3)
     assert causes([slow, slow, full, slow, full, full]) == [None, *[Cause.DRIVER_SLOW] * 4, Cause.CAPACITY]
-    assert causes([finding(Cause.DRIVER_GONE, is_fact=True), slow, None]) == [Cause.DRIVER_GONE] * 3
+    refused = finding(Cause.SCHEMA, is_fact=True)
+    assert causes([refused, None, None, None]) == [*[Cause.SCHEMA] * 3, None]
     assert causes([slow, slow, None, None, slow, None, None, None]) == [None, *[Cause.DRIVER_SLOW] * 6, None]
+
+
+def test_a_recorded_cause_is_over_at_the_first_look_without_it() -> None:
+    """A sentence is true when it is shown: a driver that is back is not gone for two more looks."""
+    slow, gone = finding(Cause.DRIVER_SLOW), finding(Cause.DRIVER_GONE, is_fact=True)
+    assert causes([gone, None, gone]) == [Cause.DRIVER_GONE, None, Cause.DRIVER_GONE]
+    assert causes([gone, slow, slow]) == [Cause.DRIVER_GONE, None, Cause.DRIVER_SLOW]
+    mended = replace(slow, acting=Acting("ann", "restart 0af30af3 by ann is under way", NOW))
+    assert causes([slow, slow, mended, None]) == [None, *[Cause.DRIVER_SLOW] * 2, None]
 
 
 def test_the_newest_evidence_of_the_same_cause_counts_at_once() -> None:

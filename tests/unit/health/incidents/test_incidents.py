@@ -134,6 +134,24 @@ def test_a_full_disk_is_one_incident_of_its_group() -> None:
     assert (second.incident_id, second.finding.cause, len(second.games)) == (first.incident_id, Cause.STORAGE, 3)
 
 
+def test_a_disk_that_fills_and_is_freed_is_one_incident_of_all_its_games() -> None:
+    """One line names all ten, whether most of the group fails, as at first, or the last two in their back-off."""
+    time, keys = Time(), [f"g{number}" for number in range(10)]
+    failing = [game(key, status="FAILED", failure=FULL) for key in keys]
+    (first,) = time.see(failing[0], *(game(key) for key in keys[1:]))
+    for fails in (10, 8, 4, 1):
+        (found,) = time.see(*failing[:fails], *(game(key) for key in keys[fails:]), times=3)
+        assert (found.incident_id, found.games) == (first.incident_id, tuple(keys[:fails]))
+        of = "G0" if fails == 1 else f"{fails} games of group a" if fails > 4 else f"{fails} games"
+        assert found.finding.title == f"Commits of {of} failed on storage"
+    (late,) = time.see(game("g0", status="CATCHING_UP"), *(game(key) for key in keys[1:]))
+    assert (late.phase, late.games) == ("recovering", ("g0",))
+    assert late.finding.title == "Commits of 10 games of group a failed on storage"
+    assert time.see(*(game(key) for key in keys)) == ()
+    (ended,) = time.keeper.kept.values()
+    assert (ended.finding.title, sorted(ended.games)) == (late.finding.title, keys)
+
+
 def test_a_game_is_in_one_incident() -> None:
     """A game whose cause changes leaves the old incident, which ends without games."""
     time = Time()
@@ -220,6 +238,14 @@ def test_a_silent_source_is_one_incident_of_all_games() -> None:
         (Cause.STORAGE, ("x",)), (Cause.SOURCE_SILENT, ("y", "z"))
     ]  # fmt: skip
     assert found[1].since == NOW - 400
+
+
+def test_a_silence_is_over_at_the_first_look_after_a_commit() -> None:
+    """No row for 2 minutes stood for 18 s after rows had come again, with the advice to start the producers."""
+    time = Time()
+    usual = UsualGap(4.0, "within the last hour", 12.0)
+    assert len(time.see(game("y"), source=replace(LEVEL, quiet=Quiet(400.0, usual)))) == 1
+    assert time.see(game("y"), source=replace(LEVEL, quiet=Quiet(0.0, usual))) == ()
 
 
 def test_ingest_that_dies_before_there_is_a_game_is_an_incident() -> None:

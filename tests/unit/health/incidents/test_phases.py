@@ -219,12 +219,15 @@ def test_games_that_retry_one_by_one_accuse_no_query() -> None:
 
 
 def test_rows_that_are_refused_no_more_say_how_old_the_last_one_is() -> None:
-    """An incident of refused rows that stays until a minute without one says meanwhile that none comes."""
+    """An incident of refused rows that stays until a minute without one says meanwhile of which reason none comes."""
     last = {"malformed_payload": NOW - 40.0}
     damaged = game(refused={"malformed_payload": 400}, refused_at=last)
     assert "the last one 40 s ago" in found(damaged, GroupSeen("a", LIVE)).evidence
     now = replace(damaged, refused_at={"malformed_payload": NOW - 5.0})
     assert not any("ago" in each for each in found(now, GroupSeen("a", LIVE)).evidence)
+    times = {**last, "unknown_schema": NOW - 1}
+    both = replace(damaged, refused={"malformed_payload": 400, "unknown_schema": 19}, refused_at=times)
+    assert "the last malformed_payload 40 s ago" in found(both, GroupSeen("a", LIVE)).evidence
 
 
 # ----------------------------------------------------------------------------------------------------------- phases
@@ -263,6 +266,85 @@ def test_an_incident_goes_from_open_to_acting_recovering_and_ended() -> None:
     assert (ended.phase, ended.progress(looks.now), ended.finding.action) == ("ended", None, None)
 
 
+def test_a_kill_that_the_controller_mends_is_never_open() -> None:
+    """While the looks find no cause any more the phase is not back at open, without an action and without advice."""
+    looks, keys = Looks(), ("chess", "go")
+    starting = dead(liveness=Liveness("starting", NOW + 5, "is starting"), last_death_at=NOW)
+    alive = GroupSeen("a", replace(LIVE, since=NOW + 5), is_started_here=True, last_death_at=NOW)
+    steps = [(dead(0.0), "UNKNOWN"), *[(starting, "UNKNOWN")] * 2, *[(alive, "STARTING")] * 4]
+    phases = []
+    for driver, status in steps:
+        (incident,) = looks.see([game(key, status=status, backlog_seconds=0.0) for key in keys], driver)
+        phases.append(incident.phase)
+    assert phases == [*["acting"] * 3, *["recovering"] * 4]
+    assert incident.finding.evidence == ("2 games are starting",), "nothing waits, so none is called late"
+    assert looks.see([game(key) for key in keys], alive) == ()
+    assert looks.keeper.kept[incident.incident_id].finding.evidence == ()
+
+
+def test_a_freeze_that_a_restart_mends_is_never_open_again() -> None:
+    """The restart waits to see its effect, and the driver runs: somebody is at it, or it recovers."""
+    looks = Looks()
+    silent = GroupSeen("a", Liveness("unknown", NOW - 90, "lost its lease 59 s ago", has_lost_lease=True),
+                       is_started_here=True, operation=RESTART)  # fmt: skip
+    gone = [game(key, status="UNKNOWN", backlog_seconds=None) for key in ("chess", "go")]
+    (acting,) = looks.see(gone, silent)
+    assert (acting.phase, acting.finding.evidence[1:3]) == (
+        "acting", ("it may hang: the restart that is under way ends it", "restart by ann is not done yet")
+    )  # fmt: skip
+    alive = replace(silent, liveness=replace(LIVE, since=NOW))
+    starting = [game(key, status="STARTING", backlog_seconds=None) for key in ("chess", "go")]
+    assert {each.phase for _ in range(3) for each in looks.see(starting, alive)} == {"recovering"}
+
+
+def test_a_replay_is_no_action_at_the_first_look_after_it() -> None:
+    """It stood as what to do for 12 s after it had succeeded."""
+    looks, driver = Looks(), GroupSeen("a", LIVE)
+    rows = game(refused={"quarantined_schema": 7_080}, refused_at={"quarantined_schema": NOW - 1},
+                schema=NewestSchema(7, NOW - 30, "ann", None))  # fmt: skip
+    (opened,) = looks.see([rows], driver)
+    assert opened.finding.action == Action("Replay…", "repairs", {"repair": "replay", "games": "chess"})
+    done = DoneOperation("replay", "ann", looks.now - 4, looks.now - 1)
+    assert looks.see([replace(rows, done=(done,))], driver) == ()
+
+
+def test_a_retry_is_offered_once_the_storage_takes_writes_again() -> None:
+    """Until the first neighbour lands a person frees the disk; then a retry spares the streams their back-off."""
+    looks, driver = Looks(), GroupSeen("a", LIVE, host="vm", is_started_here=True)
+    full = StreamFailure("transient", "OSError: [Errno 27] File too large", 5, NOW - 3)
+    failing = [game(key, status="FAILED", failure=full, committed_at=NOW - 60) for key in ("chess", "go", "ludo")]
+    (opened,) = looks.see(failing, driver)
+    assert opened.finding.action is None
+    assert opened.finding.advice == (
+        "Free space on vm, or raise its limit of a file's size; streams retry by themselves"
+    )
+    landed = [game("chess", committed_at=looks.now - 1), *failing[1:]]
+    (opened,) = looks.see(landed, driver)
+    assert opened.finding.action == Action("Retry…", "repairs", {"repair": "retry", "games": ("go", "ludo")})
+    assert opened.finding.advice == (
+        "The storage takes writes of its group again; a retry does not wait for the next attempt"
+    )
+    assert "1 of its neighbours failed as well, and lands again" in opened.finding.evidence
+    alone = Looks()
+    alone.see([failing[0], game("go", committed_at=NOW)], driver)
+    (own,) = alone.see([failing[0], game("go", committed_at=NOW + 5)], driver)
+    assert own.finding.action is None, "its neighbour never failed, and tells nothing of its storage"
+
+
+def test_the_advice_names_the_storage_that_is_known() -> None:
+    """An error that names no path is not said to name one."""
+    cases = (
+        ("PermissionError: '/data/x/_delta_log'", "node7", "Mend the storage of node7:/data/x/_delta_log; then retry"),
+        ("OSError: Generic S3 error: 503 SlowDown", None, "Mend the storage to which its driver writes; then retry"),
+        ("OSError: No space left on device", None, "Free space on the disk to which its driver writes; then retry"),
+        ("OSError: No space left on device", "node7", "Free space on node7; then retry"),
+    )
+    for error, host, advice in cases:
+        parked = StreamFailure("transient", error, 9, NOW, NOW - 60)
+        finding = found(game(status="FAILED", failure=parked), GroupSeen("a", LIVE, host=host))
+        assert finding.advice == advice
+
+
 def test_a_restart_that_is_done_is_not_called_undone_while_games_catch_up() -> None:
     """The title said so, with "Restart group…" as the action, 80 s after the restart had succeeded."""
     looks = Looks()
@@ -287,8 +369,9 @@ def test_a_cause_that_is_over_has_a_title_in_the_past_tense() -> None:
     assert (over.title, over.evidence, over.excludes, over.action, over.advice) == (
         "No group carried Chess", ("gone",), (), None, None
     )  # fmt: skip
-    assert over.over("3 games").title == "No group carried Chess", "once it is over its title stays"
+    assert over.over("3 games").title == "No group carried 3 games"
     assert replace(finding, past=None).over("Chess").title == "No group carries Chess"
+    assert replace(finding, past=None).over("").title == finding.title
 
 
 def test_a_game_at_which_nobody_is_decides_the_phase() -> None:

@@ -150,6 +150,9 @@ def test_only_a_level_source_in_which_nothing_waits_can_be_silent() -> None:
     assert found == Quiet(98.0, UsualGap(4.0, "within the last hour", 12.0))
     assert found.is_silent
     assert [quiet(rows=3), quiet(rows=None), quiet(age_seconds=None), quiet(quiet_since=None)] == [None] * 4
+    measured = replace(LEVEL, quiet_since=NOW - 100)
+    came = judge_quiet(measured, judge_source(measured, live, NOW, 15.0), known, live, BEAT, NOW - 1)
+    assert came == Quiet(0.0, found.usual), "bronze got a row since it was measured"
     young = Liveness("running", NOW - 10, None)
     reading = replace(LEVEL, quiet_since=NOW - 100)
     restarted = judge_quiet(reading, judge_source(reading, young, NOW, 15.0), known, young, BEAT)
