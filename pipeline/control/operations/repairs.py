@@ -40,6 +40,7 @@ from pipeline.data.repair.refusals import unreadable
 from pipeline.data.repair.replay import KILLS_WORKER, Replayed, replay_all
 from pipeline.data.repair.report import render_rebuilt
 from pipeline.health.facts.liveness import read_group_liveness
+from pipeline.health.incidents.own import lacks_space
 from pipeline.lake.delta import generation
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.quarantine import REASONS
@@ -358,7 +359,9 @@ def _weigh_replay(intent: Intent) -> Level:
 
 
 def _obstacle_to_replay(facts: GameFacts) -> str | None:
-    why = _lacks(OperationKind.REPLAY, has_schema=facts.has_schema, has_table=facts.has_table)
+    why = _obstacle_by_space(facts) or _lacks(
+        OperationKind.REPLAY, has_schema=facts.has_schema, has_table=facts.has_table
+    )
     if why is not None or facts.quarantined is None:
         return why  # where nobody has counted, the replay will
     if not sum(facts.quarantined.values()):
@@ -381,7 +384,15 @@ def _replayed_rows(facts: GameFacts) -> str:
 def obstacle_by_table(kind: OperationKind, facts: GameFacts) -> str | None:
     """Return why a repair that reads or replaces a game's table is not possible."""
     is_there = facts.has_table or (kind == OperationKind.REBUILD and facts.had_table)
-    return _lacks(kind, has_schema=facts.has_schema, has_table=is_there)
+    return _obstacle_by_space(facts) or _lacks(kind, has_schema=facts.has_schema, has_table=is_there)
+
+
+def _obstacle_by_space(facts: GameFacts) -> str | None:
+    """Return why nothing can write to a game's table: its last commit found no space, and none has landed since."""
+    decision = facts.decision
+    if not decision.failures or not lacks_space(decision.evidence or ""):
+        return None
+    return "Its commits fail for lack of space. Free space first, and retry."
 
 
 def _rebuilt(intended: Intent) -> list[Change]:

@@ -21,6 +21,7 @@ from pipeline.store.stream_control import StreamControl, record_failures
 from tests.tables.repair_world import CHESS, broken, early, good, make_world
 
 DEADLY = {"refused_for": "kills_worker"}
+FULL = StreamControl(failures=2, failure_class="transient", evidence="OSError: [Errno 27] File too large")
 PARKED = StreamControl(parked_at=1.0, failures=3, failure_class="poison")
 WELL = GameFacts(
     game_key="chess_1", game="Chess", group="a", lane="RUN", decision=StreamControl(), retired=False, has_schema=True,
@@ -40,6 +41,8 @@ def named(facts: GameFacts, name: str) -> Capability:
         (WELL, {"replay", "dedupe", "rebuild", "restart"}),
         (replace(WELL, decision=PARKED, lane="QUARANTINED"), {"retry", "replay", "dedupe", "rebuild", "restart"}),
         (replace(WELL, decision=StreamControl(failures=1)), {"retry", "replay", "dedupe", "rebuild", "restart"}),
+        (replace(WELL, decision=FULL), {"retry", "restart"}),
+        (replace(WELL, decision=replace(FULL, failures=0)), {"replay", "dedupe", "rebuild", "restart"}),
         (
             replace(WELL, decision=replace(PARKED, desired="paused")),
             {"retry", "replay", "dedupe", "rebuild", "restart"},
@@ -77,6 +80,9 @@ def test_what_is_possible_and_what_is_not(facts: GameFacts, possible: set[str]) 
 @pytest.mark.parametrize(
     ("facts", "name", "why_not", "instead"),
     [
+        (replace(WELL, decision=FULL), "replay", "Its commits fail for lack of space.", "retry"),
+        (replace(WELL, decision=FULL), "rebuild", "Its commits fail for lack of space.", "retry"),
+        (replace(WELL, decision=FULL), "dedupe", "Its commits fail for lack of space.", "retry"),
         (WELL, "retry", "There is no failure to try again after, and its lane is RUN.", "restart"),
         (replace(WELL, lane=None, backend="none"), "retry", "and nothing was reported about it.", None),
         (
