@@ -118,6 +118,7 @@ class Spark:
     def __init__(self, disk: Disk, seed: int) -> None:
         self._disk, self._seed = disk, seed
         self.sparkContext = self.dataSource = self  # properties are the thread's own and steer nothing here
+        self.defaultParallelism = 2
 
     @property
     def readStream(self) -> "Reader":  # noqa: N802

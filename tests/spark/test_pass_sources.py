@@ -20,6 +20,7 @@ from pipeline.base.failpoints import Injected
 from pipeline.base.names import bronze_app_id
 from pipeline.data.streams import bronze_to_game
 from pipeline.data.streams.group import Group
+from pipeline.data.streams.writing import rows
 from pipeline.lake.delta.bronze import BRONZE
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.table import CursorTable
@@ -135,6 +136,26 @@ def test_rows_that_a_pass_read_are_counted(world: World, source: str) -> None:
         DeltaTable(world.paths.metrics / "stream_batch").to_pyarrow_table(columns=["lane", "input_rows"]).to_pylist()
     )
     assert {each["input_rows"] for each in table if each["lane"] == Lane.RUN} == {EVENTS}
+
+
+@pytest.mark.long
+def test_tasks_that_share_the_files_of_a_batch_land_each_row_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Laws L2 and L4: with a task for each core a game's rows come from one of them, and its cursor moves once."""
+    use_source("tail", monkeypatch)
+    monkeypatch.setattr(rows, "_SHARE_ROWS", 100)
+    monkeypatch.setattr(rows, "_SHARE_GAMES", 1)
+    assert world.spark.sparkContext.defaultParallelism > 1
+    group = world.group("a")
+    for _ in range(3):
+        feed(world)
+        world.split(group)
+    group.stop()
+    assert settled(world) == 3 * EVENTS
+    landed = [game for each in world.passes if not each.is_chunk for game in each.games if game.rows]
+    assert {game.files for game in landed} == {1}
+    assert len(landed) == len({(game.game_key, game.seq_to) for game in landed})
 
 
 @pytest.mark.long

@@ -29,6 +29,7 @@ from tests.tables.maintenance_world import CHESS, bronze_table
 
 MUCH = 1_000_000
 COMMITS = 4
+SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def batches(bronze: CursorTable, max_bytes: int) -> Iterator[tuple[Offset, Offse
 
 def rows_of(bronze: CursorTable, query: Path, batch_id: int) -> FileRows:
     """Return what the driver plans for a micro-batch of which Spark has written the offsets."""
-    made: Any = TailBatches(Any, Demux(), bronze, split, located(query)).rows(Any, batch_id)  # type: ignore[arg-type]
+    made: Any = TailBatches(SPARK, Demux(), bronze, split, located(query)).rows(SPARK, batch_id)
     assert isinstance(made, FileRows)
     return made
 

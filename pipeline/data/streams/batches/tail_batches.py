@@ -67,7 +67,8 @@ class TailBatches:
         added = list(BronzeTail(self._table.path, self._begin, 0, 0.0).between(begin, end))
         sizes = files_of_batch(self._table.path, added)
         parts = parts_of(list(sizes), sizes=sizes)
-        return FileRows(self._spark, parts, *EVERY_SEQ, self._work, rows_of_batch(added), with_others=True)
+        count, cores = rows_of_batch(added), self._spark.sparkContext.defaultParallelism
+        return FileRows(self._spark, parts, *EVERY_SEQ, self._work, count, with_others=True, cores=cores)
 
     def _begin_of(self, batch_id: int) -> Offset:
         """Return where a query's first batch since its start begins, which another driver may have planned."""

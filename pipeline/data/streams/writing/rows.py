@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from itertools import pairwise
+from operator import and_
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -20,6 +22,13 @@ from pipeline.lake.delta.parquet import Scanner
 _READ: Final = pa.schema([BRONZE.field(name) for name in READ])
 EVERY_SEQ: Final = (0, 2**63 - 1)
 """The span of all seqs: they begin with 1."""
+
+Keys = tuple[str | None, str | None]
+"""Game keys from one on and before another; None where there is no limit."""
+
+_EVERY_KEY: Final[Keys] = (None, None)
+_SHARE_ROWS: Final = 2_000  # at least of one task, where several read the same files
+_SHARE_GAMES: Final = 50  # the same: most of a task is a file for each game
 
 _SPARK_TYPES: Final = {pa.int32(): "int", pa.string(): "string", pa.binary(): "binary"}
 
@@ -91,7 +100,10 @@ class FrameRows:
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
-    """The rows of seqs above `low` up to `high` in files of bronze, one task for each part."""
+    """The rows of seqs above `low` up to `high` in files of bronze, one task for each part.
+
+    Where that leaves cores without work, several tasks read a part, and each splits the games of a range of keys.
+    """
 
     spark: SparkSession
     parts: Sequence[Sequence[Piece]]
@@ -100,15 +112,24 @@ class FileRows:
     work: Split
     count: int | None = None
     with_others: bool = False  # tasks read rows of other games than the job's, too, and report the last seq of all
+    cores: int = 1  # that wait for tasks
 
     def split(self, job: SplitJob) -> list[Any]:
-        """Run the job in one task for each part."""
+        """Run the job in one task for each part, or several."""
         if not self.parts:
             return []
-        tasks = self.spark.range(0, len(self.parts), 1, len(self.parts))
-        keys = [] if self.with_others else sorted(job.cursors)
-        body = partial(_split_parts, work=self.work, rows=(self.parts, self.low, self.high, keys), job=job)
+        keys, spans = sorted(job.cursors), [_EVERY_KEY]
+        if self.with_others:
+            keys, spans = [], spans_of(keys, self._shares(len(keys)))
+        work = [(part, span) for part in self.parts for span in spans]
+        tasks = self.spark.range(0, len(work), 1, len(work))
+        body = partial(_split_parts, work=self.work, rows=(work, self.low, self.high, keys), job=job)
         return list(tasks.mapInArrow(body, REPORT).collect())
+
+    def _shares(self, games: int) -> int:
+        """Return how many tasks read a part; a row more to read costs less than its share of a game's file."""
+        of_rows = (self.count or 0) // _SHARE_ROWS
+        return max(1, min(self.cores // len(self.parts), of_rows, games // _SHARE_GAMES))
 
     def places(self, key: str, above: int) -> list[Place]:
         """Find the places here, without the payload column."""
@@ -126,18 +147,28 @@ def read(part: Sequence[Piece], low: int, high: int, keys: Sequence[str], column
     return _scanner(part, low, high, keys, columns).to_table()
 
 
+def spans_of(keys: Sequence[str], shares: int) -> list[Keys]:
+    """Cut all keys, others too, into ranges with as many of these sorted ones each, one more or fewer."""
+    cuts = [None, *(keys[len(keys) * number // shares] for number in range(1, shares)), None]
+    return list(pairwise(cuts))
+
+
 def _nulls(name: str) -> Column:
     """Return a column that bronze, which is older, does not have yet."""
     return F.lit(None).cast(_SPARK_TYPES[BRONZE.field(name).type]).alias(name)
 
 
-def _scanner(part: Sequence[Piece], low: int, high: int, keys: Sequence[str], columns: Sequence[str]) -> Scanner:
-    condition = (pc.field("seq") > low) & (pc.field("seq") <= high)
-    if keys:
-        condition &= text("game_key").isin(pa.array(keys, pa.string()))
+def _scanner(
+    part: Sequence[Piece], low: int, high: int, keys: Sequence[str], columns: Sequence[str], span: Keys = _EVERY_KEY
+) -> Scanner:
+    first, end = span
+    wanted = [] if (low, high) == EVERY_SEQ else [pc.field("seq") > low, pc.field("seq") <= high]
+    wanted += [text("game_key").isin(pa.array(keys, pa.string()))] if keys else []
+    wanted += [text("game_key") >= first] if first is not None else []
+    wanted += [text("game_key") < end] if end is not None else []
     return parquet.pieces([(piece.path, piece.groups) for piece in part], _READ).scanner(
         columns=list(columns),
-        filter=None if not keys and (low, high) == EVERY_SEQ else condition,
+        filter=reduce(and_, wanted) if wanted else None,
         use_threads=False,
         batch_readahead=0,
         fragment_readahead=1,
@@ -147,11 +178,12 @@ def _scanner(part: Sequence[Piece], low: int, high: int, keys: Sequence[str], co
 def _split_parts(
     batches: Iterator[pa.RecordBatch],
     work: Split,
-    rows: tuple[Sequence[Sequence[Piece]], int, int, Sequence[str]],
+    rows: tuple[Sequence[tuple[Sequence[Piece], Keys]], int, int, Sequence[str]],
     job: SplitJob,
 ) -> Iterator[pa.RecordBatch]:
-    """Split the numbered parts: the body of a Spark task."""
-    parts, low, high, keys = rows
+    """Split the numbered pieces of work: the body of a Spark task."""
+    each, low, high, keys = rows
     for batch in batches:
         for number in batch.column("id").to_pylist():
-            yield from work(_scanner(parts[number], low, high, keys, READ).to_batches(), job)
+            part, span = each[number]
+            yield from work(_scanner(part, low, high, keys, READ, span).to_batches(), job)
