@@ -339,8 +339,11 @@ class Steering(Resting, RuleBasedStateMachine):
         rows = [row for row in self.seen.rows.values() if row.state in OPEN and row.operation_id not in self.spoilt]
         how = self.draw("park", "park", "touch", "freeze", "spoil")
         if how == "park" or not rows:
+            # A driver parks after three failures, long after a retry was seen to have begun.
+            retried = {each for row in rows if row.kind == "retry" for each in json.loads(row.targets)}
             parked = stream_control.StreamControl(parked_at=1.0, failures=3, evidence="x")
-            stream_control.record_failures(self.engine, {self.draw(*GAMES): parked})
+            if free := [game for game in GAMES if f"game:{game}" not in retried]:
+                stream_control.record_failures(self.engine, {self.draw(*free): parked})
             return
         row = self.draw(*rows)
         if how == "touch":
