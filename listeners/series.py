@@ -50,6 +50,12 @@ class Series:
     replaced_at: float | None = None
     """Unix seconds: since when the tables are other ones than those that were read before; None: they are the same."""
 
+    partial: Mapping[str, BoolArray] = field(default_factory=dict)
+    """[slots] by group: where a driver ended, or stood still, before it reported all: sums are at least these."""
+
+    partial_events: BoolArray | None = None
+    """[slots]: the same of ingest; None: nowhere."""
+
     moved: "Series | None" = None
     """The games that several groups reported in these slots, a line for each game and group; None: there are none."""
 
@@ -64,6 +70,12 @@ class Series:
         begins = self.since + self.slot_seconds * np.arange(self.slots)
         until = np.inf if self.until is None else self.until
         return np.clip(until - begins, 0.0, self.slot_seconds)
+
+    def is_partial(self, groups: Collection[str] | None = None) -> BoolArray:
+        """Return of which slots a report of these groups (None: of all) may be missing, so that sums are "at least"."""
+        marked = [each for group, each in self.partial.items() if groups is None or group in groups]
+        found: BoolArray = np.logical_or.reduce([np.zeros(self.slots, np.bool_), *marked])
+        return found
 
     @property
     def known(self) -> BoolArray:
@@ -193,6 +205,8 @@ class Series:
             refused_early=self.refused_early[first:],
             source_backlog=None if source is None else source[first:],
             cores={driver: used[first:] for driver, used in self.cores.items()},
+            partial={group: marked[first:] for group, marked in self.partial.items()},
+            partial_events=None if self.partial_events is None else self.partial_events[first:],
             moved=None if self.moved is None else self.moved._later(first),  # noqa: SLF001 - of the same kind
             **{name: getattr(self, name)[:, first:] for name in _ARRAYS},
         )

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from listeners.minutes.writers import Writers
 from listeners.series import BUCKETS, FloatArray, IntArray, Series, by_game
 from listeners.status import Status
 
@@ -18,6 +19,7 @@ _SUMS: Final = {"rows": "rows", "caught_up": "caught_up_rows", "refused": "refus
 _SEVERITIES: Final[Mapping[str, int]] = {status: status.severity for status in Status}
 _UNKNOWN: Final = Status.UNKNOWN.severity  # a status that only a newer version has
 _ROOM: Final = 64  # games and groups for which there is room at first
+_INGEST: Final = "ingest"
 
 
 class Window:
@@ -39,6 +41,7 @@ class Window:
         self._ingest: FloatArray = np.full((3, slots), np.nan)  # rows, refused, largest backlog
         self._cpu: dict[tuple[str, str], FloatArray] = {}  # by kind and name of a driver: CPU seconds, measured ones
         self._partly: dict[tuple[str, str], int] = {}  # drivers measured in part, and the latest slot of that
+        self._writers, self._ingest_writers = Writers(), Writers()
 
     @property
     def since(self) -> float:
@@ -59,6 +62,7 @@ class Window:
         rows, slots = rows.filter(pa.array(inside)), slots[inside]
         if not rows.num_rows:
             return
+        self._writers.add(rows)
         lines, at = self._lines_of(rows, slots), self._arrays
         flat = lines * self._slots + slots
         for name, column in _SUMS.items():
@@ -74,6 +78,7 @@ class Window:
         """Add rows of the table `ingest_minute`; those outside of the slots are left out."""
         slots, inside = self._slots_of(rows)
         rows, slots = rows.filter(pa.array(inside)), slots[inside]
+        self._ingest_writers.add(rows, _INGEST)
         for sums, column in zip(self._ingest, ("rows", "refused"), strict=False):
             sums[slots] = np.nan_to_num(sums[slots])
             np.add.at(sums, slots, _numbers(rows, column, 0))
@@ -101,8 +106,11 @@ class Window:
         at = [self._places[line] for line in order]
         arrays = {name: _fixed(array[at]) for name, array in kept.items()}
         ingest = _fixed(self._ingest[:, begin:].copy())
+        since = self.since + begin * self._slot_seconds
+        partial = self._writers.partial(since, self._slot_seconds, slots, until)
+        partial_events = self._ingest_writers.partial(since, self._slot_seconds, slots, until).get(_INGEST)
         lines = Series(
-            since=self.since + begin * self._slot_seconds,
+            since=since,
             slot_seconds=self._slot_seconds,
             games=tuple(game for game, _ in order),
             groups=tuple(group for _, group in order),
@@ -111,6 +119,8 @@ class Window:
             source_backlog=ingest[2],
             until=until,
             replaced_at=self._replaced_at,
+            partial={group: _fixed(marked) for group, marked in partial.items()},
+            partial_events=None if partial_events is None else _fixed(partial_events),
             cores={
                 process: _fixed(np.divide(cpu, measured, out=np.full(slots, np.nan), where=measured > 0))
                 for process, (cpu, measured) in ((each, sums[:, begin:]) for each, sums in self._cpu.items())
@@ -171,6 +181,8 @@ class Window:
         self._cpu = {process: sums for process, sums in cpu.items() if sums[1].any()}
         partly = {process: latest - slots for process, latest in self._partly.items()}
         self._partly = {process: latest for process, latest in partly.items() if latest >= 0}
+        for writers in (self._writers, self._ingest_writers):
+            writers.forget(self.since + slots * self._slot_seconds)
 
 
 def encoded(column: pa.ChunkedArray) -> tuple[IntArray, Sequence[Any]]:

@@ -115,6 +115,26 @@ def test_rows_of_one_minute_add_up(world: World) -> None:
     assert before.rows.sum() == 8  # what a viewer has does not change
 
 
+def test_the_minute_of_a_killed_driver_is_partial(world: World) -> None:
+    """Its next driver reports its own rows of that minute alone; a reader knows it by the writers, merged or not."""
+    killed = write(world, MINUTE)
+    write(
+        world, replace(MINUTE, at=NOW + 60), IngestMinute(NOW, 1, 0, 1), IngestMinute(NOW + 60, 1, 0, 1), writer=killed
+    )
+    write(world, replace(MINUTE, at=NOW + 120), replace(MINUTE, at=NOW + 180))
+    merged(world)
+    series = world.read(NOW + 240, slots=4)
+    assert series.partial.keys() == {"eu-1"}
+    assert series.is_partial().tolist() == [False, False, True, False]
+    assert series.is_partial({"eu-2"}).tolist() == [False] * 4
+    assert series.partial_events is not None
+    assert series.partial_events.tolist() == [False, False, True, True], "ingest has not reported since"
+    begun = world.read(NOW + 240, slots=20).begun(NOW + 60)
+    assert begun.is_partial().tolist() == [False, False, True, False], "slots that are cut take their marks along"
+    assert begun.partial_events is not None
+    assert len(begun.partial_events) == 4
+
+
 def test_coarse_slots_have_the_sums_of_their_minutes(world: World) -> None:
     """A day's chart adds up to the same rows as an hour's, and its last slot has only closed minutes."""
     write(world, *(replace(MINUTE, at=NOW + 60 * at, status=STATUSES[at % 5]) for at in range(10)))
