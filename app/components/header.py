@@ -70,11 +70,8 @@ def environment_or_stop() -> Environment:
         st.stop()
 
 
-def keep_drawing(draw: Callable[[Environment], None], at_least_seconds: float = 0.0) -> None:
-    """Draw a part of a page, and again every few seconds, each time by the settings and roles of that moment.
-
-    A part that is large and changes rarely is drawn at most once in `at_least_seconds`.
-    """
+def keep_drawing(draw: Callable[[Environment], None]) -> None:
+    """Draw a part of a page, and again every few seconds, each time by the settings and roles of that moment."""
     environment = environment_or_stop()
 
     def draw_now() -> None:
@@ -83,7 +80,7 @@ def keep_drawing(draw: Callable[[Environment], None], at_least_seconds: float = 
             draw(environment_or_stop())
 
     st.session_state[_IN_USE] = every_seconds(environment)
-    st.fragment(draw_now, run_every=max(st.session_state[_IN_USE], at_least_seconds))()
+    st.fragment(draw_now, run_every=st.session_state[_IN_USE])()
 
 
 def every_seconds(environment: Environment) -> float:

@@ -14,7 +14,7 @@ from app.state import control_queries, judged, services
 from app.state.alerts import Alerts, briefly_unknown
 from app.state.alerts import alerts as reported_alerts
 from app.state.control_queries import OperationList
-from app.state.readings import Reading, held, reading
+from app.state.readings import Reading, held, read_since, reading
 from app.state.series import series
 from app.state.services import Environment
 from app.state.shared import once
@@ -28,6 +28,7 @@ from pipeline.health.incidents.incidents import Incident
 MISSED_REFRESHES: Final = 3
 """Refreshes in a row without a reading after which nothing of the fleet counts as known."""
 
+_OF_ONE_REFRESH: Final = 0.8  # of the time to the next refresh, in which the second part may be drawn first
 _RECENT_SECONDS: Final = 900
 _NOT_READ: Final[Reading[Any]] = Reading()
 
@@ -51,9 +52,15 @@ class Gathered:
     runs: Reading[tuple[Run, ...]] = _NOT_READ  # of drivers, over the range on screen
 
 
-def fleet_reading(environment: Environment, *, paused: bool) -> Reading[Fleet]:
-    """Return the fleet as this viewer sees it, in all panels the same while paused."""
-    return reading("fleet", environment.store, lambda: services.fleet(environment), paused=paused)
+def of_this_refresh(
+    environment: Environment, refresh_seconds: float, *, paused: bool
+) -> tuple[Reading[Fleet], Reading[tuple[Incident, ...]]]:
+    """Return fleet and incidents as the sentence shows them, so that no cell contradicts it until the next refresh."""
+    store, seconds = environment.store, _OF_ONE_REFRESH * refresh_seconds
+    return (
+        read_since("fleet", store, lambda: services.fleet(environment), seconds, paused=paused),
+        read_since("incidents", store, lambda: judged.incidents(environment), seconds, paused=paused),
+    )
 
 
 def series_reading(environment: Environment, range_seconds: int, *, paused: bool) -> Reading[Series]:
@@ -61,11 +68,6 @@ def series_reading(environment: Environment, range_seconds: int, *, paused: bool
     return reading(
         "series", (environment.store, range_seconds), lambda: series(environment, range_seconds), paused=paused
     )
-
-
-def incidents_reading(environment: Environment, *, paused: bool) -> Reading[tuple[Incident, ...]]:
-    """Return the open incidents, then those that ended within a day."""
-    return reading("incidents", environment.store, lambda: judged.incidents(environment), paused=paused)
 
 
 def stale_since(seen: Reading[Fleet], refresh_seconds: float, now: float) -> float | None:
@@ -77,8 +79,8 @@ def stale_since(seen: Reading[Fleet], refresh_seconds: float, now: float) -> flo
 
 def first_of_all(environment: Environment, range_seconds: int, refresh_seconds: float, *, paused: bool) -> Gathered:
     """Read what the control store says of this moment: sentence and incidents wait for nothing else."""
-    seen = fleet_reading(environment, paused=paused)
-    found = incidents_reading(environment, paused=paused)
+    seen = reading("fleet", environment.store, lambda: services.fleet(environment), paused=paused)
+    found = reading("incidents", environment.store, lambda: judged.incidents(environment), paused=paused)
     names = reading("open_names", environment.store, lambda: game_queries.open_names(environment), paused=paused)
     before: Reading[Series] = held("series", (environment.store, range_seconds))
     now = time.time()

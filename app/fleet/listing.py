@@ -1,8 +1,12 @@
-"""Draws the status grid and the table of games with their filters: most of what the page sends is here."""
+"""Draws the status grid and the table of games with their filters: most of what the page sends is here.
+
+They show the fleet of the sentence above them. Numbers alone may be some seconds older: a table of 300 games is large.
+"""
 
 import itertools
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -13,7 +17,7 @@ from app.components import fleet_table, header, links
 from app.fleet import choice, readers, table
 from app.fleet.blocks import blocks, summary
 from app.fleet.choice import NO_GROUP, SORTS, Choice
-from app.fleet.gathering import fleet_reading, incidents_reading, series_reading, stale_since
+from app.fleet.gathering import of_this_refresh, series_reading, stale_since
 from app.fleet.signals import forgotten
 from app.look import grid, parts, tokens
 from app.look.axes import Chart
@@ -23,32 +27,39 @@ from app.state.readings import Reading, reading
 from app.state.series import about
 from app.state.services import Environment
 from app.state.shared import once
+from app.state.situations import situation
+from listeners.process_kinds import GROUP
 from listeners.series import Series
 from listeners.status import Status
 from pipeline.base.texts import join_limited
 from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.incidents import Incident
 
-AT_LEAST_SECONDS: Final = 15.0
-"""Time between two drawings; a filter is answered at once."""
-
+_KEPT_SECONDS: Final = 15.0  # for which numbers stay while no state changes: what is equal is not sent again
 _WIDGETS: Final = {param: f"fleet_{param}" for param in links.FILTERS}
 _ROW_HEIGHT: Final = 36  # px
 _MOST_HEIGHT: Final = 720
 _ONLY: Final = "true"  # the value of `trouble`
+_DRAWN: Final = "fleet_drawn"  # in the session: what the grid and the table show
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """What the grid and the table show."""
+
+    at: float  # Unix seconds by this machine's clock: when it was new
+    fleet: Fleet
+    found: Reading[tuple[Incident, ...]]
+    is_stale: bool
 
 
 def draw(environment: Environment) -> None:
     """Draw the grid and the table, both of the games that pass the filters."""
     paused = header.is_paused()
-    seen = fleet_reading(environment, paused=paused)
-    fleet = seen.value
-    if fleet is None or not fleet.rows:
+    shown = _now(environment, paused=paused)
+    if shown is None or not shown.fleet.rows:
         return
-    stale = stale_since(seen, header.every_seconds(environment), time.time()) is not None
-    if stale:
-        fleet = forgotten(fleet)
-    found = incidents_reading(environment, paused=paused)
+    fleet, found = shown.fleet, shown.found
     unknown = _take(fleet)
     with st.container(border=True, key="card_grid", gap="xsmall"):
         place = st.container(key="grid_place", gap="xsmall")
@@ -56,9 +67,36 @@ def draw(environment: Environment) -> None:
     rows = _draw_filters(fleet, found.value, about(hour, time.time()))
     links.draw_unknown(unknown, _WIDGETS)
     with place:
-        _draw_grid(environment, fleet, rows, None if found.failed else found.value, stale=stale)
+        _draw_grid(environment, fleet, rows, None if found.failed else found.value, stale=shown.is_stale)
     _draw_table(fleet, rows, found.value, hour)
     links.keep(_WIDGETS)
+
+
+def _now(environment: Environment, *, paused: bool) -> _Drawn | None:
+    """Return the fleet to draw: the one that was drawn last, while no state of a game or incident has changed."""
+    every = header.every_seconds(environment)
+    seen, found = of_this_refresh(environment, every, paused=paused)
+    if seen.value is None:
+        return None
+    now = time.time()
+    is_stale = stale_since(seen, every, now) is not None
+    states = environment.store, is_stale, found.failed, once(_states, seen.value, found.value)
+    before_states, before = st.session_state.get(_DRAWN, (None, None))
+    if before is not None and before_states == states and 0 <= now - before.at < _KEPT_SECONDS:
+        kept: _Drawn = before
+        return kept
+    drawn = _Drawn(now, forgotten(seen.value) if is_stale else seen.value, found, is_stale)
+    st.session_state[_DRAWN] = states, drawn
+    return drawn
+
+
+def _states(fleet: Fleet, found: tuple[Incident, ...] | None) -> tuple[object, ...]:
+    """Return what grid and table share with the sentence, the strip and the incidents: how each game is, and why."""
+    known = situation(fleet, found)
+    games = tuple((row.game_key, row.group, row.verdict.status, known.severity_of(row)) for row in fleet.rows)
+    causes = tuple((each.incident_id, each.phase, each.finding.title, each.games) for each in known.opened)
+    live = tuple(state.name for state in fleet.judgement.of(GROUP) if state.liveness.is_live)
+    return games, causes, live
 
 
 def _take(fleet: Fleet) -> dict[str, tuple[str, ...]]:
@@ -86,7 +124,8 @@ def _draw_filters(fleet: Fleet, found: tuple[Incident, ...] | None, old: str) ->
     counted = choice.counts(fleet.rows)
     offered = [str(status) for status in reversed(Status) if counted.get(status) or status in asked.statuses]
     with st.container(horizontal=True, vertical_alignment="center", key="filters", gap="small"):
-        st.html(parts.section("Games", f"{_about(fleet, rows, asked)}{old}"), width="stretch")
+        as_of = f" · numbers as of {formatting.clock(fleet.read_at)}"
+        st.html(parts.section("Games", f"{_about(fleet, rows, asked)}{as_of}{old}"), width="stretch")
         st.pills(
             "Status",
             offered,

@@ -25,6 +25,7 @@ class Reading(Generic[_T]):
     good_at: float | None = None  # Unix seconds by this machine's clock, as the next
     why: str | None = None
     failing_since: float | None = None
+    tried_at: float | None = None  # the newest attempt
 
     @property
     def failed(self) -> bool:
@@ -52,9 +53,22 @@ def reading(name: str, about: Hashable, read: Callable[[], _T], *, paused: bool 
         return before
     now = time.time()
     try:
-        made = Reading(read(), now)
+        made = Reading(read(), now, tried_at=now)
     except Refused as refused:
         since = before.failing_since if before.failed else now
-        made = Reading(before.value, before.good_at, str(refused), since)
+        made = Reading(before.value, before.good_at, str(refused), since, now)
     st.session_state[f"reading_{name}"] = (about, made)
     return made
+
+
+def read_since(
+    name: str, about: Hashable, read: Callable[[], _T], seconds: float, *, paused: bool = False
+) -> Reading[_T]:
+    """Return what another part of the page has read in the last `seconds`; where none has, `reading`.
+
+    So the parts of a page cannot contradict each other, also where one of them is drawn alone.
+    """
+    last: Reading[_T] = held(name, about)
+    if last.tried_at is not None and 0 <= time.time() - last.tried_at < seconds:
+        return last
+    return reading(name, about, read, paused=paused)

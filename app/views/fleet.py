@@ -1,10 +1,10 @@
 """The home page: how the fleet is in one sentence, over time, by cause, by group and game by game.
 
-The upper part is drawn at each refresh, the grid and the table at most every 15 s, as they are large.
+Both parts are drawn at each refresh, of one reading of the fleet; a filter draws the second one alone.
 """
 
 from app.components import header
 from app.fleet import glance, listing
 
 header.keep_drawing(glance.draw)
-header.keep_drawing(listing.draw, listing.AT_LEAST_SECONDS)
+header.keep_drawing(listing.draw)

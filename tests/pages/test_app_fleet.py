@@ -15,10 +15,12 @@ from streamlit.testing.v1 import AppTest
 
 from app.components import links
 from app.fleet import gathering
-from app.state import judged
+from app.state import judged, services
 from listeners.series import Series
+from pipeline.api import fleet as fleet_queries
 from pipeline.base.errors import Refused
 from pipeline.base.names import game_key
+from pipeline.health.facts.fleet import Fleet
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
@@ -26,7 +28,7 @@ from pipeline.store.database.report_tables import source_backlog
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.reports import record_round
 from tests.browser.seed import HOSTILE, Seeded, fleet_of_forty, seed
-from tests.unit.app.app_world import Opening, drawn_html, forget_readings, pages_of
+from tests.unit.app.app_world import Opening, again, drawn_html, forget_readings, pages_of
 from tests.unit.app.fleet_world import incident, series
 
 UNKNOWN = "–"
@@ -70,6 +72,72 @@ def test_a_healthy_fleet_says_so(tmp_path: Path, opening: Opening) -> None:
     assert "No incident" in words(app)
     assert statuses(app) == ["● running"] * 6
     assert list(rows(app)["game"]) == [f"game {n}" for n in range(6)]
+
+
+def test_the_cells_never_contradict_the_sentence(
+    tmp_path: Path, opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page is true of one moment: sentence, grid, counts and table show one reading of a fleet that changes."""
+    seed(tmp_path, [Seeded(name, "a", {}) for name in ("one", "two")], now=time.time(), history=False)
+    engine = open_store(Settings(), Paths(tmp_path))
+
+    def changing(environment: services.Environment) -> Fleet:
+        """Return the fleet, of which each reading finds another state than the one before."""
+        seen = fleet_queries.read(services.opened(environment))
+        is_bad = not all(row.in_trouble for row in seen.rows)
+        with engine.begin() as connection:
+            connection.execute(update(tables.streams).values(status="FAILED" if is_bad else "RUNNING"))
+        return seen
+
+    changing.clear = lambda: None  # type: ignore[attr-defined]
+    monkeypatch.setattr(services, "fleet", changing)
+    for _ in range(4):
+        app = opening("fleet")
+        is_bad = "2 of 2 streams failing" in words(app)
+        assert is_bad != ("2 streams healthy" in words(app))
+        word = "✗ failed" if is_bad else "● running"
+        assert statuses(app) == [word] * 2
+        assert app.button_group(key="fleet_status").options == [f"{word} 2"]
+        (grid,) = (each.proto.alt for each in app.get("vega_lite_chart") if "One cell per game" in each.proto.alt)
+        assert ("2 of 2 streams failing" if is_bad else "2 streams healthy") in grid
+    engine.dispose()
+
+
+def test_every_part_of_the_page_is_drawn_at_each_refresh(
+    tmp_path: Path, opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part that is drawn less often than the sentence would contradict it meanwhile; the header has its own time."""
+    seed(tmp_path, [Seeded("one", "a", {})], now=time.time(), history=False)
+    intervals: list[float] = []
+    enqueue = ScriptRunContext.enqueue
+
+    def remember(context: ScriptRunContext, message: Any) -> None:
+        if message.WhichOneof("type") == "auto_rerun":
+            intervals.append(message.auto_rerun.interval)
+        enqueue(context, message)
+
+    monkeypatch.setattr(ScriptRunContext, "enqueue", remember)
+    opening("fleet", every="2s")
+    assert sorted(intervals) == [2.0, 2.0, 10.0]
+
+
+def test_numbers_stay_while_no_state_changes_and_states_never(tmp_path: Path, opening: Opening) -> None:
+    """The large table is not sent anew for each number; a status that changed is in it at once, as in the sentence."""
+    seed(tmp_path, [Seeded(name, "a", {}) for name in ("one", "two")], now=time.time(), history=False)
+    app = opening("fleet")
+    engine = open_store(Settings(), Paths(tmp_path))
+    before = rows(app)
+    with engine.begin() as connection:
+        connection.execute(update(tables.streams).values(rows_per_second=77.0))
+    again(app)
+    assert rows(app).equals(before)
+    with engine.begin() as connection:
+        changed = tables.streams.c.game_key == game_key("two")
+        connection.execute(update(tables.streams).where(changed).values(status="FAILED"))
+    again(app)
+    engine.dispose()
+    assert statuses(app) == ["✗ failed", "● running"]
+    assert list(rows(app)["rows"]) == ["77", "77"]
 
 
 def test_a_failed_stream_comes_first(tmp_path: Path, opening: Opening) -> None:
