@@ -46,16 +46,22 @@ class Course:
     measured: Values = ()  # cores by slot, of the driver and all its processes; empty: its driver measures none
     is_old: bool = False  # the newest slots could not be read, so that nothing is known of now
     is_partly_measured: bool = False  # its executors, or its JVM, are not among its driver's processes
+    partial: Sequence[bool] = ()  # by slot: its driver ended, or stood still, before it reported all; empty: nowhere
 
     @property
     def now(self) -> float | None:
-        """Rows a minute of the newest slot with a report; None: nobody knows."""
-        return None if self.is_old else _newest(self.per_minute)
+        """Rows a minute of the newest slot with a report; None: nobody knows, or a report may be missing since."""
+        known = [slot for slot, each in enumerate(self.per_minute) if each is not None]
+        if self.is_old or not known or any(self.partial[known[-1] :]):
+            return None
+        return _newest(self.per_minute)
 
     @property
     def trend(self) -> list[int]:
-        """Rows a minute of the slots with a report, for a cell of a table."""
-        return [round(each) for each in self.per_minute if each is not None]
+        """Rows a minute of the slots of which all was reported, for a cell of a table."""
+        marks = self.partial or [False] * len(self.per_minute)
+        pairs = zip(self.per_minute, marks, strict=True)
+        return [round(each) for each, is_partial in pairs if each is not None and not is_partial]
 
     @property
     def measured_now(self) -> float | None:
@@ -94,14 +100,22 @@ def course(series: Series, group: str, objective_seconds: float, *, is_old: bool
     own = series.of_group(group)
     games = own.known.sum(axis=0).tolist()
     rows, commits = per_second(own, own.total("rows")), per_second(own, own.total("commits"))
+    partial = own.is_partial({group}).tolist()
     return Course(
         [None if each is None else 60 * each for each in rows],
         [_cores(*each) for each in zip(rows, commits, games, strict=True)],
-        _peak(own, objective_seconds),
+        _peak(own, objective_seconds, partial),
         gapped(series.cores[GROUP, group]) if (GROUP, group) in series.cores else (),
         is_old,
         (GROUP, group) in series.partly_measured,
+        partial,
     )
+
+
+def is_silent(fleet: Fleet, group: str) -> bool:
+    """Return whether a group's driver does not live, as far as anybody knows: what it used last is not used now."""
+    state = fleet.state(GROUP, group)
+    return state is not None and not state.liveness.is_live
 
 
 def all_measured_now(series: Series) -> dict[str, float]:
@@ -159,7 +173,7 @@ def _against_peak(seen: Course | None) -> str:
     peak = seen.kept_up
     said = f"It kept up with {formatting.count(peak.per_minute)} rows/min at {in_utc(peak.at, '%H:%M UTC')}"
     if seen.now is None:
-        return f"{said}; its rows now are unknown."
+        return f"{said}; its rows of now are not known."
     share = f"{seen.now / peak.per_minute:.0%}".replace("%", " %")
     return f"{said}; lately {formatting.count(seen.now)}, {share} of it."
 
@@ -169,13 +183,13 @@ def _cores(rows: float | None, commits: float | None, games: int) -> float | Non
     return None if cores is None else cores + (games - 1) * IDLE_CORES
 
 
-def _peak(own: Series, objective_seconds: float) -> Peak | None:
+def _peak(own: Series, objective_seconds: float, partial: Sequence[bool]) -> Peak | None:
     """Return the most rows of a whole slot in which no game that landed rows was late, or caught up."""
     begins = own.since + own.slot_seconds * np.arange(own.slots)
     late = (own.rows > 0) & ~(own.backlog <= objective_seconds)  # an unknown backlog is no proof
     level = ~late.any(axis=0) & (own.caught_up.sum(axis=0) == 0)
     rows = own.rows.sum(axis=0)
-    counted = level & (rows > 0) & (own.seconds >= own.slot_seconds)
+    counted = level & (rows > 0) & (own.seconds >= own.slot_seconds) & ~np.array(partial, bool)
     if not counted.any():
         return None
     at = int(np.argmax(np.where(counted, rows, 0)))

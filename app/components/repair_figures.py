@@ -16,6 +16,7 @@ from app.state.readings import Reading
 from listeners.series import Series
 from pipeline.api.operations import OperationKind
 from pipeline.api.steering import StreamControl
+from pipeline.base.texts import in_utc
 
 _REPAIRS: Final = frozenset({OperationKind.RETRY, OperationKind.REPLAY, OperationKind.DEDUPE, OperationKind.REBUILD})
 _LONGEST: Final = 40  # characters of a note
@@ -48,27 +49,33 @@ def _next(steering: ControlState, waits: dict[str, StreamControl], keys: Sequenc
 
 
 def _refused(steering: ControlState, hour: Reading[Series]) -> Figure:
-    """Count the rows of games that were refused; those of names without a game can only be replayed once they are."""
+    """Count the rows of games that were refused; those of names without a game can only be replayed once they are.
+
+    The series ends with the last closed minute. What drivers counted in the last five minutes is newer, so of each game
+    the larger number counts, which is the least that was refused.
+    """
     series = hour.value
     if series is None:
         why = formatting.shown(hour.why or "not read", _LONGEST)
         return Figure("Rows refused, 1 h", formatting.UNKNOWN_VALUE, "", why, [], "blind")
     points = gapped(series.total("refused"))
-    if all(each is None for each in points):
+    lately = {row.game_key: sum(row.live.refused.values()) for row in steering.fleet.rows if row.live is not None}
+    if all(each is None for each in points) and not any(lately.values()):
         return Figure("Rows refused, 1 h", formatting.UNKNOWN_VALUE, "", "no driver reported", points, "blind")
-    sums = series.refused.sum(axis=1)
-    amount = int(sums.sum())
-    note = "none"
+    closed = dict(zip(series.games, series.refused.sum(axis=1).tolist(), strict=True))
+    sums = {key: max(closed.get(key, 0), lately.get(key, 0)) for key in {*closed, *lately}}
+    amount = sum(sums.values())
+    until = in_utc(series.since + float(series.seconds.sum()), "%H:%M UTC")
+    note = f"none until {until}"
     if amount:
-        worst = int(sums.argmax())
-        row = steering.fleet.row(series.games[worst])
-        name = series.games[worst] if row is None else row.game
-        note = f"{100 * int(sums[worst]) / amount:.0f} % of {formatting.shown(name, 24)}"
+        worst = max(sums, key=lambda key: (sums[key], key))
+        row = steering.fleet.row(worst)
+        name = worst if row is None else row.game
+        note = f"{100 * sums[worst] / amount:.0f} % of {formatting.shown(name, 24)}; complete until {until}"
     if hour.failed:
         note = formatting.shown(f"until {formatting.clock(hour.good_at)}: {hour.why}", _LONGEST)
-    return Figure(
-        "Rows refused, 1 h", formatting.count(amount), "", note, points, "late" if amount else "plain", floor=_FLOOR
-    )
+    value = f"≥ {formatting.count(amount)}" if amount else "0"
+    return Figure("Rows refused, 1 h", value, "", note, points, "late" if amount else "plain", floor=_FLOOR)
 
 
 def _open(steering: ControlState) -> Figure:

@@ -17,15 +17,16 @@ from app.look.tokens import Tone
 from listeners.quantile import quantile
 from listeners.series import FloatArray, Series
 from listeners.status import Status
-from pipeline.api.figures import BACKLOG_FLOOR, REFUSED_FLOOR, newest
+from pipeline.api.figures import BACKLOG_FLOOR, IN_PART, NOT_REPORTED, REFUSED_FLOOR, newest_slot, value_at
 from pipeline.api.operations import Operation, OperationState
 from pipeline.health.facts.fleet import GameRow
 
 _NOTED_REFUSALS: Final = 0.001  # share of the events of a minute from which on refusals have a colour
 _WHOLE_MINUTES: Final = 3  # the newest of them, of which a share of the events is taken
 _CATCHES_UP: Final = 1.05  # share of the events above which rows of earlier minutes land
+_BEHIND: Final = frozenset({Status.CATCHING_UP, Status.BACKFILLING, Status.LAGGING, Status.AT_RISK})
 _QUIET_SHARE: Final = 0.5  # of the usual events, below which a figure of events has a colour
-_LONGEST_NOTE: Final = 40  # characters
+_LONGEST_NOTE: Final = 48  # characters
 
 
 def figures(signals: Signals) -> list[Figure]:
@@ -44,10 +45,13 @@ def figures(signals: Signals) -> list[Figure]:
 def _events(signals: Signals) -> Figure:
     series, recent = signals.series, signals.recent
     points = [] if series is None else per_second(series, series.events)
-    now = None if recent is None else newest(per_second(recent, recent.events))
+    slot = newest_slot(recent)
+    now = None if recent is None else value_at(per_second(recent, recent.events), slot)
     usual = _median(points)
-    if now is None:
-        return _unknown("Events in", signals.whys.get("series", "no driver reported lately"), points)
+    if now is None or recent is None or slot is None:
+        return _unknown("Events in", _why(signals, slot), points)
+    if recent.partial_events is not None and recent.partial_events[slot]:
+        return Figure("Events in", f"≥ {formatting.rate(now)}", "/s", IN_PART, points, "plain")
     note = "" if usual is None else f"usual {formatting.rate(usual)}"
     tone: Tone = "late" if usual and now < _QUIET_SHARE * usual else "plain"
     return Figure("Events in", formatting.rate(now), "/s", note, points, tone)
@@ -56,28 +60,38 @@ def _events(signals: Signals) -> Figure:
 def _landed(signals: Signals) -> Figure:
     series, recent = signals.series, signals.recent
     points = [] if series is None else per_second(series, series.total("rows"))
-    now = None if recent is None else newest(per_second(recent, recent.total("rows")))
+    slot = newest_slot(recent)
+    now = None if recent is None else value_at(per_second(recent, recent.total("rows")), slot)
     if now is None and (reported := _reported_rate(signals.fleet.rows)) is not None:
         return Figure("Rows landed", formatting.rate(reported), "/s", "as the drivers report", points, "plain")
-    if now is None:
-        return _unknown("Rows landed", signals.whys.get("series", "no driver reported lately"), points)
-    share = None if recent is None else _of_events(recent, per_second(recent, recent.total("rows")))
+    if now is None or recent is None or slot is None:
+        return _unknown("Rows landed", _why(signals, slot), points)
+    if recent.is_partial()[slot]:
+        return Figure("Rows landed", f"≥ {formatting.rate(now)}", "/s", IN_PART, points, "plain")
+    share = _of_events(recent, per_second(recent, recent.total("rows")), slot)
     note = "" if share is None else f"{formatting.count(100 * share)} % of events"
     if share is not None and share > _CATCHES_UP:
-        note = "more than came in: catching up"
+        note = f"more than came in{': catching up' if _is_behind(signals) else ' then'}"
     return Figure("Rows landed", formatting.rate(now), "/s", note, points, "plain")
+
+
+def _is_behind(signals: Signals) -> bool:
+    """Return whether anything is behind at this moment: what landed in the last minutes is no judgement of now."""
+    source = signals.fleet.judgement.source
+    return source.condition == "late" or any(row.verdict.status in _BEHIND for row in signals.fleet.rows)
 
 
 def _latency(signals: Signals) -> Figure:
     series, recent, objective = signals.series, signals.recent, signals.objective_seconds
     points = [] if series is None else gapped(series.latency(0.99))
     note = f"objective {formatting.age(objective)}"
-    if recent is None:
-        return _unknown("Latency p99", signals.whys.get("series", "not read"), points, objective)
-    p99 = quantile([int(count) for count in recent.counts[:, -1:, :].sum(axis=(0, 1))], 0.99) if recent.slots else None
+    slot = newest_slot(recent)
+    if recent is None or slot is None:
+        return _unknown("Latency p99", _why(signals, slot), points, objective)
+    p99 = quantile([int(count) for count in recent.counts[:, slot, :].sum(axis=0)], 0.99)
     if p99 is None:
-        caught_up = bool(recent.slots) and int(recent.caught_up[:, -1:].sum()) > 0
-        why = "only rows that were caught up" if caught_up else "no row in the last minute"
+        caught_up = int(recent.caught_up[:, slot].sum()) > 0
+        why = "only rows that were caught up" if caught_up else "no row in that minute"
         return _unknown("Latency p99", why, points, objective)
     tone: Tone = "bad" if p99 > objective else "plain"
     return Figure("Latency p99", formatting.duration(p99), "", note, points, tone, objective)
@@ -94,8 +108,8 @@ def _backlog(signals: Signals) -> Figure:
         return _unknown("Oldest backlog", "of no stream known" if running else "no stream runs", points)
     oldest, worst = max(known, key=lambda pair: pair[0])
     late = oldest > objective or any(row.in_trouble for row in running)
-    note = formatting.shown(worst.game, 24) if late else "no stream late"
-    note += f"; {formatting.count(unknown)} unknown" if unknown else ""
+    note = formatting.shown(worst.game, 24) if late else "" if unknown else "no stream late"
+    note += f"{'; ' if note else ''}that of {formatting.count(unknown)} unknown" if unknown else ""
     tone: Tone = "bad" if oldest > objective else "plain"
     return Figure("Oldest backlog", formatting.duration(oldest), "", note, points, tone, floor=BACKLOG_FLOOR)
 
@@ -103,12 +117,15 @@ def _backlog(signals: Signals) -> Figure:
 def _refused(signals: Signals) -> Figure:
     series, recent = signals.series, signals.recent
     points = [] if series is None else _refusals(series)
-    now = None if recent is None else newest(_refusals(recent))
-    if now is None or recent is None:
-        return _unknown("Rows refused", signals.whys.get("series", "no driver reported lately"), points)
-    share = _of_events(recent, _refusals(recent))
+    slot = newest_slot(recent)
+    now = None if recent is None else value_at(_refusals(recent), slot)
+    if now is None or recent is None or slot is None:
+        return _unknown("Rows refused", _why(signals, slot), points)
+    share = _of_events(recent, _refusals(recent), slot)
     note = "" if share is None else f"{_share(share)} of events"
     tone: Tone = "late" if share is not None and share >= _NOTED_REFUSALS else "plain"
+    if recent.is_partial()[slot]:
+        return Figure("Rows refused", f"≥ {formatting.rate(now)}", "/s", IN_PART, points, tone, floor=REFUSED_FLOOR)
     return Figure("Rows refused", formatting.rate(now), "/s", note, points, tone, floor=REFUSED_FLOOR)
 
 
@@ -136,20 +153,29 @@ def _operations(signals: Signals) -> Figure:
     return Figure("Operations open", formatting.count(len(opened)), "", note, points, tone)
 
 
-def _of_events(recent: Series, counted: Sequence[float | None]) -> float | None:
-    """Return the share of the events of the last whole minutes of which ingest and drivers reported all; None: of none.
+def _of_events(recent: Series, counted: Sequence[float | None], newest: int) -> float | None:
+    """Return the share of the events of the last minutes of which ingest and drivers reported all; None: of none.
 
     The first minute that anybody reported is a part of one.
     """
     events, seconds = per_second(recent, recent.events), recent.seconds
+    partial = recent.is_partial()
+    if recent.partial_events is not None:
+        partial = partial | recent.partial_events
     whole = [
         (some, of)
         for place, (some, of) in enumerate(zip(counted, events, strict=True))
         if some is not None and of is not None and seconds[place] == recent.slot_seconds
         and place > 0 and events[place - 1] is not None and counted[place - 1] is not None
-    ][-_WHOLE_MINUTES:]  # fmt: skip
+        and newest - _WHOLE_MINUTES < place <= newest and not partial[place]
+    ]  # fmt: skip
     came = sum(of for _, of in whole)
     return sum(some for some, _ in whole) / came if came else None
+
+
+def _why(signals: Signals, slot: int | None) -> str:
+    """Return why a figure of the minutes has no value."""
+    return NOT_REPORTED if slot is not None else signals.whys.get("series", "no driver reported lately")
 
 
 def _unknown(label: str, why: str, points: Sequence[float | None], objective: float | None = None) -> Figure:

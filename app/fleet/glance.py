@@ -15,6 +15,7 @@ from app.fleet.incidents import IncidentRow
 from app.fleet.signals import Signals
 from app.look import parts, tokens, vega
 from app.look.axes import Chart, Frame
+from app.look.lines import partial_text
 from app.look.sentences import Sentence
 from app.look.tokens import Mode
 from app.runbooks.page_links import subject_query
@@ -122,7 +123,8 @@ def _draw_strip(known: Gathered, signals: Signals) -> None:
             st.html(parts.note(f"History{old}"))
     st.html(once(_figures, signals, known.stale_since is not None))
     if of := minute(signals.recent):
-        st.html(parts.note(f"Rates and p99 are of {of}, the last closed minute; shares are of three minutes."))
+        shares = "shares are of three minutes, without those of which a report is missing"
+        st.html(parts.note(f"Rates and p99 are of {of}; {shares}."))
 
 
 def _strip(signals: Signals, stale_since: float | None, now: float) -> str:
@@ -252,7 +254,8 @@ def _draw_row(row: IncidentRow, now: float) -> None:
 def _draw_throughput(known: Gathered, signals: Signals) -> None:
     series = signals.series
     legend = [] if series is None else once(_legend, series)
-    st.html(parts.section("Throughput", f"rows landed per second, by group{_until(known)}", legend))
+    about = "" if series is None else partial_text(series)
+    st.html(parts.section("Throughput", f"rows landed per second, by group{about}{_until(known)}", legend))
     if series is None or not timeline.has_rows(series):
         _draw_silence(known, "series_throughput")
         return

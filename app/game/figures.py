@@ -14,15 +14,25 @@ from app.look.parts import Figure, StripSlot
 from app.look.tokens import Tone
 from listeners.series import Series
 from listeners.status import STATUSES, Status
-from pipeline.api.figures import BACKLOG_FLOOR, LATEST_SLOTS, REFUSED_FLOOR, newest
-from pipeline.base.texts import complete_through, in_utc, short_moment
+from pipeline.api.figures import (
+    BACKLOG_FLOOR,
+    IN_PART,
+    LATEST_SLOTS,
+    NOT_REPORTED,
+    REFUSED_FLOOR,
+    newest_slot,
+    value_at,
+)
+from pipeline.base.texts import complete_through, in_utc, join_limited, short_moment
 
 SLOTS: Final = 60
 """Most slots of a strip; more would be thinner than people can point at."""
 
 Points = list[float | None]
 
-_LONGEST_NOTE: Final = 48  # characters
+_LONGEST_NOTE: Final = 120  # characters
+_MOST_REASONS: Final = 2  # of refused rows, named
+_HOUR: Final = 3600
 _SILENT: Final = "no driver reported lately"
 
 
@@ -72,26 +82,50 @@ def _behind(signals: GameSignals) -> str:
 
 def _landed(signals: GameSignals) -> Figure:
     points = [] if signals.series is None else per_second(signals.series, "rows")
-    now = None if signals.recent is None else newest(per_second(signals.recent, "rows"))
+    now, is_partial = _of_newest(signals, "rows")
     if now is None:
-        return _unknown("Rows landed", _why(signals, "recent"), points)
+        return _unknown("Rows landed", _why_no_rate(signals), points)
+    if is_partial:
+        return Figure("Rows landed", f"≥ {formatting.rate(now)}", "/s", IN_PART, points, "plain")
     usual = _usual(points)
     note = "" if usual is None else f"usual {formatting.rate(usual)}"
     tone: Tone = "bad" if not now and usual and signals.row.verdict.status.is_bad else "plain"
     return Figure("Rows landed", formatting.rate(now), "/s", note, points, tone)
 
 
+def _of_newest(signals: GameSignals, name: Literal["rows", "refused"]) -> tuple[float | None, bool]:
+    """Return the rate of the minute that the page names, and whether a report of it may be missing."""
+    recent, slot = signals.recent, newest_slot(signals.recent)
+    if recent is None or slot is None:
+        return None, False
+    return per_second(recent, name)[slot], bool(recent.is_partial(set(recent.groups))[slot])
+
+
 def _refused(signals: GameSignals) -> Figure:
     points = [] if signals.series is None else per_second(signals.series, "refused")
-    now = None if signals.recent is None else newest(per_second(signals.recent, "refused"))
+    now, is_partial = _of_newest(signals, "refused")
     if now is None:
-        return _unknown("Rows refused", _why(signals, "recent"), points)
-    reasons = [] if signals.trend is None else list(signals.trend.rejects)
-    total = refused_rows(signals)
-    note = formatting.shown(", ".join(reasons), _LONGEST_NOTE) if reasons else "reasons not known"
-    note = "none in this time" if total == 0 else note
+        return _unknown("Rows refused", _why_no_rate(signals), points)
+    note = IN_PART if is_partial else _refused_for(signals)
     tone: Tone = "late" if now else "plain"
-    return Figure("Rows refused", formatting.rate(now), "/s", note, points, tone, None, REFUSED_FLOOR)
+    rate = f"≥ {formatting.rate(now)}" if is_partial else formatting.rate(now)
+    return Figure("Rows refused", rate, "/s", note, points, tone, None, REFUSED_FLOOR)
+
+
+def _refused_for(signals: GameSignals) -> str:
+    """Say why rows were refused over the range on screen, which is named: those of the minute may be others."""
+    trend = signals.trend
+    within = "in this time" if trend is None else f"in {span(trend.until - trend.since)}"
+    if refused_rows(signals) == 0:
+        return f"none {within}"
+    if trend is None or not trend.rejects:
+        return "reasons not known"
+    return f"{within}: " + join_limited(list(trend.rejects), _MOST_REASONS, lambda each: formatting.shown(each, 40))
+
+
+def span(seconds: float) -> str:
+    """Return the length of a range as its control says it: `15 min`, `24 h`."""
+    return f"{seconds / 60:.0f} min" if seconds < _HOUR else f"{seconds / _HOUR:.0f} h"
 
 
 def refused_rows(signals: GameSignals) -> int | None:
@@ -110,7 +144,7 @@ def _latency(signals: GameSignals) -> Figure:
     points = [] if signals.series is None else lines.gapped(signals.series.latency(0.99))
     now = live.latency_p99_last_minute_seconds if live is not None else None
     if now is None and recent is not None:
-        now = newest(lines.gapped(recent.latency(0.99)))
+        now = value_at(lines.gapped(recent.latency(0.99)), newest_slot(recent))
     if now is None:
         return _unknown("Latency p99", _why_no_latency(signals), points, objective)
     value, unit = _split(formatting.duration(now))
@@ -212,6 +246,10 @@ def _slot(at: float, status: Status | None, when: str, *, is_ill: bool = False) 
 def _unknown(label: str, why: str, points: Points, objective: float | None = None) -> Figure:
     note = formatting.shown(why, _LONGEST_NOTE)
     return Figure(label, formatting.UNKNOWN_VALUE, "", note, points, "blind", objective)
+
+
+def _why_no_rate(signals: GameSignals) -> str:
+    return _why(signals, "recent") if newest_slot(signals.recent) is None else NOT_REPORTED
 
 
 def _why(signals: GameSignals, name: str) -> str:

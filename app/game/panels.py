@@ -19,9 +19,11 @@ from app.game.cause import CauseCard
 from app.game.signals import GameSignals, pill, state_text, until_text
 from app.look import parts, tokens, vega
 from app.look.axes import Chart, Frame
+from app.look.lines import partial_text
 from app.look.tokens import Tone
 from app.state.readings import Reading
 from app.state.services import Environment
+from app.state.situations import counted
 from pipeline.api.figures import minute
 from pipeline.api.versions import GameVersions
 from pipeline.base.names import GameKey
@@ -91,7 +93,7 @@ def draw_strip(signals: GameSignals) -> None:
             st.html(parts.note(f"History{signals.series_about}"))
         st.html(parts.figures(figures.figures(signals)))
         if of := minute(signals.recent):
-            st.html(parts.note(f"Rates are of {of}, the last closed minute."))
+            st.html(parts.note(f"Rates are of {of}."))
 
 
 def draw_charts(signals: GameSignals) -> None:
@@ -99,7 +101,8 @@ def draw_charts(signals: GameSignals) -> None:
     series = signals.series
     with st.container(border=True, key="card_charts", gap="xxsmall", height="stretch"):
         legend = (("series-1", "landed"), ("late", "refused"))
-        about = f"per second, landed and refused{signals.series_about}"
+        partial = "" if series is None else partial_text(series, set(series.groups))
+        about = f"per second, landed and refused{partial}{signals.series_about}"
         st.html(parts.section("Rows", about, legend))
         if series is None or not series.games:
             none = "No history to draw." if series is None else "No driver reported this game in this time."
@@ -214,9 +217,9 @@ def draw_neighbours(signals: GameSignals) -> None:
     """Draw the other games of the group, worst first; one opens its page."""
     row, others = signals.row, signals.neighbours
     with st.container(border=True, key="card_neighbours", gap="xsmall"):
-        bad = sum(other.in_trouble for other in others)
         group = "" if row.group is None else f"group {formatting.shown(row.group, 60)}: "
-        st.html(parts.section("Neighbours", f"{group}{len(others) - bad} of {len(others)} well, worst first"))
+        how = f"{counted(others, signals.situation).words}, worst first" if others else ""
+        st.html(parts.section("Neighbours", f"{group}{how}"))
         if not others:
             st.text("No other game is in its group." if row.group else "No cluster group carries this game.")
             return

@@ -4,7 +4,6 @@ Other choices are the contract that they keep and the tables that follow from th
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -42,7 +41,7 @@ def draw(environment: Environment, signals: GameSignals) -> None:
             chosen = st.segmented_control(
                 "Rows",
                 _CHOICES,
-                format_func=partial(_label, signals),
+                format_func=str.capitalize,
                 required=True,
                 key=_CHOICE,
                 label_visibility="collapsed",
@@ -61,7 +60,8 @@ def draw(environment: Environment, signals: GameSignals) -> None:
             place.html(parts.section("Rows", "newest first"))
             st.html(parts.silence("The rows cannot be read.", formatting.shown(str(refused))))
             return
-        place.html(parts.section("Rows", _about(found)))
+        counted = _refused(signals) if kind == "refused" else ""
+        place.html(parts.section("Rows", f"{_about(found)}{counted}"))
         if not found.rows:
             where = "Quarantine" if kind == "refused" else "Its table"
             none = f"{where} holds no row of this game." if found.complete else f"No {kind} row in the newest files."
@@ -84,10 +84,13 @@ def draw(environment: Environment, signals: GameSignals) -> None:
         )
 
 
-def _label(signals: GameSignals, choice: str) -> str:
-    """Return what a choice is called: refused rows with their number in the range on screen, where that is known."""
-    refused = figures.refused_rows(signals) if choice == "refused" else None
-    return choice.capitalize() if refused is None else f"{choice.capitalize()} {formatting.count(refused)}"
+def _refused(signals: GameSignals) -> str:
+    """Say how many rows were refused in the range on screen: quarantine holds fewer once a replay landed some."""
+    refused = figures.refused_rows(signals)
+    if not refused:
+        return ""
+    span = "this time" if signals.series is None else figures.span(signals.now - signals.series.since)
+    return f" · at least {formatting.count(refused)} were refused in {span}, with those that landed since"
 
 
 def _about(found: LastRows) -> str:

@@ -26,7 +26,7 @@ _WHEN_LABEL: Final = (
 _MOST_EVENTS: Final = 6
 _MOST_MARKS: Final = 20
 _LETTER: Final = 5.6  # px: a letter of a mark's words
-_ROOM: Final = 2  # letters between the words of two events, or for a count of the others
+_ROOM: Final = 3  # letters between the words of two events, or for a count of the others
 _IN_SECONDS: Final = 120
 _LOW: Final = 150  # a chart below this height has few ticks
 
@@ -217,17 +217,18 @@ def _aim(seconds: float) -> str:
 
 
 def _events(frame: Frame) -> pa.Table:
-    """Return the events within the axis, with words on two lanes where they find room; the last words count the others.
+    """Return the newest events within the axis, with words on two lanes where they find room.
 
-    The words of an event near the end of the axis stand left of it, towards those of the event before; they have none
+    Words count the events without words that lie below them, and no others, so that each counts at its moment. The
+    words of an event near the end of the axis stand left of it, towards those of the event before; they have none
     where they would begin before the axis.
     """
     whole = max(1.0, frame.until - frame.since)
     inside = sorted((each for each in frame.events if frame.since <= each.at <= frame.until), key=lambda each: each.at)
     rows: list[dict[str, Any]] = []
     taken = [-math.inf, -math.inf]
-    said: list[int] = []
-    for each in inside[:_MOST_MARKS]:
+    said: dict[int, tuple[float, float, int]] = {}  # by row: from when to when its words lie, and how many they hide
+    for each in inside[-_MOST_MARKS:]:
         words = formatting.shown(each.label, 24)
         wide = (len(words) + _ROOM) * _LETTER / frame.width * whole
         near = each.at + wide > frame.until
@@ -235,12 +236,18 @@ def _events(frame: Frame) -> pa.Table:
         lane = next((lane for lane, last in enumerate(taken) if last <= begin), None)
         if lane is not None and len(said) < _MOST_EVENTS and begin >= frame.since:
             taken[lane] = end
-            said.append(len(rows))
+            said[len(rows)] = begin, end, 0
         else:
             words, lane = " ", 0
+            for row in reversed(said):
+                first, last, hidden = said[row]
+                if first <= each.at <= last:
+                    said[row] = first, last, hidden + 1
+                    break
         rows.append({"t": each.at * 1000, "label": words, "lane": lane, "near": near})
-    if said and len(said) < len(inside):
-        rows[said[-1]]["label"] += f" +{len(inside) - len(said)}"
+    for row, (_, _, hidden) in said.items():
+        if hidden:
+            rows[row]["label"] += f" +{hidden}"
     return table(rows, {"t": pa.float64(), "label": pa.string(), "lane": pa.int8(), "near": pa.bool_()})
 
 

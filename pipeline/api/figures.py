@@ -1,4 +1,4 @@
-"""The part that figures of the fleet and of one game share: the newest value of a course, and floors. Pure."""
+"""The part that figures of the fleet and of one game share: the minute that they are of, and floors. Pure."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -17,18 +17,33 @@ BACKLOG_FLOOR: Final = 30.0
 LATEST_SLOTS: Final = 3
 """Slots, back from now, in which the newest reported one counts as now."""
 
+NOT_REPORTED: Final = "not reported for that minute"
+"""Why a figure has no value while others have one."""
 
-def newest(points: Sequence[float | None]) -> float | None:
-    """Return the newest known value of the last few slots, None where there is none."""
-    return next((value for value in reversed(points[-LATEST_SLOTS:]) if value is not None), None)
+IN_PART: Final = "at least: a report of that minute may be missing"
+"""What a figure says beside a sum that may lack rows of a driver that ended, or stands still."""
+
+
+def newest_slot(recent: Series | None) -> int | None:
+    """Return the newest of the last few slots of which ingest or a driver reported: all figures are of it.
+
+    A figure that is not known in it has no value: that of an earlier minute would stand under this one's name.
+    """
+    if recent is None:
+        return None
+    known = np.flatnonzero(~np.isnan(recent.events) | recent.known.any(axis=0))
+    return int(known[-1]) if len(known) and recent.slots - known[-1] <= LATEST_SLOTS else None
+
+
+def value_at(points: Sequence[float | None], slot: int | None) -> float | None:
+    """Return the value of a slot, None where it is not known."""
+    return None if slot is None else points[slot]
 
 
 def minute(recent: Series | None) -> str:
-    """Return of which minute rates are, the newest that is closed; nothing where none is known."""
-    if recent is None:
+    """Return of which minute figures are; nothing where none is known."""
+    slot = newest_slot(recent)
+    if recent is None or slot is None:
         return ""
-    known = np.flatnonzero(~np.isnan(recent.events))
-    if not len(known) or recent.slots - known[-1] > LATEST_SLOTS:
-        return ""
-    begin = recent.since + recent.slot_seconds * int(known[-1])
+    begin = recent.since + recent.slot_seconds * slot
     return " to ".join(in_utc(each, "%H:%M") for each in (begin, begin + recent.slot_seconds)) + " UTC"

@@ -1,5 +1,6 @@
 """The Game page: what is wrong first, then the proof, then what can be done; nothing unknown is a zero."""
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -246,7 +247,8 @@ def test_a_failing_game_shows_cause_then_proof_then_actions(failing: str, openin
     assert places == sorted(places)
     assert "SchemaMismatch: field 4 of schema version 2 is not wanted" in said
     (choice,) = (each for each in app.segmented_control if each.key == "game_rows")
-    assert [each.content for each in choice.proto.options] == ["Refused 27\u202f060", "Landed", "Contract", "Derived"]
+    assert [each.content for each in choice.proto.options] == ["Refused", "Landed", "Contract", "Derived"]
+    assert re.search(r"at least 27\u202f060 were refused in [^,]+, with those that landed since", said)
     assert "2 ✓" in said
     assert f"key {failing}" in said
     rows, neighbours = (element.value for element in app.dataframe)

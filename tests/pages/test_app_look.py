@@ -209,12 +209,27 @@ def test_small_groups_are_folded_in_grey() -> None:
 
 
 def test_many_events_are_counted_not_heaped() -> None:
-    """Law: words stand on two lanes where there is room, and the last words count the events without any."""
+    """Law: words stand on two lanes where there is room, and count the events without words that lie below them."""
     events = [vega.ChartMark(1_700_000_000.0 + 60 * n, f"event {n}") for n in range(10)]
     chart = vega.backlog(vega.Frame(1_700_000_000.0, 60, 1_700_003_600.0, events=events), [1.0], None)
-    words = ["event 0", "event 1", *[" "] * 4, "event 6", "event 7 +6", " ", " "]
+    words = ["event 0", "event 1 +5", *[" "] * 5, "event 7", "event 8 +1", " "]
     assert chart.datasets["events"]["label"].to_pylist() == words
     assert chart.datasets["events"]["lane"].to_pylist()[:2] == [0, 1]
+
+
+def test_words_count_no_event_of_another_time() -> None:
+    """Law: a mark speaks of its own moment, so that starts of an hour ago are not counted beside a replay of now."""
+    starts = [vega.ChartMark(60.0 * n, "a starts") for n in range(4)]
+    made = [*starts, vega.ChartMark(3000.0, "replay")]
+    chart = vega.backlog(vega.Frame(0.0, 60, 3600.0, events=made), [1.0], None)
+    assert chart.datasets["events"]["label"].to_pylist() == ["a starts", "a starts +2", " ", " ", "replay"]
+
+
+def test_the_newest_of_very_many_events_are_marked() -> None:
+    """Law: what happened last is drawn, however much happened before."""
+    made = [vega.ChartMark(100.0 * n, "b restarts") for n in range(36)]
+    chart = vega.backlog(vega.Frame(0.0, 60, 3600.0, events=made), [1.0], None)
+    assert chart.datasets["events"]["t"].to_pylist()[-1] == 3_500_000.0
 
 
 @pytest.mark.parametrize("gap", [0.0, 20.0, 90.0, 200.0, 500.0])

@@ -200,9 +200,43 @@ def test_a_share_of_the_events_is_of_whole_minutes() -> None:
     assert value("Rows landed", begun) == ("10 /s", "100 % of events")
     hour.events[1] = np.nan
     assert value("Rows landed", figures.figures(signals([Game("a")], recent=hour)))[1] == ""
+
+
+def test_a_fleet_catches_up_only_while_something_is_behind() -> None:
+    """Rows of earlier minutes that landed do not say that anything is behind at this moment: the judgement does."""
+    hour = series([game_key("a")], slots=3)
     hour.events[:], hour.rows[:] = 600.0, 1400
-    caught_up = figures.figures(signals([Game("a")], recent=hour))
-    assert value("Rows landed", caught_up)[1] == "more than came in: catching up"
+    level = figures.figures(signals([Game("a")], recent=hour))
+    assert value("Rows landed", level)[1] == "more than came in then"
+    behind = figures.figures(signals([Game("a", "CATCHING_UP")], recent=hour))
+    assert value("Rows landed", behind)[1] == "more than came in: catching up"
+
+
+def test_a_figure_is_of_the_minute_that_the_page_names() -> None:
+    """A rate that nobody reported for that minute is a dash: an earlier one would stand under its name."""
+    hour = series([game_key("a")], slots=5)
+    hour.rows[:, -1], hour.commits[:, -1], hour.counts[:, -1], hour.status[:, -1] = 0, 0, 0, -1
+    known = signals([Game("a", reported={"rows_per_second": None})], recent=hour)
+    made = figures.figures(known)
+    assert minute(hour).endswith(in_utc(NOW, "%H:%M UTC"))
+    assert value("Events in", made)[0] == "10 /s"
+    assert value("Rows landed", made) == (UNKNOWN, "not reported for that minute")
+    assert value("Rows refused", made) == (UNKNOWN, "not reported for that minute")
+    assert value("Latency p99", made)[0] == UNKNOWN
+
+
+def test_a_minute_of_which_a_report_may_be_missing_is_no_whole() -> None:
+    """A killed driver takes unreported rows with it: sums are "at least", and no share is taken of them."""
+    partial = {"b": np.array([False, False, False, False, True])}
+    hour = series([game_key("a"), game_key("b")], slots=5, groups=["a", "b"], partial=partial)
+    hour.rows[1, -1] = 60
+    made = figures.figures(signals([Game("a"), Game("b", group="b")], recent=hour))
+    assert value("Rows landed", made) == ("≥ 11 /s", "at least: a report of that minute may be missing")
+    assert value("Events in", made)[0] == "20 /s"
+    hour.partial["b"][:] = [False, False, False, True, False]
+    assert value("Rows landed", figures.figures(signals([], recent=hour)))[1] == "78 % of events", "without that minute"
+    stopped = replace(hour, partial={}, partial_events=np.array([False] * 4 + [True]))
+    assert value("Events in", figures.figures(signals([], recent=stopped)))[0] == "≥ 20 /s"
 
 
 def test_nobody_is_told_to_start_a_process_that_runs() -> None:
@@ -241,8 +275,10 @@ def test_the_oldest_backlog_names_its_game_and_what_is_unknown() -> None:
         Game("lost", "LAGGING", reported={"backlog_age_seconds": None}),
         Game("resting", "PAUSED", reported={"backlog_age_seconds": 9000.0}),
     ]
-    assert value("Oldest backlog", figures.figures(signals(games))) == ("12 min", "late; 1 unknown")
+    assert value("Oldest backlog", figures.figures(signals(games))) == ("12 min", "late; that of 1 unknown")
     assert value("Oldest backlog", figures.figures(signals(games[1:2]))) == (UNKNOWN, "of no stream known")
+    unheard = [Game("well"), Game("new", "STARTING", reported={"backlog_age_seconds": None})]
+    assert value("Oldest backlog", figures.figures(signals(unheard)))[1] == "that of 1 unknown", "it may be late"
 
 
 # ------------------------------------------------------------------------------------------------------------ incidents
@@ -266,8 +302,12 @@ def test_rates_name_the_minute_that_they_are_of() -> None:
     known = series([game_key("Chess")], slots=3)
     gone = replace(known, events=np.array([600.0, np.nan, np.nan]))
     assert minute(known) == f"{in_utc(NOW - 60, '%H:%M')} to {in_utc(NOW, '%H:%M')} UTC"
-    assert minute(gone).startswith(in_utc(NOW - 180, "%H:%M"))
-    assert (minute(None), minute(replace(known, events=np.full(3, np.nan)))) == ("", "")
+    assert minute(replace(gone, rows=gone.rows * 0, status=gone.status * 0 - 1, commits=gone.commits * 0)).startswith(
+        in_utc(NOW - 180, "%H:%M")
+    )
+    assert minute(gone).endswith(in_utc(NOW, "%H:%M UTC")), "its driver reported it"
+    silent = replace(known, events=np.full(3, np.nan)).of(())
+    assert (minute(None), minute(silent)) == ("", "")
 
 
 def test_a_problem_reads_as_a_sentence() -> None:
@@ -297,6 +337,9 @@ def test_no_trouble_is_left_out_where_no_incident_names_it() -> None:
     made = incidents.rows(signals(games, fleet=fleet(games, silent={"b": 120.0}), incidents=()))
     assert [row.title for row in made] == ["Group b is silent for 120 s", "Chess stalled"]
     assert "its 1 neighbour is well" in made[1].about
+    behind = [games[0], Game("Go", "CATCHING_UP")]
+    (stalled,) = (row for row in incidents.rows(signals(behind, incidents=())) if row.title == "Chess stalled")
+    assert "neighbours: 0 of 1 well, 1 on the way" in stalled.about
     assert made[0].about == "2 games"
     assert made[0].action is not None
     assert dict(made[0].action.query) == {"steer": "b"}
@@ -452,7 +495,7 @@ def test_a_running_game_of_an_open_incident_is_not_green_in_the_grid(tone: str, 
         ("Go", None),
         ("Ludo", None),
     ]
-    assert made[0].well == "1 of 3 well"
+    assert made[0].well == f"1 of 3 well{', 1 on the way' if tone == 'recovering' else ''}"
     legend = grid.legend(made)
     assert legend[0][0] == fill
     assert legend[0][1].startswith("! runs, in an incident")

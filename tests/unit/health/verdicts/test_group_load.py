@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from app.components import group_cards, group_load
+from app.state.control_queries import ControlState
 from listeners.series import Series, by_game
 from pipeline.health.verdicts.placement.capacity import GameLoad, GroupLoad, Load, Loads, tallied
 from pipeline.store.database.states import OperationState
@@ -134,6 +135,12 @@ def measured(*cores: float, limit: float | None = 2.0) -> tuple[GroupLoad, group
     return GroupLoad("a", capacity_cores=limit, games=2, cores=0.032), group_load.course(made, "a", OBJECTIVE)
 
 
+def words(loads: Loads, seen: group_load.Course | None, silent: float = 2.0) -> tuple[str, str]:
+    """Return the load and the headroom of group a, whose driver was heard some seconds ago."""
+    known = fleet([Game("Chess")], silent={"a": silent})
+    return group_cards.load_words(cast(ControlState, SimpleNamespace(loads=loads, fleet=known)), seen, "a")
+
+
 def test_a_measured_load_is_the_load() -> None:
     """The measurement of the driver's processes counts, and the estimate is named beside it."""
     group, seen = measured(0.5, 0.13)
@@ -142,7 +149,10 @@ def test_a_measured_load_is_the_load() -> None:
         "Could carry about 15 times as many rows, as measured; placement estimates 0.032 cores for its games."
     )
     loads = Loads((), {"a": group})
-    assert group_cards.load_words(loads, seen, "a") == ("0.13 cores", "1.9 cores")
+    assert words(loads, seen) == ("0.13 cores", "1.9 cores")
+    assert words(loads, seen, silent=120.0) == ("\u2013", "\u2013"), "a driver that is not heard uses what nobody knows"
+    emptied = Loads((), {"a": GroupLoad("a", capacity_cores=2.0)})
+    assert words(emptied, seen, silent=120.0) == ("0 cores", "2 cores"), "without games nothing waits for a driver"
     assert "Over its limit by 0.5 cores, as measured" in group_load.headroom(*measured(2.5), 0)
     empty = replace(hour().of([]), cores={("group", "a"): np.full(60, 0.1)})
     assert group_load.course(empty, "a", OBJECTIVE).is_known, "a drained group still has a driver"
@@ -152,14 +162,14 @@ def test_an_estimate_is_called_one() -> None:
     """Without a measurement of now the load is an estimate; executors elsewhere are named as not measured."""
     group, seen = measured(0.13, np.nan, np.nan, np.nan)
     assert seen.measured_now is None
-    assert group_cards.load_words(Loads((), {"a": group}), seen, "a") == (
+    assert words(Loads((), {"a": group}), seen) == (
         "about 0.032 cores, estimated",
         "about 2 cores",
     )
     assert group_load.headroom(group, None, 0).endswith("as estimated from rows and commits.")
     elsewhere = group_load.course(replace(hour(), partly_measured=frozenset({("group", "a")})), "a", OBJECTIVE)
     assert "executors outside its driver's processes are not measured" in group_load.headroom(group, elsewhere, 0)
-    assert group_cards.load_words(Loads(), None, "a") == ("\u2013", "\u2013")
+    assert words(Loads(), None) == ("\u2013", "\u2013")
 
 
 def test_bars_say_cores_and_have_a_scale() -> None:

@@ -1,0 +1,132 @@
+"""Guards that a sentence is true at the moment at which it is shown: figures of one game, of Repairs and of groups."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+
+from app.components import group_load, group_state, repair_figures
+from app.components.group_state import GroupState
+from app.game import figures
+from app.game.signals import GameSignals
+from app.look import lines
+from app.state.control_queries import ControlState
+from app.state.readings import Reading
+from app.state.situations import counted, situation
+from listeners.series import Series
+from pipeline.api.trends import Trend
+from pipeline.base.names import game_key
+from pipeline.health.incidents.incidents import Incident
+from pipeline.health.verdicts.placement.capacity import GroupLoad
+from pipeline.store.database.states import Cause
+from tests.unit.app.fleet_world import NOW, Game, fleet, incident, series
+
+CHESS = game_key("Chess")
+
+
+def of_chess(**known: Any) -> GameSignals:
+    seen = fleet([Game("Chess")])
+    return GameSignals(seen, seen.rows[0], 60.0, **known)
+
+
+def figure(signals: GameSignals, label: str) -> tuple[str, str]:
+    found = next(each for each in figures.figures(signals) if each.label == label)
+    return f"{found.value} {found.unit}".strip(), found.note
+
+
+def trend(*reasons: str) -> Trend:
+    rejects = dict.fromkeys(reasons, 5)
+    return Trend(NOW - 3600, NOW, (), 100, rejects, {}, 0, (None, None, None))
+
+
+def test_a_game_shows_no_rate_of_an_earlier_minute() -> None:
+    """The page names one minute; a rate that was not reported for it is a dash, not that of an earlier minute."""
+    known = series([CHESS], slots=5)
+    known.rows[:, -1], known.commits[:, -1], known.status[:, -1] = 0, 0, -1
+    signals = of_chess(series=known, recent=known)
+    assert figure(signals, "Rows landed") == ("–", "not reported for that minute")
+    assert figure(signals, "Rows refused") == ("–", "not reported for that minute")
+    assert figure(of_chess(recent=None), "Rows landed") == ("–", "no driver reported lately")
+
+
+def test_a_game_whose_driver_was_killed_shows_at_least_what_was_reported() -> None:
+    """Of the minute in which its driver was killed the next one reports its own rows alone, which are no rate."""
+    marked = {"a": np.array([False] * 4 + [True]), "b": np.array([True] * 5)}
+    known = series([CHESS], slots=5, partial=marked)
+    known.rows[:, -1] = 240
+    signals = of_chess(series=known, recent=known)
+    assert figure(signals, "Rows landed") == ("≥ 4.0 /s", "at least: a report of that minute may be missing")
+    assert lines.partial_text(known, {"a"}) == " · at least these rows in 07:59: reports may be missing"
+    assert lines.partial_text(known, {"c"}) == ""
+    assert lines.partial_text(known) == " · at least these rows in 07:59, 07:58 and 3 more: reports may be missing"
+
+
+def test_reasons_of_refusals_have_the_time_that_they_are_of() -> None:
+    """Reasons are of the range on screen, and say so: beside the rate of one minute they would be its reasons."""
+    known = series([CHESS], slots=5)
+    known.refused[:, 1] = 60
+    said = figure(of_chess(series=known, recent=known, trend=trend("quarantined_schema")), "Rows refused")
+    assert said == ("0 /s", "in 1 h: quarantined_schema")
+    many = trend("malformed_payload", "quarantined_schema", "unknown_schema", "empty_payload")
+    assert figure(of_chess(series=known, recent=known, trend=many), "Rows refused")[1].endswith("and 2 more")
+    known.refused[:] = 0
+    assert figure(of_chess(series=known, recent=known, trend=trend()), "Rows refused")[1] == "none in 1 h"
+    assert [figures.span(seconds) for seconds in (900, 3600, 21_600, 86_400)] == ["15 min", "1 h", "6 h", "24 h"]
+
+
+def steering(**reported: Any) -> ControlState:
+    known = fleet([Game("Chess", reported=reported), Game("Go")])
+    return cast(ControlState, SimpleNamespace(fleet=known, decisions={}, busy={}, read_at=NOW))
+
+
+def test_refused_rows_of_now_are_in_the_hour_of_repairs() -> None:
+    """The series ends with a closed minute; a burst of now, which drivers count, makes the hour "at least" as many."""
+    hour = series([CHESS, game_key("Go")], slots=10)
+    hour.refused[1, 0] = 265
+    old = repair_figures.figures(steering(), Reading(hour))[2]
+    assert (old.value, old.note) == ("≥ 265", "100 % of Go; complete until 08:00 UTC")
+    burst = repair_figures.figures(steering(refused={"quarantined_schema": 3735}), Reading(hour))[2]
+    assert (burst.value, burst.note) == ("≥ 4\u202f000", "93 % of Chess; complete until 08:00 UTC")
+    hour.refused[:] = 0
+    none = repair_figures.figures(steering(), Reading(hour))[2]
+    assert (none.value, none.note) == ("0", "none until 08:00 UTC")
+
+
+def test_games_are_well_by_one_judgement() -> None:
+    """A game counts as well where its cell has that colour: neither while it starts nor in an open incident."""
+    known = fleet([Game("Chess"), Game("Go", "STARTING"), Game("Ludo", "FAILED"), Game("Risk"), Game("Nim", "PAUSED")])
+    found = (incident([game_key("Risk")], tone="recovering"),)
+    how = counted(known.rows, situation(known, found))
+    assert (how.well, how.busy, how.troubled) == (2, 2, 1)
+    assert how.words == "2 of 5 well, 2 on the way"
+    assert counted(known.rows[:1], situation(known, found)).words == "1 well"
+
+
+def test_a_group_does_not_carry_what_was_reported_in_part() -> None:
+    """A minute in which its driver was killed is neither what it carries lately nor the most that it kept up with."""
+    made = series(["one"], groups=["a"], partial={"a": np.array([False] * 59 + [True])})
+    made.rows[:, -1] = 6000
+    seen = group_load.course(made, "a", 60.0)
+    assert (seen.now, seen.trend[-1], len(seen.trend)) == (None, 600, 59)
+    assert group_load.headroom(GroupLoad("a"), seen, 0).endswith("its rows of now are not known.")
+    whole: Series = replace(made, partial={})
+    assert group_load.course(whole, "a", 60.0).now == 6000
+
+
+def _of_group(name: str, **changed: Any) -> Incident:
+    made = incident([CHESS], group=name, **changed)
+    return replace(made, finding=replace(made.finding, cause=Cause.STORAGE, scope=f"group {name}"))
+
+
+def test_a_group_has_one_colour_wherever_its_state_is_drawn() -> None:
+    """A driver that starts, or runs, has the mark and the colour of the trouble that stands of its group."""
+    known = fleet([Game("Chess"), Game("Go", group="b")])
+    control = cast(ControlState, SimpleNamespace(fleet=known, assignments={}, groups={}, busy={}))
+    calm = group_state.of(control, situation(known, ()), "a")
+    assert (calm, calm.tone) == (GroupState("● running"), "well")
+    ill = group_state.of(control, situation(known, (_of_group("a", tone="late"),)), "a")
+    assert (ill.word, ill.tone) == ("! running", "late")
+    assert group_state.tones([calm, ill]) == {"● running": "well", "! running": "late"}
+    worse = replace(ill, severity="bad")
+    assert group_state.tones([worse, ill]) == {"! running": "bad"}
