@@ -1,7 +1,7 @@
 """Cards of the cluster groups, and what a planned move would do to their loads; a page says what a click does."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import streamlit as st
@@ -10,10 +10,9 @@ from app import formatting
 from app.components import group_load, group_state
 from app.components.group_load import Course
 from app.look import parts, vega
-from app.look.tokens import Tone
 from app.state.control_queries import ControlState
+from app.state.situations import counted
 from listeners.process_kinds import GROUP
-from pipeline.health.facts.fleet import Fleet
 from pipeline.health.headlines.standings import Situation
 from pipeline.health.verdicts.placement.capacity import COMPARED_CORES, DRIVER_CORES, GroupLoad, Loads
 
@@ -42,6 +41,7 @@ class GroupCourses:
     marks: Mapping[str, Sequence[vega.ChartMark]]
     why: str = ""
     about: str = ""
+    partial: Mapping[str, str] = field(default_factory=dict)  # by group: in which slots its rows are at least these
 
 
 def draw(
@@ -87,29 +87,31 @@ def _fits(loads: Loads, assigned: Mapping[str, str], target: GroupLoad) -> str:
 def _draw_card(
     steering: ControlState, known: Situation, name: str, click: Click, landed: GroupCourses, incident: str | None
 ) -> None:
-    fleet, state = steering.fleet, group_state.of(steering, name)
+    fleet, state = steering.fleet, group_state.of(steering, known, name)
     about = next((each for each in known.of_group(name) if each.is_trouble), None)
-    tone: Tone = state.tone if about is None else about.severity
     driver = fleet.driver(GROUP, name)
     beat = formatting.UNKNOWN_VALUE if driver is None else formatting.age(driver.heartbeat_age(fleet.read_at))
-    st.html(parts.title(formatting.shown(f"group {name}", 46), state.word, tone, right=f"heartbeat {beat}"))
-    st.html(parts.numbers(_numbers(known, fleet, steering.loads, landed.courses.get(name), name)))
+    st.html(parts.title(formatting.shown(f"group {name}", 46), state.word, state.tone, right=f"heartbeat {beat}"))
+    st.html(parts.numbers(_numbers(known, steering, landed.courses.get(name), name)))
     if state.about:
         st.html(parts.note(state.about))
     if incident is not None:
         st.html(parts.note(formatting.shown(incident, 240)))
     elif about is not None and not state.about:
         st.html(parts.note(about.text))
-    _draw_course(steering.loads, landed, name)
+    _draw_course(steering, landed, name)
     with st.container(horizontal=True, key=f"row_group_{name}", gap="xsmall"):
         st.button("Open", key=f"open_{name}", on_click=click.open, args=(name,))
         st.button("Steer…", key=f"steer_{name}", type="tertiary", on_click=click.steer, args=(name,))
 
 
-def _draw_course(loads: Loads, landed: GroupCourses, name: str) -> None:
+def _draw_course(steering: ControlState, landed: GroupCourses, name: str) -> None:
     """Draw a group's load over time against its limit, or its rows against the most it kept up with."""
+    loads = steering.loads
     group, seen = loads.groups.get(name), landed.courses.get(name)
-    if group is not None:
+    if is_load_unknown(steering, name):
+        st.html(parts.note("No driver of it lives, so its load is not known."))
+    elif group is not None:
         unknown = sum(not each.is_known for each in loads.games if each.group == name)
         st.html(parts.note(group_load.headroom(group, seen, unknown)))
     if landed.frame is None or seen is None or not seen.is_known:
@@ -121,28 +123,39 @@ def _draw_course(loads: Loads, landed: GroupCourses, name: str) -> None:
         st.html(parts.section("Load", f"{how}, of {group.capacity_cores:g} cores{landed.about}"))
         chart, what = vega.load(axis, seen.shares(group.capacity_cores), 1.0), f"Load, {how},"
     else:
-        st.html(parts.section("Rows", f"landed per minute{landed.about}"))
+        st.html(parts.section("Rows", f"landed per minute{landed.partial.get(name, '')}{landed.about}"))
         peak = None if seen.kept_up is None else (seen.kept_up.per_minute, "kept up with")
         chart, what = vega.bars(axis, [("landed", "series-2", seen.per_minute)], "/min", peak), "Rows landed per minute"
     alt = f"{what} of group {formatting.shown(name, 40)}."
     st.vega_lite_chart(chart.whole(), theme=None, key=f"landed_{name}", alt=alt)
 
 
-def _numbers(known: Situation, fleet: Fleet, loads: Loads, seen: Course | None, name: str) -> list[tuple[str, str]]:
-    rows = [row for row in fleet.rows if row.group == name]
-    load, headroom = load_words(loads, seen, name)
+def _numbers(known: Situation, steering: ControlState, seen: Course | None, name: str) -> list[tuple[str, str]]:
+    rows = [row for row in steering.fleet.rows if row.group == name]
+    load, headroom = load_words(steering, seen, name)
     return [
-        ("Games", f"{formatting.count(len(rows))} of {formatting.count(loads.max_games)}"),
-        ("Well", formatting.count(sum(known.severity_of(row) is None for row in rows))),
+        ("Games", f"{formatting.count(len(rows))} of {formatting.count(steering.loads.max_games)}"),
+        ("Well", formatting.count(counted(rows, known).well)),
         ("Load", load),
         ("Headroom", headroom),
     ]
 
 
-def load_words(loads: Loads, seen: Course | None, name: str, *, of_limit: bool = False) -> tuple[str, str]:
-    """Return a group's load and headroom: as its driver measured it, else as estimated, which is named."""
-    group = loads.groups.get(name)
-    measured = None if seen is None else seen.measured_now
+def is_load_unknown(steering: ControlState, name: str) -> bool:
+    """Return whether a group has games and no live driver: what that used last, or would use, is not used now."""
+    group = steering.loads.groups.get(name)
+    return group_load.is_silent(steering.fleet, name) and (group is None or group.games > 0)
+
+
+def load_words(steering: ControlState, seen: Course | None, name: str, *, of_limit: bool = False) -> tuple[str, str]:
+    """Return a group's load and headroom: as its driver measured it, else as estimated, which is named.
+
+    Neither is known where it has games and no driver of it lives.
+    """
+    if is_load_unknown(steering, name):
+        return formatting.UNKNOWN_VALUE, formatting.UNKNOWN_VALUE
+    group = steering.loads.groups.get(name)
+    measured = None if seen is None or group_load.is_silent(steering.fleet, name) else seen.measured_now
     if group is None:
         return formatting.cores(measured), formatting.UNKNOWN_VALUE
     used, limit = group.cores if measured is None else measured, group.capacity_cores

@@ -10,7 +10,7 @@ from app import formatting
 from app.components import cards, confirm, group_forms, group_state
 from app.look import parts
 from app.person import identity
-from app.state import previews, services
+from app.state import judged, previews, services
 from app.state.control_queries import ControlState
 from app.state.previews import Preview
 from app.state.services import Environment
@@ -70,7 +70,7 @@ def offer_linked(environment: Environment, steering: ControlState, name: str, ki
 
 
 def _draw_group(environment: Environment, steering: ControlState, name: str) -> None:
-    state = group_state.of(steering, name)
+    state = group_state.of(steering, judged.of_fleet(environment, steering.fleet), name)
     st.html(parts.title("Now", state.word, state.tone, state.about))
     offered = cards.of_group(name, steering, partial(services.missing_role, environment))
     cards.draw({3: "The group and its games"}, offered, on_click=offer, args=(environment, name))

@@ -1,6 +1,9 @@
-"""How a cluster group is, in a word: what its driver suffers first, then whether it drains or progresses. Pure."""
+"""How a cluster group is, in a word: what its driver suffers first, then whether it drains or progresses. Pure.
 
-from collections.abc import Iterator, Mapping
+Card, table and drawer draw the word in one colour: that of the worse of the driver and what stands of the group.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +13,7 @@ from app.state.control_queries import ControlState
 from listeners.process_kinds import GROUP
 from listeners.status import Status
 from pipeline.api.operations import Operation, moved
+from pipeline.health.headlines.standings import Severity, Situation
 
 DRAINED, DRAINING, PROGRESSING = "○ drained", "» draining", "» progressing"
 TONES: Final[Mapping[str, Tone]] = {
@@ -27,18 +31,35 @@ _CALM: Final = ("running", "stopped")  # of a driver: it does what it should
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A word with its glyph, a key of `TONES`, and what it means here; empty where the word says all."""
+    """A word with its glyph, and what it means here; empty where the word says all."""
 
     word: str
     about: str = ""
+    severity: Severity | None = None  # of the trouble that stands of the group; None: of none, the word has a tone
 
     @property
     def tone(self) -> Tone:
         """What the word's colour means."""
-        return TONES[self.word]
+        return TONES[self.word] if self.severity is None else self.severity
 
 
-def of(steering: ControlState, name: str) -> GroupState:
+def of(steering: ControlState, known: Situation, name: str) -> GroupState:
+    """Return the state of a group; a word that sounds well has the mark of its games where trouble stands of it."""
+    state = _of_driver(steering, name)
+    about = next((each for each in known.of_group(name) if each.is_trouble), None)
+    if about is None or (state.tone == "bad" and about.severity != "bad"):
+        return state
+    sounds_well = state.tone in {"well", "busy"}
+    word = f"! {state.word.partition(' ')[2]}" if sounds_well else state.word
+    return GroupState(word, state.about, about.severity)
+
+
+def tones(states: Iterable[GroupState]) -> Mapping[str, Tone]:
+    """Return the tone of each word of these states, for the cells of a table; of two of one word the worse one."""
+    return {each.word: each.tone for each in sorted(states, key=lambda each: each.tone == "bad")}
+
+
+def _of_driver(steering: ControlState, name: str) -> GroupState:
     """Return the state of a group: trouble of its driver hides all else."""
     state = steering.fleet.state(GROUP, name)
     driver = None if state is None else state.liveness.state

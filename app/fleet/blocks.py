@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from app import formatting
+from app.components.group_load import is_silent
 from app.fleet.incidents import reason
 from app.look.grid import Block, GridCell
 from app.look.tokens import Tone
-from app.state.situations import situation
-from listeners.process_kinds import GROUP
+from app.state.situations import counted, situation
 from listeners.status import Status
 from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.headlines.standings import Situation
@@ -47,9 +47,8 @@ def blocks(
 
 def _load(fleet: Fleet, group: str, loads: Mapping[str, str]) -> str:
     """Return a group's load; that of a driver which does not live is not known, whatever it measured last."""
-    state = fleet.state(GROUP, group)
     unknown = f"load {formatting.UNKNOWN_VALUE}"
-    return unknown if state is not None and not state.liveness.is_live else loads.get(group, unknown)
+    return unknown if is_silent(fleet, group) else loads.get(group, unknown)
 
 
 def summary(fleet: Fleet, made: Sequence[Block], *, stale: bool) -> str:
@@ -67,13 +66,5 @@ def _mark(row: GameRow, known: Situation) -> Tone | None:
 
 
 def _well(members: Sequence[GameRow], known: Situation, *, stale: bool) -> str:
-    """Return how many of a group are as they should be: running, or paused on purpose, and in no open incident."""
-    if stale:
-        return f"{formatting.count(len(members))} unknown"
-    marked = sum(_mark(row, known) is not None for row in members)
-    well = sum(known.severity_of(row) is None for row in members)
-    busy = sum(not row.in_trouble for row in members) - well - marked
-    said = f"{formatting.count(well)} well"
-    if well < len(members):
-        said = f"{formatting.count(well)} of {formatting.count(len(members))} well"
-    return f"{said}, {formatting.count(busy)} on the way" if busy else said
+    """Return how many of a group are as they should be."""
+    return f"{formatting.count(len(members))} unknown" if stale else counted(members, known).words

@@ -10,11 +10,12 @@ from typing import Final
 
 from app import formatting
 from app.fleet.signals import Signals
+from app.state.situations import counted
 from listeners.status import Status
 from pipeline.base.texts import join_limited, short_moment, some_are
 from pipeline.control.kinds import find
 from pipeline.health.facts.fleet import Fleet, GameRow
-from pipeline.health.headlines.standings import Concern, Severity
+from pipeline.health.headlines.standings import Concern, Severity, Situation
 from pipeline.health.incidents.causes import Action
 from pipeline.health.incidents.incidents import Incident
 from pipeline.health.verdicts.judgement import Problem
@@ -61,16 +62,17 @@ class IncidentRow:
 
 def rows(signals: Signals) -> list[IncidentRow]:
     """Return the rows, worst first, then the oldest: all that stands, but for what only starts."""
-    return [made for each in signals.situation.standings if (made := _row(each, signals.fleet)) is not None]
+    known = signals.situation
+    return [made for each in known.standings if (made := _row(each, signals.fleet, known)) is not None]
 
 
-def _row(standing: Concern, fleet: Fleet) -> IncidentRow | None:
+def _row(standing: Concern, fleet: Fleet, known: Situation) -> IncidentRow | None:
     if standing.incident is not None:
         return _of_incident(standing, standing.incident, fleet)
     if standing.problem is not None:
         return _of_problem(standing, standing.problem, fleet)
     if standing.status is not None and standing.is_trouble:
-        return _of_alike(standing, standing.status, fleet)
+        return _of_alike(standing, standing.status, fleet, known)
     if not standing.is_trouble:
         return None
     return IncidentRow(
@@ -183,15 +185,15 @@ def _step(problem: Problem) -> Action | None:
     return None if step is None else step(problem.name, formatting.shown(problem.name, 24))
 
 
-def _of_alike(standing: Concern, status: Status, fleet: Fleet) -> IncidentRow:
+def _of_alike(standing: Concern, status: Status, fleet: Fleet, known: Situation) -> IncidentRow:
     """Return the row of streams that no incident names."""
-    group, known = standing.group, set(standing.games)
-    members = [row for row in fleet.rows if row.game_key in known]
+    group, keys = standing.group, set(standing.games)
+    members = [row for row in fleet.rows if row.game_key in keys]
     one = members[0]
     named = join_limited(members, _MOST_NAMED, lambda row: formatting.shown(row.game, 40))
     facts = [f"1 game in group {formatting.shown(group or '', 40)}" if len(members) == 1 and group else named]
     facts += [formatting.shown(why, _LONGEST)] if (why := reason(one)) else []
-    facts += [_neighbours(group, members, fleet)] if group is not None else []
+    facts += [_neighbours(group, members, fleet, known)] if group is not None else []
     return IncidentRow(
         standing.standing_id,
         formatting.STATUS_STYLES[status].glyph,
@@ -212,14 +214,16 @@ def reason(row: GameRow) -> str | None:
     return row.verdict.reason or row.verdict.waits_for or reported
 
 
-def _neighbours(group: str, members: Sequence[GameRow], fleet: Fleet) -> str:
+def _neighbours(group: str, members: Sequence[GameRow], fleet: Fleet, known: Situation) -> str:
     own = {row.game_key for row in members}
     others = [row for row in fleet.rows if row.group == group and row.game_key not in own]
-    bad = sum(row.is_own_trouble for row in others)
+    how = counted(others, known)
     if not others:
         return ""
-    if bad:
-        return f"{some_are(bad, len(others), 'neighbour')} in trouble, too"
+    if how.troubled:
+        return f"{some_are(how.troubled, len(others), 'neighbour')} in trouble, too"
+    if how.busy:
+        return f"neighbours: {how.words}"
     return f"its {_many(len(others), 'neighbour')} {'is' if len(others) == 1 else 'are'} well"
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from app import formatting
 from app.game.signals import GameSignals, lasting
 from app.look.tokens import Tone
+from app.state.situations import Counted, counted
 from listeners.status import Status
 from pipeline.api.incidents import Cause
 from pipeline.api.operations import OperationKind
@@ -99,9 +100,8 @@ def _of_verdict(signals: GameSignals) -> CauseCard:
     lines = [("evidence", text) for text in (verdict.reason, verdict.waits_for) if text is not None]
     lines += [("error", text) for text in _last_error(signals)]
     others = signals.neighbours
-    bad = sum(each.is_own_trouble for each in others)
     if others and not verdict.waits_for_ingest:
-        lines += _of_neighbours(f"group {signals.row.group}", bad, len(others))
+        lines += _of_neighbours(f"group {signals.row.group}", counted(others, signals.situation), len(others))
     why = signals.whys.get("incidents")
     lines.append(("cause", "undetermined" if why is None else f"not known: {why}"))
     title = f"{style.word.capitalize()} {lasting(verdict.since, signals.now)}".strip()
@@ -109,8 +109,11 @@ def _of_verdict(signals: GameSignals) -> CauseCard:
     return CauseCard(style.glyph, title, tone, "", _shown(lines), None, None, None, None)
 
 
-def _of_neighbours(group: str, bad: int, count: int) -> list[tuple[str, str]]:
+def _of_neighbours(group: str, how: Counted, count: int) -> list[tuple[str, str]]:
     """Say whether the neighbours share the trouble, which tells the stream's from the group's."""
+    bad = how.troubled
+    if not bad and how.busy:
+        return [("not", f"{group}: of its {_games(count)} none is in trouble, {formatting.count(how.busy)} on the way")]
     if not bad:
         return [("not", f"{group}: its {_games(count)} {'is' if count == 1 else 'are'} well")]
     share = f"{formatting.count(bad)} of " if bad < count else "the " if count == 1 else "all "

@@ -9,7 +9,7 @@ import streamlit as st
 from app import formatting
 from app.components import links, pills
 from app.look import parts, trends
-from app.look.rows import height_of, table_height
+from app.look.rows import height_of_all, table_height
 from app.look.tokens import Tone
 from app.schemas import queries
 from app.state.readings import reading
@@ -34,12 +34,16 @@ STATES: Final[Mapping[str, str]] = {
 TONES: Final[Mapping[str, Tone]] = {"refuses": "bad", "waits": "risk", "none": "blind", "lands": "well"}
 _PILLS: Final = {STATES[state]: tone for state, tone in TONES.items()}
 _ABOUT_STATE: Final = "Refuses rows: all rows of a version go to quarantine. Waits: for a registry's answer."
+_KEY_WIDTH: Final = 105  # px, as the next
+_CHANGE_WIDTH: Final = 132
 _COLUMNS: Final = {
     "game": st.column_config.TextColumn("Game", width=115),
-    "page": links.schemas_column("Key (opens it)", "schemas", 105),
+    "page": links.schemas_column("Key (opens it)", "schemas", _KEY_WIDTH),
     "version": st.column_config.NumberColumn("Version", width=58),
     "change": st.column_config.TextColumn(
-        "Change", width=132, help="Why rows are refused, else what the newest version changed in the game's table."
+        "Change",
+        width=_CHANGE_WIDTH,
+        help="Why rows are refused, else what the newest version changed in the game's table.",
     ),
     "trend": st.column_config.AreaChartColumn(
         "Rows, 24 h", width=72, y_min=0, color="blue", help="Rows a minute over the last 24 hours."
@@ -108,7 +112,9 @@ def _draw_table(
 ) -> None:
     day = reading("schemas_day", environment.store, lambda: series(environment, _DAY))
     trend = trends.landed(day.value, [game.key for game in games]).to_pylist()
-    high = height_of((game.game for game in games), 120)
+    changes = [_change(environment, game, place) for place, game in enumerate(games)]
+    keys = (game.key for game in games)
+    high = height_of_all([((game.game for game in games), 120), (keys, _KEY_WIDTH), (changes, _CHANGE_WIDTH)])
     st.dataframe(
         pd.DataFrame(
             {
@@ -116,7 +122,7 @@ def _draw_table(
                 "game": formatting.shown(game.game, 80),
                 "page": game.key,
                 "version": None if game.newest is None else game.newest.version,
-                "change": _change(environment, game, place),
+                "change": changes[place],
                 "rate": formatting.rate(rates.get(game.key)),
                 "trend": trend[place],
                 "age": formatting.UNKNOWN_VALUE

@@ -25,7 +25,8 @@ from app.components import (
 from app.components.group_load import Course
 from app.fleet import readers, timeline
 from app.look import parts, tokens
-from app.look.rows import height_of, table_height
+from app.look.lines import partial_text
+from app.look.rows import height_of_all, table_height
 from app.look.sentences import of_headline
 from app.state import control_queries, judged, previews, services
 from app.state.control_queries import ControlState
@@ -36,21 +37,21 @@ from listeners.process_kinds import GROUP
 from listeners.status import Status
 from pipeline.api.operations import Operation, OperationKind
 from pipeline.api.runs import Run
-from pipeline.base.errors import Refused
 from pipeline.health.facts.fleet import Fleet
 from pipeline.health.headlines import pages as headlines
-from pipeline.health.verdicts.placement.capacity import Loads
+from pipeline.health.headlines.standings import Situation
 from pipeline.health.verdicts.processes import DriverState
 
 _PLACE, _PLACE_EVEN = "groups_move", "groups_propose"
 _GAMES, _TO, _GROUP, _OPEN = "move_games", "move_to", "steered_group", "opened_fleet"
 _LINKED = {"steer": _GROUP, "games": _GAMES, "to": _TO}  # the URL's parameters, and whose they are
 _LOW, _NARROW = 112, 210  # px, of the plot of a chart in a card
+_WRAPPED = {"how": 160, "deaths": 135, "error": 125}  # px, of columns with texts that may be long
 _COLUMNS = {
     "group": st.column_config.TextColumn("Group", width=150),
     "heartbeat": st.column_config.TextColumn("Heartbeat", width=80),
     "games": st.column_config.TextColumn("Games", width=60),
-    "how": st.column_config.TextColumn("Worst", width=160),
+    "how": st.column_config.TextColumn("Worst", width=_WRAPPED["how"]),
     "load": st.column_config.TextColumn(
         "Load",
         width=155,
@@ -60,9 +61,9 @@ _COLUMNS = {
     "headroom": st.column_config.TextColumn("Headroom", width=95, help="Cores that are left."),
     "rows": st.column_config.AreaChartColumn("Rows per minute", width=100, y_min=0, color="blue"),
     "deaths": st.column_config.TextColumn(
-        "Died, last hour", width=135, help="Counts only drivers that the controller started."
+        "Died, last hour", width=_WRAPPED["deaths"], help="Counts only drivers that the controller started."
     ),
-    "error": st.column_config.TextColumn("Error", width=110),
+    "error": st.column_config.TextColumn("Error", width=_WRAPPED["error"]),
 }
 
 
@@ -83,14 +84,13 @@ def _live(environment: Environment) -> None:
     _take_link(steering)
     landed = _landed(environment, steering)
     if len(fleet.groups) <= group_cards.MOST_CARDS:
-        incidents, click = _incidents(environment, fleet), group_cards.Click(_open, _steer)
-        group_cards.draw(steering, known, landed, incidents, click)
+        group_cards.draw(steering, known, landed, _incidents(known), group_cards.Click(_open, _steer))
     _draw_move(environment, steering)
     with st.container(horizontal=True, vertical_alignment="center", key="row_groups"):
         st.html(parts.section("All groups", "state, load and deaths"), width="stretch")
         _draw_steering(environment, steering)
     links.keep(_LINKED)
-    _draw_table(steering, landed)
+    _draw_table(steering, known, landed)
     group_forms.draw_make(environment)
     log_panel.draw(environment, fleet, fleet.groups)
     if (opened := st.session_state.pop(_OPEN, None)) is not None:
@@ -114,6 +114,7 @@ def _landed(environment: Environment, steering: ControlState) -> group_cards.Gro
         group_load.courses(seen, fleet.groups, objective, is_old=hour.failed),
         {name: group_load.marks(fleet, runs, operations, name, axis.since) for name in fleet.groups},
         about=about(hour, now),
+        partial={name: partial_text(seen, {name}) for name in fleet.groups},
     )
 
 
@@ -121,16 +122,15 @@ def _journal(environment: Environment, range_seconds: int) -> tuple[Sequence[Run
     return readers.runs(environment, range_seconds), control_queries.journal(environment).operations
 
 
-def _incidents(environment: Environment, fleet: Fleet) -> Mapping[str, str]:
-    """Return what each group's open incident says: what is wrong, and who is at it, or when it is level."""
-    try:
-        found = judged.incidents(environment)
-    except Refused:
-        return {}  # the page goes on without causes; Fleet says why they are not known
+def _incidents(known: Situation) -> Mapping[str, str]:
+    """Return what each group's open incident says: what is wrong, and who is at it, or when it is level.
+
+    Where causes are not known there is none; Fleet says why.
+    """
     said = {}
-    for each in found:
-        if each.ended_at is None and each.finding.scope.startswith("group "):
-            progress = each.progress(fleet.read_at)
+    for each in known.opened:
+        if each.finding.scope.startswith("group "):
+            progress = each.progress(known.now)
             glyph, now = ("▲", each.finding.advice) if progress is None else ("»", progress)
             said[each.finding.scope.removeprefix("group ")] = f"{glyph} {each.finding.title}{f': {now}' if now else ''}"
     return said
@@ -168,32 +168,36 @@ def _draw_controller(steering: ControlState) -> None:
         confirm.draw_absence(steering.no_controller, "operations wait, and drivers that die are not restarted")
 
 
-def _draw_table(steering: ControlState, landed: group_cards.GroupCourses) -> None:
-    rows = [_row(steering, landed, name) for name in steering.fleet.groups]
-    high = height_of(steering.fleet.groups, 150)
+def _draw_table(steering: ControlState, known: Situation, landed: group_cards.GroupCourses) -> None:
+    states = {name: group_state.of(steering, known, name) for name in steering.fleet.groups}
+    rows = [_row(steering, known, landed, name, states[name].word) for name in steering.fleet.groups]
+    said = ([str(row[column]) for row in rows] for column in _WRAPPED)
+    high = height_of_all([(steering.fleet.groups, 150), *zip(said, _WRAPPED.values(), strict=True)])
     st.dataframe(
         pd.DataFrame(rows),
         hide_index=True,
         row_height=high,
         height=table_height(len(rows), high, 620),
-        column_config={**_COLUMNS, "driver": pills.column("State", group_state.TONES, 125)},
+        column_config={**_COLUMNS, "driver": pills.column("State", group_state.tones(states.values()), 125)},
         alt="All cluster groups: their states, games, load and deaths.",
         key="groups_table",
     )
 
 
-def _row(steering: ControlState, landed: group_cards.GroupCourses, name: str) -> dict[str, str | list[str] | list[int]]:
+def _row(
+    steering: ControlState, known: Situation, landed: group_cards.GroupCourses, name: str, state: str
+) -> dict[str, str | list[str] | list[int]]:
     fleet = steering.fleet
     driver = fleet.driver(GROUP, name)
     return {
         "group": formatting.shown(name, 40),
-        "driver": [group_state.of(steering, name).word],
+        "driver": [state],
         "heartbeat": f"{formatting.age(driver.heartbeat_age(fleet.read_at))} ago"
         if driver is not None
         else formatting.UNKNOWN_VALUE,
         "games": formatting.count(sum(row.group == name for row in fleet.rows)),
-        "how": _worst(fleet, name),
-        **_load(steering.loads, landed.courses.get(name), name),
+        "how": _worst(known, fleet, name),
+        **_load(steering, landed.courses.get(name), name),
         "rows": [] if (seen := landed.courses.get(name)) is None else seen.trend,
         "deaths": _deaths(steering, name),
         "error": formatting.shown(error, 120)
@@ -206,13 +210,13 @@ def _error(state: DriverState | None) -> str | None:
     return state.liveness.reason if state is not None and state.is_problem else None
 
 
-def _load(loads: Loads, seen: Course | None, name: str) -> dict[str, str]:
+def _load(steering: ControlState, seen: Course | None, name: str) -> dict[str, str]:
     """Say how full a group is, as its card does; what is not limited has no share."""
-    load, headroom = group_cards.load_words(loads, seen, name, of_limit=True)
-    group = loads.groups.get(name)
+    load, headroom = group_cards.load_words(steering, seen, name, of_limit=True)
+    group = steering.loads.groups.get(name)
     limit = None if group is None else group.capacity_cores
     share = formatting.UNKNOWN_VALUE
-    if group is not None and limit is not None:
+    if group is not None and limit is not None and not group_cards.is_load_unknown(steering, name):
         measured = None if seen is None else seen.measured_now
         share = f"{group.share if measured is None else measured / limit:.0%}".replace("%", " %")
     return {"load": load, "share": share, "headroom": headroom}
@@ -226,19 +230,21 @@ def _deaths(steering: ControlState, name: str) -> str:
     return f"{len(condition.deaths)}: {formatting.shown(condition.deaths[0].message or 'nobody knows how', 80)}"
 
 
-def _worst(fleet: Fleet, name: str) -> str:
-    """Count a group's games in trouble by status, worst first."""
-    counts = Counter(row.verdict.status for row in fleet.rows if row.group == name)
-    bad = Counter(row.verdict.status for row in fleet.rows if row.group == name and row.in_trouble)
-    if not counts:
+def _worst(known: Situation, fleet: Fleet, name: str) -> str:
+    """Count a group's games that are not well by status, worst first, by the same judgement as its card.
+
+    One that runs, and is not well, is of an open incident.
+    """
+    members = [row for row in fleet.rows if row.group == name]
+    if not members:
         return formatting.UNKNOWN_VALUE
-    if not bad:
-        return "● all healthy"
-    return ", ".join(
-        f"{formatting.STATUS_STYLES[each].glyph} {bad[each]} {formatting.STATUS_STYLES[each].word}"
-        for each in reversed(Status)
-        if bad[each]
-    )
+    found = Counter(row.verdict.status for row in members if known.severity_of(row) is not None)
+    styles = {each: formatting.STATUS_STYLES[each] for each in reversed(Status) if found[each]}
+    said = [
+        f"! {found[each]} in an incident" if each.is_well else f"{style.glyph} {found[each]} {style.word}"
+        for each, style in styles.items()
+    ]
+    return ", ".join(said) or "● all healthy"
 
 
 def _draw_steering(environment: Environment, steering: ControlState) -> None:

@@ -27,6 +27,7 @@ from pipeline.control.operations import registry, repairs
 from pipeline.control.operations.facts import GameFacts
 from pipeline.health.facts.fleet import GameRow
 from pipeline.health.headlines import pages as headlines
+from pipeline.health.headlines.standings import Situation
 
 _PLACE = "repairs_repair"
 _GAMES, _KIND, _OF = "repair", "repair_kind", "replay_of"
@@ -91,18 +92,18 @@ def _live(environment: Environment) -> None:
             "a replay lands those that decode today."
         )
     else:
-        _draw_table(environment, steering, rows)
+        _draw_table(environment, steering, known, rows)
     _draw_repair(environment, steering)
 
 
-def _draw_table(environment: Environment, steering: ControlState, rows: list[GameRow]) -> None:
+def _draw_table(environment: Environment, steering: ControlState, known: Situation, rows: list[GameRow]) -> None:
     facts: Mapping[str, GameFacts] = {}
     try:
         facts = control_queries.facts(environment, sorted(row.game_key for row in rows))
     except Refused as refused:
         st.warning(formatting.escaped(str(refused)), icon=":material/database_off:")
     st.dataframe(
-        pd.DataFrame(_row(steering, row, facts.get(row.game_key)) for row in rows),
+        pd.DataFrame(_row(steering, known, row, facts.get(row.game_key)) for row in rows),
         hide_index=True,
         row_height=TALL,
         height=table_height(len(rows), TALL, 620),
@@ -119,11 +120,13 @@ def _is_stopped(steering: ControlState, row: GameRow) -> bool:
     return decision.parked_at is not None or decision.failures > 0
 
 
-def _row(steering: ControlState, row: GameRow, facts: GameFacts | None) -> dict[str, str | list[str]]:
+def _row(steering: ControlState, known: Situation, row: GameRow, facts: GameFacts | None) -> dict[str, str | list[str]]:
     decision = steering.decisions.get(row.game_key, _NOTHING)
     now = steering.read_at
     reported_error = row.reported.last_error if row.reported is not None else None
-    evidence = decision.evidence or reported_error or row.verdict.reason
+    incident = known.incident_of.get(row.game_key)  # it may know of a failure before the store does
+    found = None if incident is None else incident.finding.title
+    evidence = decision.evidence or reported_error or row.verdict.reason or found
     return {
         "status": [formatting.status_text(row.verdict.status)],
         "game": formatting.shown(row.game, 80),

@@ -417,7 +417,7 @@ def test_a_restart_of_a_group_needs_words_that_count_its_games(store: Engine, op
     app.selectbox(key="steered_group").set_value("b").run()
     assert "✗ Start: It is set to run already." in texts(app)
     app.button(key="act_restart").click().run()
-    assert "1 to restart. 2 games stand still meanwhile" in texts(app)
+    assert "1 to restart. 2 games go on from their cursors; those that run stand still meanwhile" in texts(app)
     fill(app, reason="new jar", typed="RESTART 1").button(key="ask_groups_group").click().run()
     assert "Type RESTART 2 to confirm" in app.warning[-1].value.replace("\\", "")
     assert list_operations(store) == []

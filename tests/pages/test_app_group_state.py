@@ -9,7 +9,7 @@ from sqlalchemy import Table as SqlTable
 
 from app.components import group_state
 from app.components.group_state import GroupState
-from app.state import control_queries, services
+from app.state import control_queries, judged, services
 from pipeline.store.database import tables
 from pipeline.store.operations import Intent
 from pipeline.store.operations import submit as submit_store
@@ -31,7 +31,9 @@ def store(tmp_path: Path) -> Iterator[Engine]:
 def state(store: Engine, name: str) -> GroupState:
     folder = str(Path(str(store.url.database)).parent)
     services.forget()
-    return group_state.of(control_queries.steering(services.open_environment([], {"TURNOUT_ENV_DIR": folder})), name)
+    environment = services.open_environment([], {"TURNOUT_ENV_DIR": folder})
+    steering = control_queries.steering(environment)
+    return group_state.of(steering, judged.of_fleet(environment, steering.fleet), name)
 
 
 def write(store: Engine, table: SqlTable, name: str, **values: object) -> None:

@@ -135,6 +135,33 @@ def test_a_driver_that_starts_is_not_called_alive(store: Engine, opening: Openin
     assert "1 of 2 groups' drivers starting: a" in texts(opening("groups"))
 
 
+def test_no_group_is_called_healthy_whose_games_are_not_well(store: Engine, opening: Opening) -> None:
+    """The table judges games as the cards do: a game that starts is not called healthy."""
+
+    def worst(app: AppTest) -> dict[str, str]:
+        table = next(each.value for each in app.dataframe if "how" in each.value)
+        return dict(zip(table["group"], table["how"], strict=True))
+
+    with store.begin() as connection:
+        connection.execute(update(tables.streams).values(status="RUNNING"))
+    assert worst(opening("groups")) == {"a": "● all healthy", "b": "● all healthy"}
+    with store.begin() as connection:
+        start_again(connection)
+    forget_readings()
+    assert worst(opening("groups")) == {"a": "… 2 starting", "b": "● all healthy"}
+
+
+def test_a_driver_that_is_silent_has_no_load_on_any_page(store: Engine, opening: Opening) -> None:
+    """A silent driver uses what nobody knows: neither its last measurement nor an estimate is its load now."""
+    with store.begin() as connection:
+        connection.execute(update(tables.drivers).where(tables.drivers.c.name == "a").values(heartbeat_at=0.0))
+    app = opening("groups")
+    table = next(each.value for each in app.dataframe if "load" in each.value).set_index("group")
+    assert list(table.loc["a", ["load", "headroom"]]) == ["–", "–"]
+    assert table.loc["b", "load"] != "–"
+    assert "No driver of it lives, so its load is not known." in texts(app)
+
+
 # --------------------------------------------------------------------------------------------------------------- loads
 
 

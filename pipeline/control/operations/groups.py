@@ -85,7 +85,7 @@ def render_preview(kind: str, facts: Mapping[str, Any], games: Mapping[str, int]
             f"{count} games stand still until it is started again; `turnout groups drain` moves them away first."
         ),
         OperationKind.RESTART: (
-            f"{count} games stand still meanwhile and go on from their cursors. No other group is touched."
+            f"{count} games go on from their cursors; those that run stand still meanwhile. No other group is touched."
         ),
     }
     return [*lines, f"{len(facts)} to {kind}. {what[OperationKind(kind)]}"]
