@@ -1,7 +1,7 @@
 """The columns of game tables: our own and those of the registered schemas, for a table and for an event type."""
 
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -62,11 +62,14 @@ def by_layout(
 ) -> list[tuple[pa.Schema, FieldPlacement, np.ndarray]]:
     """Group rows by the columns of their game's table and their layout: most games share a few layouts."""
     layouts: dict[tuple[int, FieldPlacement], tuple[pa.Schema, list[int]]] = {}
+    targets: dict[Any, pa.Schema] = {}  # a task looks at each game again for each schema
     for game in np.unique(games[good]).tolist():
-        placement = schema_set.placement(GameKey(names[game]), schema_id)
-        target = type_schema(schema_set, names[game], placement.struct)
-        key = id(target), placement
-        layouts.setdefault(key, (target, []))[1].append(game)
+        key = GameKey(names[game])
+        placement = schema_set.placement(key, schema_id)
+        like = schema_set.games[key], tuple(schema_set.placements.get(key, {}).items()), placement.struct
+        if (target := targets.get(like)) is None:
+            target = targets[like] = type_schema(schema_set, key, placement.struct)
+        layouts.setdefault((id(target), placement), (target, []))[1].append(game)
     if len(layouts) == 1:
         (((_, placement), (target, _)),) = layouts.items()
         return [(target, placement, np.arange(good.size))]

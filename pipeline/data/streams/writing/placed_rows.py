@@ -1,6 +1,6 @@
 """Decoded rows in the columns of their games' tables, gathered until they are written: one file for each game. Pure."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -44,8 +44,9 @@ def by_file(decoded: RowsByTarget) -> Iterator[PlacedRows]:
     together: dict[tuple[int, ...], list[str]] = defaultdict(list)
     for key, numbers in targets.items():
         together[tuple(numbers)].append(key)
+    shared = Counter(place for places in together for place in places)
     for places, games in together.items():
-        if len(places) == 1 and sum(places[0] in each for each in together) == 1:
+        if len(places) == 1 and shared[places[0]] == 1:
             yield joined[places[0]]
             continue
         keys = pa.array(games, pa.string())

@@ -1,7 +1,7 @@
 """What a task reports of the games whose rows it splits: counts of event types and shapes, and faults."""
 
 import traceback
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -28,10 +28,14 @@ def count_landed(found: Games, keys: pa.Array, games: np.ndarray, types: pa.Chun
         count_type(found, keys[place // many].as_py(), named.dictionary[place % many].as_py(), 0, int(counts[place]))
 
 
-def count_shapes(found: Games, keys: pa.Array, games: np.ndarray, ids: np.ndarray, schemas: Iterable[Schema]) -> None:
+def undeclared(schemas: Iterable[Schema]) -> list[int]:
+    """Return the ids of the schemas that nobody declared."""
+    return [each.schema_id for each in schemas if each.format == UNDECLARED]
+
+
+def count_shapes(found: Games, keys: pa.Array, games: np.ndarray, ids: np.ndarray, known: Collection[int]) -> None:
     """Count the rows of each schema that nobody declared, for the statistics of variations."""
-    known = [each.schema_id for each in schemas if each.format == UNDECLARED]
-    if not known or not (chosen := np.isin(ids, known)).any():
+    if not known or not (chosen := np.isin(ids, list(known))).any():
         return
     pairs, counts = np.unique(np.stack([games[chosen], ids[chosen]]), axis=1, return_counts=True)
     for game, schema_id, rows in zip(*pairs.tolist(), counts.tolist(), strict=True):

@@ -34,7 +34,14 @@ from pipeline.data.streams.writing.opening import CLOSED, OpenRows, open_rows
 from pipeline.data.streams.writing.placed_rows import PlacedRows, RowsByTarget, by_file
 from pipeline.data.streams.writing.portions import portions
 from pipeline.data.streams.writing.promises import keep_promised
-from pipeline.data.streams.writing.reports import DETAIL_LIMIT, count_landed, count_shapes, count_type, fault
+from pipeline.data.streams.writing.reports import (
+    DETAIL_LIMIT,
+    count_landed,
+    count_shapes,
+    count_type,
+    fault,
+    undeclared,
+)
 from pipeline.lake.delta.bronze import sliced, whole
 from pipeline.lake.delta.data_files import DataFile, discard, write_file
 from pipeline.lake.delta.quarantine import QUARANTINE
@@ -107,6 +114,7 @@ class _Split:
         self.rejects: list[pa.Table] = []
         self.seconds: dict[str, float] = defaultdict(float)
         self.needs: dict[str, list[Need]] = defaultdict(list)  # by game key
+        self._undeclared = undeclared(job.schema_set.schemas.values())
         self._most_bytes = _MOST_GROWTH * job.slice_bytes
         self._held = 0  # bytes of decoded values
 
@@ -193,12 +201,13 @@ class _Split:
             chosen = np.flatnonzero(ids == schema_id)
             refused_games = {
                 game: why
-                for game, name in enumerate(names)
-                if (why := self._refusal_of(name, int(schema_id))) is not None
+                for game in np.unique(games[chosen]).tolist()
+                if (why := self._refusal_of(names[game], int(schema_id))) is not None
             }
-            allowed = np.array([game not in refused_games for game in range(len(names))])[games[chosen]]
-            refusals += [Refusal(row, *refused_games[int(games[row])]) for row in chosen[~allowed].tolist()]
-            chosen = chosen[allowed]
+            if refused_games:
+                is_refused = np.isin(games[chosen], list(refused_games))
+                refusals += [Refusal(row, *refused_games[int(games[row])]) for row in chosen[is_refused].tolist()]
+                chosen = chosen[~is_refused]
             if not chosen.size:
                 continue
             try:
@@ -298,8 +307,8 @@ class _Split:
         for game, arrival in arrivals(games[order], table):
             self.games[keys.dictionary[game].as_py()]["arrivals"].append(arrival)
         count_landed(self.games, keys.dictionary, games[order], table.column("_type"))
-        known = self.job.schema_set.schemas.values()
-        count_shapes(self.games, keys.dictionary, games[order], table.column("_schema_id").to_numpy(), known)
+        ids = table.column("_schema_id").to_numpy()
+        count_shapes(self.games, keys.dictionary, games[order], ids, self._undeclared)
         ends = np.flatnonzero(np.diff(games[order], append=-1)) + 1
 
         def write(start: int, end: int) -> None:
