@@ -54,7 +54,7 @@ class Disk:
     def __init__(self, scheduler: Scheduler, names: Names, root: Path, *, in_memory: bool = True) -> None:
         self.scheduler, self.names, self.root = scheduler, names, str(root).encode()
         self._in_memory = in_memory  # else the files are real ones, and are only read here
-        self.contents: dict[str, pa.Table] = {}
+        self._written: list[pa.Table] = []  # a file has the place of its rows here
         self.logs: dict[str, dict[int, list[dict[str, Any]]]] = {}  # by table, then by version
         self._states: dict[str, list[State]] = {}
         self._checkpoints: dict[str, set[int]] = {}  # by table
@@ -132,14 +132,13 @@ class Disk:
             raise FileNotFoundError(str(file))
         if not self._in_memory:
             return pq.read_table(file, partitioning=None)
-        return self.contents[str(file)]
+        return self._written[int(Path(file).read_bytes())]
 
     # As `pyarrow.parquet`.
 
-    def write_table(self, table: pa.Table, target: str, **_: Any) -> None:
-        with Path(target).open("wb") as file:
-            file.write(b"-")
-            self.contents[target] = table
+    def write_table(self, table: pa.Table, sink: pa.NativeFile, **_: Any) -> None:
+        sink.write(str(len(self._written)).encode())
+        self._written.append(table)
 
     def read_table(self, file: str, columns: Sequence[str] | None = None, **_: Any) -> pa.Table:
         table = self.read(file)

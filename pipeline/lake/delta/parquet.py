@@ -39,6 +39,8 @@ __all__ = [
 
 _CHUNK_ROWS: Final = 50_000
 _CHUNK_BYTES: Final = 32 * 1024 * 1024
+_HELD_BYTES: Final = 64 * 1024  # of a file: Arrow writes each column in two calls of the system
+_FEW_ROWS: Final = 1_000  # a column's dictionary costs more than it saves, in time and in bytes
 
 
 def _at(place: str | Location) -> tuple[Any, str]:
@@ -121,14 +123,20 @@ def write(rows: pa.Table, target: Location, compression: str, *, settled: bool =
 
     With `settled` False the caller puts it on disk, before an entry of a log names it (`Location.settle`).
     """
-    if not target.is_far:
-        _write(rows, target.path, compression)
-        if settled:
-            target.parent.settle([target.name])
-        return target.size()
-    content = encode(rows, compression)  # one request, where Arrow's own writer needs three and one for the size
-    target.put(content)
-    return len(content)
+    if target.is_far:
+        content = encode(rows, compression)  # one request, where Arrow's own writer needs three and one for the size
+        target.put(content)
+        return len(content)
+    try:
+        with pa.output_stream(target.path, compression=None, buffer_size=_HELD_BYTES) as sink:
+            _write(rows, sink, compression)
+            size: int = sink.tell()
+    except BaseException:
+        target.delete()
+        raise
+    if settled:
+        target.parent.settle([target.name])
+    return size
 
 
 def copy(source: str, target: Path, columns: Sequence[str] | None) -> None:
@@ -165,7 +173,10 @@ def encode(rows: pa.Table, compression: str = "zstd") -> bytes:
 
 
 def _write(rows: pa.Table, sink: Any, compression: str) -> None:
-    pq.write_table(rows, sink, compression=compression, write_statistics=False, store_schema=False)
+    has_dictionaries = rows.num_rows >= _FEW_ROWS
+    pq.write_table(
+        rows, sink, compression=compression, use_dictionary=has_dictionaries, write_statistics=False, store_schema=False
+    )
 
 
 def writer(sink: pa.NativeFile, columns: pa.Schema, statistics: Sequence[str]) -> pq.ParquetWriter:
