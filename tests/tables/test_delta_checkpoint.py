@@ -28,6 +28,7 @@ from pipeline.lake.delta.checkpoint import (
 from pipeline.lake.delta.data_files import write_file
 from pipeline.lake.delta.log import Action, commit_file, publish_commit
 from pipeline.lake.delta.table import CursorTable, TableConflict
+from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
 from tests.tables.maintenance_world import APP, ROWS, game_rows, game_table
 
@@ -209,6 +210,41 @@ def test_checkpoints_are_no_more_bytes_than_commits(tmp_path: Path) -> None:
     sizes = [sum(file.stat().st_size for file in log.glob(kind)) for kind in ("*.checkpoint.parquet", "*.json")]
     assert sizes[0] <= sizes[1]
     assert len(DeltaTable(path).file_uris()) == 2099
+
+
+@pytest.mark.proves("G147")
+def test_a_writer_goes_on_from_its_own_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints say what the whole log says, whoever else writes to it, also where the one before is not read."""
+    path, whole, read = tmp_path / "t", tmp_path / "whole", list[str]()
+    table = CursorTable.create(located(path), ROWS, APP, checkpoint_interval=4)
+    actions_of = delta_checkpoint._actions_of
+
+    def noted(checkpoint: Location) -> dict[str, pa.StructArray]:
+        read.append(checkpoint.name)
+        return actions_of(checkpoint)
+
+    monkeypatch.setattr(delta_checkpoint, "_actions_of", noted)
+    pointers = set[int | None]()
+    for seq in range(1, 41):
+        table.commit([write_file(game_rows(seq), located(path), ["_seq"])], seq - 1 or None, seq)
+        pointers.add(pointed_to(located(path)))
+        if seq in {10, 22}:
+            DeltaTable(path).optimize.compact()
+        elif seq == 15:
+            DeltaTable(path).alter.set_table_properties({"delta.checkpointInterval": "50"})
+        elif seq == 30:
+            DeltaTable(path).create_checkpoint()
+    newest = pointed_to(located(path))
+    assert newest is not None
+    shutil.copytree(path, whole)
+    for checkpoint in (whole / "_delta_log").glob("*checkpoint*"):
+        checkpoint.unlink()
+    for version in range(newest + 1):
+        Path(commit_file(located(path), version)).unlink()
+    assert state(path) == state(whole)
+    assert DeltaTable(path).transaction_version(APP) == 40
+    assert len(pointers) > 9
+    assert len(read) == 2  # behind the changed properties, and behind the checkpoint of delta-rs
 
 
 def _cut(path: Path, end: int) -> None:

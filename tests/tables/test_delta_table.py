@@ -154,6 +154,21 @@ def test_columns_another_owner_added_meanwhile_are_kept(tmp_path: Path) -> None:
     assert [(row["_seq"], row["more"]) for row in rows] == [(1, None), (7, 7)]
 
 
+def test_columns_that_were_looked_at_are_looked_at_again_once_others_changed_them(tmp_path: Path) -> None:
+    """Law L9: a table that suited rows at the last commit and lost a column since gets it before the next rows."""
+    path = tmp_path / "t"
+    wider = pa.schema([*SCHEMA, ("level", pa.int64())])
+    table = CursorTable.create(located(path), wider, APP)
+    assert not table.add_missing_columns(wider)
+    empty = SCHEMA.empty_table()
+    write_deltalake(path, empty, mode="overwrite", schema_mode="overwrite")
+    assert not table.add_missing_columns(wider)  # not read yet
+    table.refresh()
+    assert table.add_missing_columns(wider)
+    assert not table.add_missing_columns(wider)
+    assert DeltaTable(path).schema().to_arrow().names == [*SCHEMA.names, "level"]
+
+
 def test_a_stale_view_is_renewed_before_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that slept past log cleanup must not write a version that was cleaned away."""
     table = CursorTable.create(located(tmp_path / "t"), SCHEMA, APP)

@@ -19,7 +19,7 @@ from deltalake.transaction import AddAction
 
 from pipeline.base.errors import Conflict, first_line
 from pipeline.base.failpoints import effect, hit
-from pipeline.lake.delta.checkpoint import write_by_delta_rs, write_when_due
+from pipeline.lake.delta.checkpoint import KeptLog, write_by_delta_rs, write_when_due
 from pipeline.lake.delta.columns import covers, merges_of, require_same_merges
 from pipeline.lake.delta.data_files import DataFile
 from pipeline.lake.delta.foreign import Guard, cursor_expires, cursor_lost, open_own
@@ -91,8 +91,9 @@ class CursorTable:
         self._lost: int | None = None  # the same where its log no longer has it
         self._followed: dict[str, int] = {}  # transactions of commits after the one `_table` stands at
         self._plain = False
+        self._suits: pa.Schema | None = None  # columns of rows, found to be the table's as it was adopted
         self._seen_at = 0.0
-        self._held: dict[int, Sequence[Action]] = {}
+        self._kept = KeptLog()
         self.heed: Callable[[int, Sequence[Action]], None] | None = None
         """Is called with each commit of others before one of ours follows it; where it raises, none does."""
         self._adopt(table)
@@ -267,20 +268,21 @@ class CursorTable:
     def _hold(self, version: int, actions: Sequence[Action]) -> None:
         """Keep a commit for the next checkpoint, where each that is read again costs a request."""
         if self.path.is_far:
-            self._held[version] = actions
-            if len(self._held) > _HELD_COMMITS:
-                del self._held[min(self._held)]
+            held = self._kept.commits
+            held[version] = actions
+            if len(held) > _HELD_COMMITS:
+                del held[min(held)]
 
     def _adopt(self, table: DeltaTable) -> None:
         """Use a freshly read table as the current state."""
-        self._held.clear()
+        self._kept = KeptLog()
         self._table = table
         self._version, self._last = table.version(), None
         self._followed = {}
         self._meanings = str(table.metadata().configuration.get(PROPERTY) or "")
         columns = pa.schema(table.schema().to_arrow())
         self._columns, self._merges = {field.name: field.type for field in columns}, merges_of(columns)
-        self._plain = is_plain(table)
+        self._plain, self._suits = is_plain(table), None
         self._seen_at = time.time()
         if self._guard is not None:
             self._look_for_cursor()
@@ -307,6 +309,8 @@ class CursorTable:
             ForeignChange: another writer has changed a guarded table; no column was added.
         """
         with self._lock:
+            if target is self._suits:  # the same object as at the last commit, and nobody has changed the table's
+                return False
             joined(self.path.name, self._meanings, carried(target))
             retries = _COLUMN_RETRIES
             if self._missing(target) or merges_of(target) != self._merges:
@@ -334,6 +338,7 @@ class CursorTable:
                 hit("in_schema_change")
                 self._adopt_newest()
                 return True
+            self._suits = target
             return False
 
     def _missing(self, target: pa.Schema) -> set[str]:
@@ -498,8 +503,8 @@ class CursorTable:
         if (self._version + self._checkpoint_phase) % self._checkpoint_interval == 0:
             if not self._plain:
                 write_by_delta_rs(self.path)
-            elif write_when_due(self.path, self._version, self._held):
-                self._held.clear()
+            elif write_when_due(self.path, self._version, self._kept):
+                self._kept.commits = {}
 
 
 def _transactions(actions: Sequence[Action]) -> list[Action]:
