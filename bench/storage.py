@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from bench.command import carry_out
 from bench.delay import Delay, delayed
-from pipeline.data.streams.group import commit_threads
+from pipeline.data.streams.writing.in_threads import commit_threads
 from pipeline.demo.object_server import ObjectServer
 from pipeline.lake.delta.data_files import DataFile, write_file
 from pipeline.lake.delta.table import CursorTable

@@ -47,43 +47,48 @@ def write_text(file: Path, text: str) -> None:
 
 def replace(file: Path, content: bytes) -> None:
     """Replace a file's content in one step, and put it on disk; a reader finds the old content or the new one."""
-    with _drafted(file, content, drafted="draft_file") as draft, effect("publish_file"):
-        draft.replace(file)
+    with _drafted(os.fspath(file), content, drafted="draft_file") as draft, effect("publish_file"):
+        Path(draft).replace(file)
     _sync(file.parent)
 
 
-def create(file: Path, content: bytes, *, drafted: str, published: str, settled: bool = True) -> bool:
+def create(file: str | Path, content: bytes, *, drafted: str, published: str, settled: bool = True) -> bool:
     """Write a file into its folder unless the name exists, and return whether this call wrote it.
 
     Of concurrent calls one succeeds. The content is on disk before the name is there. Afterwards the name is on disk,
     too, by any process; unless `settled` is False: then a power cut may take the name. `drafted` and `published` are
     the names of its fail-points.
     """
-    with _drafted(file, content, drafted) as draft:
+    name = os.fspath(file)
+    with _drafted(name, content, drafted) as draft:
         try:
             with effect(published):
-                os.link(draft, file)  # atomic, and fails where the name exists
+                os.link(draft, name)  # atomic, and fails where the name exists
             created = True
         except FileExistsError:
             created = False
     if settled:
-        _sync(file.parent)
+        _sync(Path(name).parent)
     return created
 
 
 @contextlib.contextmanager
-def _drafted(file: Path, content: bytes, drafted: str) -> Iterator[Path]:
-    """Write the content to a file of another name; maintenance deletes the files of dead processes."""
-    draft = file.with_name(f".{file.name}-{uuid.uuid4().hex}.tmp")
+def _drafted(file: str, content: bytes, drafted: str) -> Iterator[str]:
+    """Write the content to a file of another name; maintenance deletes the files of dead processes.
+
+    Paths are texts here: a driver does this for each commit, and a `Path` costs as much as a call of the system.
+    """
+    folder, name = os.path.split(file)
+    draft = os.path.join(folder, f".{name}-{uuid.uuid4().hex}.tmp")
     try:
-        with effect(drafted), draft.open("wb") as handle:
+        with effect(drafted), open(draft, "wb") as handle:
             handle.write(content)
             handle.flush()
             os.fsync(handle.fileno())  # an empty file after a power cut would be worse than none
         yield draft
     finally:
-        with effect("delete_draft"):
-            draft.unlink(missing_ok=True)
+        with effect("delete_draft"), contextlib.suppress(FileNotFoundError):
+            os.unlink(draft)
 
 
 def _sync_each(paths: Collection[Path]) -> None:

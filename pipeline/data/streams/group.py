@@ -7,7 +7,6 @@ import time
 from collections.abc import Collection
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -35,18 +34,16 @@ from pipeline.data.streams.outage import CachedRegistry, tolerate_store_outage
 from pipeline.data.streams.passes import Passes
 from pipeline.data.streams.roster import Roster
 from pipeline.data.streams.stream import Stream
+from pipeline.data.streams.writing.in_threads import commit_threads
 from pipeline.data.variations.resolution import ShapeResolution
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.lake.delta.quarantine import QUARANTINE
 from pipeline.lake.delta.table import CursorTable
-from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.processes.leases import Lease
 
 _log = logging.getLogger("turnout")
-_THREADS: Final = 4  # commits wait for storage, not for processors
-_BUCKET_THREADS: Final = 16  # there each takes three requests, one after the other
 
 _REST_SECONDS = 0.5  # between two checks for streams that are behind
 _ASKING_SECONDS = 120.0  # how long a bounded run asks registries
@@ -55,11 +52,6 @@ _HEAR_SECONDS = 2.0  # catch-up reads the store no more often; each read costs 1
 # As a query's start does on a full disk.
 _START_FAILS = (DeltaError, OSError, Py4JJavaError, PySparkException, Transient)
 _TROUBLE_SECONDS = 10.0  # after a chunk that failed for a reason that all streams share
-
-
-def commit_threads(tables: Location) -> int:
-    """Return how many tables a driver commits to at one time."""
-    return _BUCKET_THREADS if tables.is_far else _THREADS
 
 
 class Group:

@@ -26,6 +26,7 @@ from pipeline.data.streams.lanes import Failure, failure_of
 from pipeline.data.streams.needs import Need, Waiting, lowest
 from pipeline.data.streams.stops import Stop
 from pipeline.data.streams.stream import Link, Position, Stream, connects, merged, reach
+from pipeline.data.streams.writing.in_threads import commit_threads, for_each
 from pipeline.data.streams.writing.job import SplitJob
 from pipeline.data.streams.writing.rows import Rows
 from pipeline.data.streams.writing.tasks import run
@@ -126,6 +127,11 @@ class Passes:
         """
         self._folder, self._quarantine, self._pool, self._active_games = folder, quarantine, pool, active_games
         self._failures_of, self._commits_of = failures_of, commits_of
+        # Of the last pass: its schema set, the part of that which tasks have, and the columns of games' rows by it.
+        self._schemas: SchemaSet | None = None
+        self._part = SchemaSet(0, {}, {})
+        self._part_keys = frozenset[str]()
+        self._columns: dict[str, pa.Schema] = {}
 
     def apply(
         self,
@@ -179,7 +185,9 @@ class Passes:
         started = time.perf_counter()
         commits = self._commits(ready)
         commit = partial(self._commit, schemas=schemas, lane=lane, read_since=read_since, commits=commits)
-        results = list(self._pool.map(lambda key: commit(streams[key], ready[key]), ready))
+        results = for_each(
+            self._pool, ready, lambda key: commit(streams[key], ready[key]), commit_threads(self._folder)
+        )
         seconds["commit"] = time.perf_counter() - started
         left = {key: report for key, report in reports.items() if key not in ready}
         results += [_failed(streams[key], report, lane) for key, report in left.items()]
@@ -200,10 +208,8 @@ class Passes:
         """Run the tasks and collect their reports by game."""
         positions = {key: stream.position for key, stream in streams.items()}
         cursors = {key: each.cursor for key, each in positions.items()}
-        split = run(
-            source,
-            SplitJob(cursors, schemas.only([GameKey(key) for key in cursors]), self._folder, self._quarantine.path),
-        )
+        self._use(schemas, streams.keys())
+        split = run(source, SplitJob(cursors, self._part, self._folder, self._quarantine.path))
         reports: dict[str, GameReport] = {}
         refused: list[RefusedRows] = []
         seconds: dict[str, float] = defaultdict(float)
@@ -220,6 +226,14 @@ class Passes:
         for key, cause in split.culprits.items():
             reports.setdefault(key, GameReport(positions[key])).failure = Failure("fatal", cause)
         return reports, refused, seq_to, seconds
+
+    def _use(self, schemas: SchemaSet, keys: KeysView[str]) -> None:
+        """Take a schema set; what was made of it for the pass before stays where set and games are the same."""
+        if schemas is not self._schemas:
+            self._columns = {}
+        if schemas is not self._schemas or keys != self._part_keys:
+            self._part, self._part_keys = schemas.only([GameKey(key) for key in keys]), frozenset(keys)
+        self._schemas = schemas
 
     def _is_ready(self, stream: Stream, report: GameReport) -> bool:
         """Return whether a game's rows may be committed; if not, discard its files and leave it behind.
@@ -296,7 +310,9 @@ class Passes:
     ) -> GameResult:
         started = time.perf_counter()
         try:
-            columns = stream.target.columns(schemas, stream.game_key)
+            columns = self._columns.get(stream.game_key)
+            if columns is None:
+                columns = self._columns[stream.game_key] = stream.target.columns(schemas, stream.game_key)
             stream.commit(report.files, report.expected, report.links[-1].seq, columns)
         except TableConflict as error:
             report.failure = Failure("expected", str(error))

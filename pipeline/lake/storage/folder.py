@@ -31,7 +31,8 @@ class Folder:
 
     def read(self, path: str) -> bytes:
         """See `Storage`."""
-        return Path(path).read_bytes()
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """See `Storage`."""
@@ -89,7 +90,7 @@ class Folder:
 
     def put_if_absent(self, path: str, content: bytes, *, drafted: str, published: str, settled: bool = True) -> bool:
         """See `Storage`; survives a power cut where `settled`."""
-        return durable_file.create(Path(path), content, drafted=drafted, published=published, settled=settled)
+        return durable_file.create(path, content, drafted=drafted, published=published, settled=settled)
 
     def delete(self, path: str) -> None:
         """See `Storage`."""
