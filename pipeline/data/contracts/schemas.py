@@ -3,6 +3,7 @@
 Plain data, small and picklable: a pass pins a SchemaSet and sends parts of it to its tasks.
 """
 
+import pickle
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
@@ -91,16 +92,25 @@ class SchemaSet:
     mark: str = ""  # another one where an older control store was restored, and gave the version away again
     lost: Mapping[int, str] = field(default_factory=dict)  # ids that the control store has lost, with what they mean
     contracts: Mapping[GameKey, tuple[OutputContract, ...]] = field(default_factory=dict)  # of games that have any
+    _packed: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle each part of definitions once, whichever schemas have it, and pack them: supersets are alike."""
-        numbers, listed = dict[bytes, int](), []
-        for schema in self.schemas.values():
-            parts = [numbers.setdefault(part, len(numbers)) for part in split(schema.definition)]
-            listed.append((schema.schema_id, schema.format, schema.message, parts))
-        rest = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "schemas"}
-        held = b"".join(numbers)
-        return _unpickled, (_codec().compress(held, asbytes=True), list(map(len, numbers)), listed, rest)
+        """Pickle each part of definitions once, whichever schemas have it, and pack them: supersets are alike.
+
+        A set is packed once, and a process reads it once: the tasks of many passes have the same one.
+        """
+        if self._packed is None:
+            numbers, listed = dict[bytes, int](), []
+            for schema in self.schemas.values():
+                parts = [numbers.setdefault(part, len(numbers)) for part in split(schema.definition)]
+                listed.append((schema.schema_id, schema.format, schema.message, parts))
+            rest = {
+                each.name: getattr(self, each.name) for each in fields(self) if each.init and each.name != "schemas"
+            }
+            held = _codec().compress(b"".join(numbers), asbytes=True)
+            packed = pickle.dumps((held, list(map(len, numbers)), listed, rest), pickle.HIGHEST_PROTOCOL)
+            object.__setattr__(self, "_packed", packed)
+        return _unpacked, (self._packed,)
 
     def of(self, key: GameKey) -> tuple[Schema, ...]:
         """Return a game's schemas in the order of their registration; none when the game is unknown."""
@@ -152,11 +162,11 @@ def _codec() -> Any:
     return Codec("zstd", 1)
 
 
-def _unpickled(
-    packed: bytes, lengths: list[int], listed: list[tuple[int, str, str, list[int]]], rest: Mapping[str, Any]
-) -> SchemaSet:
-    held, ends = _codec().decompress(packed, sum(lengths), asbytes=True), list(accumulate(lengths, initial=0))
-    parts = [held[start:end] for start, end in pairwise(ends)]
+@lru_cache(maxsize=4)
+def _unpacked(packed: bytes) -> SchemaSet:
+    held, lengths, listed, rest = pickle.loads(packed)  # noqa: S301 - of a driver of ours, as the whole task is
+    texts, ends = _codec().decompress(held, sum(lengths), asbytes=True), list(accumulate(lengths, initial=0))
+    parts = [texts[start:end] for start, end in pairwise(ends)]
     schemas = {
         schema_id: Schema(schema_id, format_name, message, b"".join([parts[number] for number in numbers]))
         for schema_id, format_name, message, numbers in listed

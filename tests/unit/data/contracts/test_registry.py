@@ -246,6 +246,20 @@ def test_a_large_registry_is_small_and_one_batch(registry: LocalRegistry) -> Non
     assert not any(each.new for each in registry.register_many(registrations))
 
 
+def test_a_set_is_packed_once_and_read_once(registry: LocalRegistry) -> None:
+    """Law L5: the tasks of passes with one set get the very same one, and a part or a newer set is another."""
+    registry.register_many([Registration(game, "t.M", definition("b")) for game in ("a", "b")])
+    snapshot = registry.snapshot()
+    content = pickle.dumps(snapshot)
+    assert pickle.loads(content) is pickle.loads(pickle.dumps(snapshot))
+    part = snapshot.only([game_key("a")])
+    assert pickle.loads(pickle.dumps(part)) == part != snapshot
+    registry.register("a", "t.M", definition("b", "c"))
+    newer = registry.snapshot()
+    assert pickle.loads(pickle.dumps(newer)) == newer != snapshot
+    assert pickle.loads(content) == snapshot
+
+
 def test_one_batch_may_hold_what_builds_on_itself(registry: LocalRegistry) -> None:
     """Within a batch a later schema is checked against the earlier ones, and a repeated one is no second version."""
     results = registry.register_many(
