@@ -84,7 +84,8 @@ class Finding:
     @property
     def ends_at_once(self) -> bool:
         """Whether it is over at the first look without it: it is recorded, or an operation or controller was at it."""
-        return self.acting is not None or (self.is_fact and self.cause not in _COUNTED)
+        is_known = self.cause == Cause.DRIVER_GONE or (self.is_fact and self.cause not in _COUNTED)
+        return is_known or self.acting is not None  # a driver that beats again is not silent, however that was found
 
 
 @dataclass(frozen=True, slots=True)

@@ -441,6 +441,7 @@ def test_a_recorded_cause_is_over_at_the_first_look_without_it() -> None:
     slow, gone = finding(Cause.DRIVER_SLOW), finding(Cause.DRIVER_GONE, is_fact=True)
     assert causes([gone, None, gone]) == [Cause.DRIVER_GONE, None, Cause.DRIVER_GONE]
     assert causes([gone, slow, slow]) == [Cause.DRIVER_GONE, None, Cause.DRIVER_SLOW]
+    assert causes([*[finding(Cause.DRIVER_GONE)] * 2, None]) == [None, Cause.DRIVER_GONE, None], "it beats again"
     mended = replace(slow, acting=Acting("ann", "restart 0af30af3 by ann is under way", NOW))
     assert causes([slow, slow, mended, None]) == [None, *[Cause.DRIVER_SLOW] * 2, None]
 
