@@ -34,11 +34,10 @@ STATES: Final[Mapping[str, str]] = {
 TONES: Final[Mapping[str, Tone]] = {"refuses": "bad", "waits": "risk", "none": "blind", "lands": "well"}
 _PILLS: Final = {STATES[state]: tone for state, tone in TONES.items()}
 _ABOUT_STATE: Final = "Refuses rows: all rows of a version go to quarantine. Waits: for a registry's answer."
-_KEY_WIDTH: Final = 105  # px, as the next
-_CHANGE_WIDTH: Final = 132
+_CHANGE_WIDTH: Final = 132  # px
 _COLUMNS: Final = {
     "game": st.column_config.TextColumn("Game", width=115),
-    "page": links.schemas_column("Key (opens it)", "schemas", _KEY_WIDTH),
+    "page": links.schemas_column("Key (opens it)", "schemas", 105),
     "version": st.column_config.NumberColumn("Version", width=58),
     "change": st.column_config.TextColumn(
         "Change",
@@ -113,8 +112,7 @@ def _draw_table(
     day = reading("schemas_day", environment.store, lambda: series(environment, _DAY))
     trend = trends.landed(day.value, [game.key for game in games]).to_pylist()
     changes = [_change(environment, game, place) for place, game in enumerate(games)]
-    keys = (game.key for game in games)
-    high = height_of_all([((game.game for game in games), 120), (keys, _KEY_WIDTH), (changes, _CHANGE_WIDTH)])
+    high = height_of_all([((game.game for game in games), 120), (changes, _CHANGE_WIDTH)])
     st.dataframe(
         pd.DataFrame(
             {
