@@ -34,6 +34,7 @@ _log = logging.getLogger("turnout")
 
 _OPENING_THREADS = 4
 _CHUNK = "catch-up"  # the reader that is the running chunk
+_UNDECIDED = StreamControl()
 
 SeqOf = Callable[[Stream], int]
 """The bronze seq up to which a stream must be complete, because its query has passed it or can in the running pass."""
@@ -138,15 +139,17 @@ class Roster:
         """
         now = time.time()
         with self._lock:
-            for key, stream in self.streams.items():
-                if key not in self._claims and stream.complete_through < min(stream.last_seq, due_of(stream)):
-                    stream.behind = True
+            claims, lacking = self._claims, list[Stream]()
+            for key, stream in self.streams.items():  # an idle game costs two comparisons
+                if stream.complete_through < stream.last_seq and key not in claims:
+                    stream.behind = stream.behind or stream.complete_through < due_of(stream)
+                if stream.behind:
+                    lacking.append(stream)
             ready = [
                 each
-                for each in self.streams.values()
-                if each.behind
-                and not each.unreadable
-                and each.game_key not in self._claims
+                for each in lacking
+                if not each.unreadable
+                and each.game_key not in claims
                 and each.complete_through < reach_of(each)
                 and lanes.may_run(each.decision, now)
             ]
@@ -171,7 +174,7 @@ class Roster:
                 decisions[key] = lanes.failed(stream.decision, failure, now, dice, charged=charged)
             for key in committed:
                 stream = self.streams.get(key)
-                if stream is not None:
+                if stream is not None and stream.decision is not _UNDECIDED:
                     decisions[key] = lanes.succeeded(stream.decision)
             changed = {key: each for key, each in decisions.items() if each != self.streams[key].decision}
             for key, decision in changed.items():
@@ -186,8 +189,8 @@ class Roster:
     def stopped(self) -> dict[GameKey, str]:
         """Return the streams that an output contract has stopped, by game key, with the digest of its rules."""
         with self._lock:
-            decisions = {each.game_key: each.decision for each in self.streams.values() if each.unrecorded is None}
-        return {key: each.stopped_by for key, each in decisions.items() if each.stopped_by is not None}
+            recorded = [each for each in self.streams.values() if each.decision.stopped_by and each.unrecorded is None]
+            return {each.game_key: by for each in recorded if (by := each.decision.stopped_by) is not None}
 
     def resume(self, stopped: Mapping[GameKey, str]) -> None:
         """Let streams run again that these rules have stopped."""
@@ -223,7 +226,7 @@ class Roster:
             for key, each in assignments.items()
             if key not in held
             or held[key].is_before(each.generation)
-            or (held[key].unreadable and lanes.may_run(decisions.get(key, StreamControl()), now))
+            or (held[key].unreadable and lanes.may_run(decisions.get(key, _UNDECIDED), now))
         ]
         if new:
             opened: dict[str, Stream] = {}
@@ -238,7 +241,7 @@ class Roster:
             stream = held[key]
             stream.last_seq = max(stream.last_seq, assignment.last_seq)
             self._recheck_complete(stream)
-            stream.decision = decisions.get(key, StreamControl())
+            stream.decision = decisions.get(key, _UNDECIDED)
             stream.retried = stream.unrecorded is None and (stream.retried or key in foreign)
             if stream.retried and not stream.unreadable:
                 failures.pop(key, None)

@@ -14,7 +14,7 @@ from pipeline.health.verdicts.lag import backlog_age
 from pipeline.health.verdicts.status import StreamFacts
 from pipeline.health.verdicts.watch import StreamReading, Watch
 from pipeline.settings.tree import Settings
-from pipeline.store.processes.drivers import commits_since, write_streams
+from pipeline.store.processes.drivers import StreamReports, commits_since
 
 _PASSES_KEPT = 50
 _FAILURE_WINDOW_SECONDS = 900.0
@@ -28,7 +28,7 @@ class Watchdog:
     def __init__(self, settings: Settings, engine: Engine, group: Group, publish: PublishStates) -> None:
         """Watch a group from now on."""
         self._settings, self._engine, self._group, self._publish = settings, engine, group, publish
-        self._watch = Watch(group.name)
+        self._watch, self._reports = Watch(group.name), StreamReports(engine)
         self._started_at = time.time()
         self._results: deque[PassResult] = deque(maxlen=10_000)
         self._durations: deque[float] = deque(maxlen=_PASSES_KEPT)
@@ -93,7 +93,7 @@ class Watchdog:
             rows_per_second=sum(known) if known else None,
         )
         self._refused = {state.game_key: sum(state.refused.values()) for state in states if state.refused}
-        write_streams(self._engine, states, is_news=is_news)
+        self._reports.write(states, is_news=is_news)
         self._publish(states, changes, sample)
 
     def _commits(self, streams: list[Stream]) -> list[tuple[int, float]]:
@@ -117,25 +117,25 @@ class Watchdog:
         *,
         active: bool,
     ) -> StreamReading:
-        waits = stream.waits  # the stream may be applied meanwhile
+        waits, lane = stream.waits, stream.lane  # the stream may be applied meanwhile
         facts = StreamFacts(
             desired=stream.decision.desired,
             driver_active=active,
-            last_run_failed=stream.error if stream.unreadable or stream.lane == Lane.QUARANTINED else self.last_failure,
+            last_run_failed=stream.error if stream.unreadable or lane == Lane.QUARANTINED else self.last_failure,
             failed_runs_15min=len(self._failures),
-            lane=stream.lane,
+            lane=lane,
             started_at=self._started_at,
             trigger_seconds=self._settings.demux.trigger_seconds,
             pass_p95_seconds=p95,
             objective_seconds=self._settings.metrics.latency_objective_seconds,
             pass_active_since=self._group.pass_since,
-            last_attempt_failed=stream.error if stream.lane == Lane.CATCHUP else None,
+            last_attempt_failed=stream.error if lane == Lane.CATCHUP else None,
             waits_for=waits.sentence(troubles) if waits is not None and stream.behind else None,
         )
         frontier = self._group.frontier_seq or None
         age = None  # even without rows waiting: an unreadable cursor is not known to be at the end
         if not stream.unreadable:
-            age = backlog_age(stream.lane, stream.complete_through, frontier, stream.last_seq, commits, now)
+            age = backlog_age(lane, stream.complete_through, frontier, stream.last_seq, commits, now)
         return StreamReading(facts, stream.cursor, frontier, age, stream.complete_through, schema_set)
 
 

@@ -102,6 +102,10 @@ def judge_stream(window: Sequence[Observation], facts: StreamFacts, now: float) 
     """
     if (verdict := _judge_driver(facts)) is not None:
         return verdict
+    if window[-1].backlog_age_seconds == 0:
+        return StatusVerdict(
+            Status.RUNNING, f"Nothing waits: everything up to seq {_position(window[-1], facts.lane)} is applied."
+        )
     run = [seen for seen in window if seen.at >= facts.started_at]
     return _judge_movement(run, facts, now) or _judge_age(run, facts)
 
@@ -173,8 +177,6 @@ def _judge_movement(run: Sequence[Observation], facts: StreamFacts, now: float) 
     """Rules about progress of this run; None when the stream moves or nothing waits."""
     patience, run_age = patience_seconds(facts), now - facts.started_at
     newest = run[-1]
-    if newest.backlog_age_seconds == 0:
-        return None
     if facts.waits_for is not None:
         age = _age_text(newest.backlog_age_seconds)
         return StatusVerdict(Status.LAGGING, f"Rows wait ({age}): the stream {facts.waits_for}.")
@@ -202,10 +204,6 @@ def _judge_movement(run: Sequence[Observation], facts: StreamFacts, now: float) 
 def _judge_age(run: Sequence[Observation], facts: StreamFacts) -> StatusVerdict:
     """Rules about how far behind a moving stream is."""
     age, objective = run[-1].backlog_age_seconds, facts.objective_seconds
-    if age == 0:
-        return StatusVerdict(
-            Status.RUNNING, f"Nothing waits: everything up to seq {_position(run[-1], facts.lane)} is applied."
-        )
     if facts.backfilling:
         return StatusVerdict(
             Status.BACKFILLING, f"Reads its whole past, now at seq {run[-1].cursor_seq} ({_age_text(age)})."

@@ -164,6 +164,8 @@ class Watch:
 
 def _types(memory: _Memory) -> dict[str, TypeRows]:
     """Return the rows of the window by event type."""
+    if not (memory.landed_types or memory.refused_types):
+        return {}
     landed, refused = +memory.landed_types, +memory.refused_types
     return largest_types({name: TypeRows(landed[name], refused[name]) for name in landed.keys() | refused.keys()})
 

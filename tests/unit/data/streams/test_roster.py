@@ -88,3 +88,17 @@ def test_a_generation_that_a_rebuild_replaces_meanwhile_is_opened(
     with caplog.at_level(logging.WARNING, "turnout"):
         roster.sync()
     assert (roster.streams["chess"].cursor, caplog.messages) == (RETIRED, [])
+
+
+def test_a_stream_that_lacks_rows_is_found_among_idle_ones(roster: Roster, chess: Stream) -> None:
+    """Law L7: a stream whose rows no pass will read is behind from then on, and neither an idle nor a busy one is."""
+    chess.behind = False
+    assert behind(roster, frontier=5, reach=9) == []  # the pass has not been there yet
+    assert behind(roster, frontier=6, reach=9) == [chess]
+    assert chess.behind
+    chess.complete_through, chess.behind = 9, False
+    assert behind(roster, frontier=12, reach=12) == []
+    chess.complete_through = 5
+    assert roster.for_pass(5) == {"chess": chess}
+    assert behind(roster, frontier=6, reach=9) == []  # a pass has it in hand
+    assert not chess.behind
