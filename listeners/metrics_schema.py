@@ -298,12 +298,19 @@ def moment(unix_seconds: float) -> datetime:
 
 def _pass_rows(item: Pass) -> Sequence[Row]:
     result, progress = item.result, item.progress
+    of_pass = {
+        "event_date": _day(result.finished_at),
+        "run_id": result.run_id,
+        "batch_id": result.batch_id,
+        "cluster_group": result.group,
+        "finished_at": moment(result.finished_at),
+        "pass_seconds": result.finished_at - result.started_at,
+        "input_rows": item.input_rows,
+        "durations": None if progress is None else list(progress.durations_ms.items()),
+    }
     return [
         {
-            "event_date": _day(result.finished_at),
-            "run_id": result.run_id,
-            "batch_id": result.batch_id,
-            "cluster_group": result.group,
+            **of_pass,
             "game_key": game.game_key,
             "lane": game.lane,
             "seq_from": game.seq_from,
@@ -313,13 +320,9 @@ def _pass_rows(item: Pass) -> Sequence[Row]:
             "reject_reasons": list(game.rejects.items()),
             "files": game.files,
             "bytes": game.bytes,
-            "finished_at": moment(result.finished_at),
             "committed_at": None if game.committed_at is None else moment(game.committed_at),
             "commit_seconds": game.commit_seconds,
             "latency_counts": list(game.latency_counts),
-            "pass_seconds": result.finished_at - result.started_at,
-            "input_rows": item.input_rows,
-            "durations": None if progress is None else list(progress.durations_ms.items()),
             "error": game.error,
             "caught_up_rows": game.caught_up_rows,
             "types": [

@@ -70,7 +70,9 @@ class Exposition(Collector):
         with self._lock:
             for game in result.games:
                 before = self._games.get(game.game_key) or GameTotals(result.group)
-                self._games[game.game_key] = after_result(replace(before, group=result.group), game)
+                if before.group != result.group:
+                    before = replace(before, group=result.group)
+                self._games[game.game_key] = after_result(before, game)
             self._groups[result.group] = after_pass(self._groups.get(result.group) or GroupTotals(), result)
             if result.input_rows is not None and finished.progress is not None:
                 name = self._query(finished.progress)
