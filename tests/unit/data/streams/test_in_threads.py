@@ -27,14 +27,20 @@ def test_each_key_is_worked_on_once_and_results_keep_their_order() -> None:
 
 
 def test_the_first_error_ends_the_work() -> None:
-    """A failure that is not a single game's ends the pass: no further game is begun after it."""
+    """A failure that is not a single game's ends the pass: no thread begins a further game after it."""
     taken: list[str] = []
+    begun, raised = threading.Event(), threading.Event()
 
     def work(key: str) -> None:
         taken.append(key)
-        if key == KEYS[2]:
+        if key == KEYS[0]:
+            assert begun.wait(10.0)
             raise SystemExit(3)
+        begun.set()
+        assert raised.wait(10.0)
 
-    with ThreadPoolExecutor(1) as pool, pytest.raises(SystemExit):
-        for_each(pool, KEYS, work, 4)
-    assert taken == KEYS[:3]
+    with ThreadPoolExecutor(2) as pool:
+        with pytest.raises(SystemExit):
+            for_each(pool, KEYS, work, 2)
+        raised.set()
+    assert taken == KEYS[:2]
