@@ -489,6 +489,8 @@ class Life:
         """A query fails here only because another works on its checkpoint."""
         if isinstance(error, OperationalError) and "store is away" in str(error):
             pass  # a driver that has not heard of any schema yet cannot begin
+        elif isinstance(error, Transient) and "is damaged or missing" in str(error):
+            pass  # another driver has dropped the checkpoint amid a batch of `TailBatches`
         elif not isinstance(error, ConcurrentQuery | FileNotFoundError):
             self.problems.append(f"the query of {group} failed: {type(error).__name__}: {error}")
         self.scheduler.sleep(1.0)
