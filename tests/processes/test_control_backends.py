@@ -63,7 +63,8 @@ CARRIER = """
 import os, pathlib, signal, sys, time
 from pipeline.health.verdicts.condition import judge_groups
 from pipeline.settings.tree import load
-from pipeline.store.processes.drivers import heartbeat, start_driver, write_streams
+from pipeline.store.processes.drivers import heartbeat, start_driver
+from tests.unit.store.reports_world import write_streams
 from pipeline.store.database.engine import open_store
 from pipeline.store.games import carried, let_go
 from pipeline.store.processes.leases import leased

@@ -36,12 +36,12 @@ from pipeline.store.database.states import OperationKind
 from pipeline.store.database.tables import games
 from pipeline.store.games import generations, known_names, register_group
 from pipeline.store.operations import Operation, operation, submit
-from pipeline.store.processes.drivers import write_streams
 from tests.tables.contracts_world import give
 from tests.tables.registering_world import two_types
 from tests.tables.repair_world import CHESS, Event, World, good, make_world
 from tests.tables.types_world import SOLD, accept, come, event, withdraw
 from tests.unit.data.contracts.registering_world import proto
+from tests.unit.store.reports_world import write_streams
 
 
 @pytest.fixture

@@ -28,10 +28,11 @@ from pipeline.store import audit
 from pipeline.store.assignments import read_assignments, retire
 from pipeline.store.games import generations, register_group
 from pipeline.store.operations import Intent, Operation, operation, steps, submit
-from pipeline.store.processes.drivers import start_driver, write_streams
+from pipeline.store.processes.drivers import start_driver
 from pipeline.store.stream_control import StreamControl, decided, record_failures, submit_control
 from tests.tables.repair_world import CHESS, GO, SECOND, broken, early, good, make_world
 from tests.tables.repair_world import World as Tables
+from tests.unit.store.reports_world import write_streams
 
 NO_CHOICE = {"refused_for": None, "since": None, "until": None}
 

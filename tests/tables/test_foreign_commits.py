@@ -42,12 +42,13 @@ from pipeline.settings.maintenance import Maintenance
 from pipeline.settings.tree import Settings
 from pipeline.store.database.tables import stream_control
 from pipeline.store.games import register_group
-from pipeline.store.processes.drivers import start_driver, write_streams
+from pipeline.store.processes.drivers import start_driver
 from pipeline.store.stream_control import decided, submit_retry
 from tests.game_streams import roster_of
 from tests.storage.buckets import Proxy, bucket, proxied
 from tests.storage.served import served
 from tests.tables.repair_world import CHESS, GO, SECOND, World, copied, early, good, make_world
+from tests.unit.store.reports_world import write_streams
 
 Act = Callable[[DeltaTable], object]
 

@@ -35,11 +35,12 @@ from pipeline.lake.delta.table import CursorTable
 from pipeline.store.assignments import read_assignments, reported_cursors, retire
 from pipeline.store.database.tables import stream_control
 from pipeline.store.games import Game, register_group
-from pipeline.store.processes.drivers import start_driver, write_streams
+from pipeline.store.processes.drivers import start_driver
 from pipeline.store.stream_control import decided, submit_retry
 from tests.game_streams import LocalBronze, roster_of
 from tests.storage.served import served
 from tests.tables.repair_world import CHESS, GO, World, good, make_world
+from tests.unit.store.reports_world import write_streams
 
 KEY = str(CHESS.key)
 ROWS = [(number, 0) for number in range(1, 5)]

@@ -20,9 +20,9 @@ from pipeline.data.ingest.through.posts import ThroughPosts, ends_due, posting
 from pipeline.settings.through import ThroughSettings
 from pipeline.settings.tree import load
 from pipeline.store.games import Game
-from pipeline.store.processes.drivers import write_streams
 from tests.tables.repair_world import CHESS, GO
 from tests.tables.through_world import GAMES, ThroughWorld, through_world
+from tests.unit.store.reports_world import write_streams
 
 SECRET = "hook-s3cr3t"
 MINUTE = 60.0

@@ -167,11 +167,6 @@ class StreamReports:
             self._at = _replace(self._engine, group, _rows_of(states), is_news=is_news)
 
 
-def write_streams(engine: Engine, states: Sequence[StreamState], *, is_news: bool = False) -> None:
-    """Replace the observed state of these streams of one group once; see `StreamReports`."""
-    StreamReports(engine).write(states, is_news=is_news)
-
-
 def newest_news(engine: Engine) -> float | None:
     """Return when a driver last reported streams before their time, as judges look then; None: none ever did."""
     with engine.connect() as connection:

@@ -29,12 +29,13 @@ from pipeline.store.database.checked_table import columns_of
 from pipeline.store.database.engine import open_store
 from pipeline.store.database.states import OperationState
 from pipeline.store.operations import Intent, change, list_operations, submit
-from pipeline.store.processes.drivers import heartbeat, start_driver, write_streams
+from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, Process, expire_dead
 from pipeline.store.reports import write_backlog
 from pipeline.store.rows import NamedBacklog
 from pipeline.store.schema_versions import read_schemas
 from tests.browser.seed import Seeded, fleet_of_forty, seed
+from tests.unit.store.reports_world import write_streams
 
 NOW = 1_800_000_000.0
 LATENCIES = (

@@ -14,7 +14,8 @@ from pipeline.store import games, onboarding
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
 from pipeline.store.onboarding import OnboardingCandidate
-from pipeline.store.processes.drivers import heartbeat, start_driver, write_streams
+from pipeline.store.processes.drivers import heartbeat, start_driver
+from tests.unit.store.reports_world import write_streams
 
 
 def _groups(engine: Engine, *names: str) -> dict[str, set[str]]:

@@ -33,12 +33,13 @@ from pipeline.store.database.report_tables import incident_looks, incidents
 from pipeline.store.database.states import Cause, OperationState
 from pipeline.store.incidents import KEPT_SECONDS, read_last_look
 from pipeline.store.operations import Intent, change, submit
-from pipeline.store.processes.drivers import heartbeat, record_commit, start_driver, write_streams
+from pipeline.store.processes.drivers import heartbeat, record_commit, start_driver
 from pipeline.store.schema_needs import OpenNeed, RegistryHealth, write_needs, write_state
 from pipeline.store.stream_control import StreamControl, record_failures, submit_control
 from tests.browser.seed import Seeded, seed
 from tests.unit.data.contracts.registering_world import KEY, from_a_registry, proto, registration
 from tests.unit.health.incidents.incident_world import FINDING, OPEN
+from tests.unit.store.reports_world import write_streams
 
 
 def kept(engine: Engine, *wanted: Incident, now: float | None = None) -> tuple[Incident, ...]:

@@ -8,7 +8,8 @@ from sqlalchemy import Engine, delete, event, select, update
 
 from listeners.sample import Lane, StreamState
 from pipeline.store.database.tables import drivers, streams
-from pipeline.store.processes.drivers import StreamReports, start_driver, write_streams
+from pipeline.store.processes.drivers import StreamReports, start_driver
+from tests.unit.store.reports_world import write_streams
 
 KEYS = ("chess", "go", "idle")
 

@@ -25,8 +25,9 @@ from listeners.sample import (
 from pipeline.settings.tree import Metrics, Paths, Settings
 from pipeline.store.database import tables
 from pipeline.store.database.engine import open_store
-from pipeline.store.processes.drivers import heartbeat, record_commit, start_driver, write_streams
+from pipeline.store.processes.drivers import heartbeat, record_commit, start_driver
 from pipeline.telemetry.driver import Telemetry
+from tests.unit.store.reports_world import write_streams
 
 Scrape = dict[tuple[str, frozenset[tuple[str, str]]], float]
 COUNTS: Final = (1, 2, *(0,) * (len(LATENCY_EDGES_SECONDS) - 2), 4)

@@ -39,10 +39,11 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.database.tables import groups
 from pipeline.store.games import assign_waiting, record_seen, register_group
 from pipeline.store.processes import runs as run_store
-from pipeline.store.processes.drivers import heartbeat, start_driver, write_streams
+from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, LeaseLost, Process
 from tests.game_streams import roster_of
 from tests.unit.store.leases_world import SECONDS, StoreClock
+from tests.unit.store.reports_world import write_streams
 
 GROUPS = ("a", "b", "c")
 GAMES = ("g1", "g2", "g3")

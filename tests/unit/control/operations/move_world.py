@@ -13,9 +13,9 @@ from pipeline.health.verdicts.liveness import Liveness
 from pipeline.store.assignments import read_assignments
 from pipeline.store.games import carried, let_go, record_seen, register_group
 from pipeline.store.operations import Operation, operation, submit
-from pipeline.store.processes.drivers import write_streams
 from pipeline.store.processes.leases import Lease
 from tests.unit.store.leases_world import StoreClock, group_lease
+from tests.unit.store.reports_world import write_streams
 
 ALIVE = {name: GroupCondition(name, Liveness("running", 0.0, None)) for name in "abc"}
 NOW = 1e12

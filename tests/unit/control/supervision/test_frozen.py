@@ -25,10 +25,11 @@ from pipeline.store.database.engine import open_store
 from pipeline.store.games import assigned, record_seen
 from pipeline.store.groups import Group, create
 from pipeline.store.incidents import read_last_look
-from pipeline.store.processes.drivers import heartbeat, start_driver, write_streams
+from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Process
 from pipeline.store.processes.runs import adopt, ended_runs, open_runs
 from tests.unit.store.leases_world import StoreClock
+from tests.unit.store.reports_world import write_streams
 
 
 class Started:
