@@ -81,7 +81,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--warm", type=float, default=120.0, help="seconds between the first event and the window")
     parser.add_argument("--ingest-trigger", type=float, default=2.0, help="seconds")
     parser.add_argument("--trigger", type=float, default=5.0, help="seconds between two passes")
-    parser.add_argument("--reader", choices=["spark", "direct"], help="of passes; the default unless told")
+    parser.add_argument("--reader", choices=["spark", "direct"], help="what chooses the rows of a pass")
     parser.add_argument("--driver-memory", default="1g", help="heap of each driver")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--storage", choices=["folder", "s3"], default="folder", help="s3 needs versitygw on PATH")

@@ -121,7 +121,7 @@ def test_every_part_of_the_page_is_drawn_at_each_refresh(
 
 
 def test_numbers_stay_while_no_state_changes_and_states_never(tmp_path: Path, opening: Opening) -> None:
-    """The large table is not sent anew for each number; a status that changed is in it at once, as in the sentence."""
+    """A new number alone does not send the large table again; a new status is in it at once, as in the sentence."""
     seed(tmp_path, [Seeded(name, "a", {}) for name in ("one", "two")], now=time.time(), history=False)
     app = opening("fleet")
     engine = open_store(Settings(), Paths(tmp_path))

@@ -214,7 +214,7 @@ def test_checkpoints_are_no_more_bytes_than_commits(tmp_path: Path) -> None:
 
 @pytest.mark.proves("G147")
 def test_a_writer_goes_on_from_its_own_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checkpoints say what the whole log says, whoever else writes to it, also where the one before is not read."""
+    """A checkpoint says what the whole log says, after commits of others too, whether or not the last one was read."""
     path, whole, read = tmp_path / "t", tmp_path / "whole", list[str]()
     table = CursorTable.create(located(path), ROWS, APP, checkpoint_interval=4)
     actions_of = delta_checkpoint._actions_of

@@ -46,9 +46,7 @@ class FleetFacts(DriverFacts):
         found = judge_source(self.source, ingest, self.now, heartbeat_limit(self.heartbeat_seconds))
         if self.awaits(ingest):
             return replace(found, is_starting=True)
-        quiet = judge_quiet(
-            self.source, found, self.gaps, ingest, self.heartbeat_seconds, self.newest_bronze_at
-        )  # fmt: skip
+        quiet = judge_quiet(self.source, found, self.gaps, ingest, self.heartbeat_seconds, self.newest_bronze_at)
         return replace(found, quiet=quiet)
 
     def awaits(self, liveness: Liveness) -> bool:

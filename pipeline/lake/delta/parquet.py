@@ -131,7 +131,7 @@ def write(rows: pa.Table, target: Location, compression: str, *, settled: bool =
         with pa.output_stream(target.path, compression=None, buffer_size=_HELD_BYTES) as sink:
             _write(rows, sink, compression)
             size: int = sink.tell()
-    except BaseException:
+    except BaseException:  # an interrupt, too, would leave a part of a file
         target.delete()
         raise
     if settled:

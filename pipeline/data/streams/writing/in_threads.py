@@ -28,7 +28,7 @@ def for_each(pool: Executor, keys: Collection[str], work: Callable[[str], _T], t
         try:
             for key in waiting:
                 done[key] = work(key)
-        except BaseException:
+        except BaseException:  # also a fail-point that ends the process: the other threads take no further key
             list(waiting)  # leaves none
             raise
 

@@ -283,7 +283,7 @@ def test_a_kill_that_the_controller_mends_is_never_open() -> None:
 
 
 def test_a_freeze_that_a_restart_mends_is_never_open_again() -> None:
-    """The restart waits to see its effect, and the driver runs: somebody is at it, or it recovers."""
+    """The driver runs, and the restart waits to see its effect: the incident is acting or recovering, never open."""
     looks = Looks()
     silent = GroupSeen("a", Liveness("unknown", NOW - 90, "lost its lease 59 s ago", has_lost_lease=True),
                        is_started_here=True, operation=RESTART)  # fmt: skip
