@@ -351,8 +351,7 @@ def _made(
     """Return an incident with the finding of its worst game, and a title of all that have the cause."""
     group = _scoped_group(finding) or _group_of(games, evidence)
     affected = [key for key in games if key in active]
-    subject = _subject(affected or games, group, evidence)
-    finding = replace(finding, title=finding.about(subject))
+    finding = replace(finding, title=finding.about(_subject_now(finding, games, affected, group, evidence)))
     action = finding.action
     if action is not None and "games" in action.query:
         alike = {key: each.action.kind for key, each in found.items() if each.action is not None}
@@ -370,6 +369,18 @@ def _subject_of_all(incident: Incident, evidence: Evidence) -> str:
     if any(key not in evidence.games for key in had):
         return f"{len(had):,} game{'' if len(had) == 1 else 's'}"
     return _subject(had, incident.group, evidence)
+
+
+def _subject_now(
+    finding: Finding, games: Sequence[str], affected: Sequence[str], group: str | None, evidence: Evidence
+) -> str:
+    """Return the games of a title: those that the incident names, also where some of them recover by now.
+
+    Of a title that is no fact of the past it says how many have the cause still.
+    """
+    if not affected or len(affected) == len(games) or finding.past is None:
+        return _subject(games, group, evidence)
+    return f"{len(affected):,} of {len(games):,} games"
 
 
 def _subject(games: Sequence[str], group: str | None, evidence: Evidence) -> str:

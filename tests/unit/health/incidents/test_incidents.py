@@ -152,6 +152,21 @@ def test_a_disk_that_fills_and_is_freed_is_one_incident_of_all_its_games() -> No
     assert (ended.finding.title, sorted(ended.games)) == (late.finding.title, keys)
 
 
+def test_the_title_counts_the_games_that_the_incident_names() -> None:
+    """A game that catches up is still of the incident: "3 games failed" beside four names was read as an error."""
+    time = Time()
+    well = [game(f"w{number}") for number in range(6)]
+    failing = [game(key, status="FAILED", failure=FULL) for key in ("chess", "go", "ludo", "uno")]
+    time.see(*failing, *well)
+    (found,) = time.see(*failing[:3], game("uno", status="CATCHING_UP"), *well)
+    assert (len(found.games), found.finding.title) == (4, "Commits of 4 games failed on storage")
+    time = Time()
+    silent = [game(key, status="AT_RISK", backlog_seconds=50.0) for key in ("chess", "go", "ludo")]
+    time.see(*silent, *well, times=3)
+    (found,) = time.see(*silent[:2], game("ludo", status="CATCHING_UP"), *well, times=4)
+    assert (len(found.games), found.finding.title) == (3, "2 of 3 games at risk of being late, cause not determined")
+
+
 def test_a_game_is_in_one_incident() -> None:
     """A game whose cause changes leaves the old incident, which ends without games."""
     time = Time()
