@@ -246,7 +246,7 @@ def _draw_versions(environment: Environment, game: GameVersions, now: float) -> 
                 {
                     "Version": each.version,
                     **_use(each, seen.value, now),
-                    "Rows": "go to quarantine" if each.version in refusing else "land",
+                    "Rows": "go to quarantine" if each.version in refusing else "are accepted",
                     "Registered": formatting.moment(each.created_at)[:16],
                     "By": formatting.UNKNOWN_VALUE
                     if each.registered_by is None

@@ -29,9 +29,9 @@ STATES: Final[Mapping[str, str]] = {
     "refuses": "✗ refuses rows",
     "waits": "△ waits",
     "none": "? no schema",
-    "lands": "● lands",
+    "registered": "● registered",
 }
-TONES: Final[Mapping[str, Tone]] = {"refuses": "bad", "waits": "risk", "none": "blind", "lands": "well"}
+TONES: Final[Mapping[str, Tone]] = {"refuses": "bad", "waits": "risk", "none": "blind", "registered": "well"}
 _PILLS: Final = {STATES[state]: tone for state, tone in TONES.items()}
 _ABOUT_STATE: Final = "Refuses rows: all rows of a version go to quarantine. Waits: for a registry's answer."
 _CHANGE_WIDTH: Final = 132  # px
@@ -60,7 +60,7 @@ def state_of(game: GameVersions, catalogue: Catalogue) -> str:
         return "refuses"
     if game.key in catalogue.waiting:
         return "waits"
-    return "lands" if game.versions else "none"
+    return "registered" if game.versions else "none"
 
 
 def take_filters() -> dict[str, tuple[str, ...]]:

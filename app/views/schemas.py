@@ -54,9 +54,12 @@ def _sentence(catalogue: Catalogue, waiting: int) -> str:
     versions = sum(len(each.versions) for each in games)
     if not games:
         return "No schema is registered yet"
-    return (
-        f"{formatting.count(len(games))} games, {formatting.count(versions)} schema versions: rows of all of them land"
-    )
+    many = f"{_many(len(games), 'game')}, {_many(versions, 'schema version')}"
+    return f"{many}: none is quarantined"
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{formatting.count(count)} {noun}{'' if count == 1 else 's'}"
 
 
 header.keep_drawing(_live)
