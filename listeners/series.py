@@ -131,8 +131,24 @@ class Series:
         cut = max(0, min(first, before, self.slots))
         return self if cut == 0 else self._later(cut)
 
+    @property
+    def whole(self) -> BoolArray:
+        """Where all of a game was reported: neither is its slot unknown, nor may a report of its group be missing."""
+        lost = np.zeros((len(self.games), self.slots), np.bool_)
+        for at, group in enumerate(self.groups):
+            lost[at] = self.partial.get(group, False)
+        if self.moved is not None:
+            place, known = {game: at for at, game in enumerate(self.games)}, self.moved.known
+            lost[[place[game] for game in self.moved.games]] = False
+            for at, (game, group) in enumerate(zip(self.moved.games, self.moved.groups, strict=True)):
+                lost[place[game]] |= known[at] & self.partial.get(group, False)
+        return self.known & ~lost
+
     def total(self, name: Name, games: Collection[str] | None = None) -> FloatArray:
-        """Return one number per slot: the games' sum, of backlog and status the largest; nan: no driver reported."""
+        """Return one number per slot: the games' sum, of backlog and status the largest; nan: nobody knows it.
+
+        Nobody does where no driver reported, nor of a sum of 0 to which a report may be missing.
+        """
         if name == "events":
             return self.events
         if name == "refused_early":
@@ -193,7 +209,17 @@ class Series:
             status = self.status[places]
             return _largest(np.where(status < 0, np.nan, status))
         sums: IntArray = getattr(self, name)[places].sum(axis=0)
-        return np.where(self._known(places).any(axis=0), sums, np.nan)
+        known = self._known(places).any(axis=0)
+        return np.where(known & ((sums > 0) | ~self.is_partial(self._groups_at(places))), sums, np.nan)
+
+    def _groups_at(self, places: list[int] | slice) -> set[str]:
+        """Return the groups that had the games at these places in any slot."""
+        here = list(range(len(self.games)))[places] if isinstance(places, slice) else places
+        found = {self.groups[at] for at in here}
+        if self.moved is not None:
+            games = {self.games[at] for at in here}
+            found |= {group for game, group in zip(self.moved.games, self.moved.groups, strict=True) if game in games}
+        return found
 
     def _later(self, first: int) -> "Series":
         """Return the slots from one on."""

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
 from app import formatting
 from app.look.lines import gapped
 from app.look.parts import Figure
@@ -16,10 +18,11 @@ from app.state.readings import Reading
 from listeners.series import Series
 from pipeline.api.operations import OperationKind
 from pipeline.api.steering import StreamControl
-from pipeline.base.texts import in_utc
+from pipeline.base.texts import in_utc, join_limited
 
 _REPAIRS: Final = frozenset({OperationKind.RETRY, OperationKind.REPLAY, OperationKind.DEDUPE, OperationKind.REBUILD})
 _LONGEST: Final = 40  # characters of a note
+_MOST_MINUTES: Final = 2  # named of those of which a report may be missing, the newest first
 _FLOOR: Final = 180.0  # refused rows a minute; below it a sparkline stays low
 
 
@@ -66,15 +69,18 @@ def _refused(steering: ControlState, hour: Reading[Series]) -> Figure:
     sums = {key: max(closed.get(key, 0), lately.get(key, 0)) for key in {*closed, *lately}}
     amount = sum(sums.values())
     until = in_utc(series.since + float(series.seconds.sum()), "%H:%M UTC")
-    note = f"none until {until}"
+    missing = series.since + series.slot_seconds * np.flatnonzero(series.is_partial())
+    lost = join_limited(missing[::-1].tolist(), _MOST_MINUTES, lambda at: in_utc(at, "%H:%M"))
+    ends = f"until {until}; reports of {lost} may be missing" if lost else f"complete until {until}"
+    note = f"none seen {ends}" if lost else f"none until {until}"
     if amount:
         worst = max(sums, key=lambda key: (sums[key], key))
         row = steering.fleet.row(worst)
         name = worst if row is None else row.game
-        note = f"{100 * sums[worst] / amount:.0f} % of {formatting.shown(name, 24)}; complete until {until}"
+        note = f"{100 * sums[worst] / amount:.0f} % of {formatting.shown(name, 24)}; {ends}"
     if hour.failed:
         note = formatting.shown(f"until {formatting.clock(hour.good_at)}: {hour.why}", _LONGEST)
-    value = f"≥ {formatting.count(amount)}" if amount else "0"
+    value = f"≥ {formatting.count(amount)}" if amount or lost else "0"
     return Figure("Rows refused, 1 h", value, "", note, points, "late" if amount else "plain", floor=_FLOOR)
 
 

@@ -47,10 +47,13 @@ def _backlogs(series: Series) -> FloatArray:
 
 
 def _landed(series: Series) -> FloatArray:
-    """Return per game the rows a minute that landed in each point; nan where its driver did not report."""
-    starts = _starts(series)
-    rows = np.add.reduceat(series.rows, starts, axis=1)
-    seconds = np.add.reduceat(series.known * series.seconds, starts, axis=1)
+    """Return per game the rows a minute that landed in the slots of each point of which its driver reported all.
+
+    nan where there is no such slot: a driver that was killed takes its report with it, and the next one reports 0.
+    """
+    starts, whole = _starts(series), series.whole
+    rows = np.add.reduceat(series.rows * whole, starts, axis=1)
+    seconds = np.add.reduceat(whole * series.seconds, starts, axis=1)
     a_minute: FloatArray = np.divide(60 * rows, seconds, out=np.full(rows.shape, np.nan), where=seconds > 0)
     return a_minute
 

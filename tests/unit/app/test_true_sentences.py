@@ -10,11 +10,11 @@ from app.components import group_load, group_state, repair_figures
 from app.components.group_state import GroupState
 from app.game import figures
 from app.game.signals import GameSignals
-from app.look import lines
+from app.look import lines, trends
 from app.state.control_queries import ControlState
 from app.state.readings import Reading
 from app.state.situations import counted, situation
-from listeners.series import Series
+from listeners.series import Series, by_game
 from pipeline.api.trends import Trend
 from pipeline.base.names import game_key
 from pipeline.health.incidents.incidents import Incident
@@ -91,6 +91,43 @@ def test_refused_rows_of_now_are_in_the_hour_of_repairs() -> None:
     hour.refused[:] = 0
     none = repair_figures.figures(steering(), Reading(hour))[2]
     assert (none.value, none.note) == ("0", "none until 08:00 UTC")
+
+
+def test_a_minute_whose_report_is_missing_is_never_zero() -> None:
+    """The driver after a killed one reports 0 rows of that minute: charts have a gap there, and trends no point."""
+    marked = {"a": np.array([False, True, False, False, False])}
+    known = series([CHESS, game_key("Go")], slots=5, groups=["a", "b"], partial=marked)
+    known.rows[:, 1] = 0
+    assert np.isnan(known.by_group("rows")["a"]).tolist() == marked["a"].tolist()
+    assert known.by_group("rows")["b"].tolist() == [600, 0, 600, 600, 600], "its driver reported all"
+    assert figures.per_second(known.of([CHESS]), "rows")[1] is None
+    assert trends.landed(known, known.games).to_pylist() == [[600, 600, 600], [600, 0, 600, 600, 600]]
+    long = series([CHESS], slots=60, partial={"a": np.arange(60) == 30})
+    long.rows[:, 30] = 0
+    assert trends.landed(long, [CHESS]).to_pylist() == [[600] * 20], "points of three minutes are of the other two"
+
+
+def test_a_missing_report_stays_with_the_group_that_had_the_game() -> None:
+    """A game that moved lacks what its group of then did not report, and nothing of a group that it was not in."""
+    lines_of = series(["x", "x"], slots=4, groups=["a", "b"])
+    for at, slots in ((0, slice(2, None)), (1, slice(0, 2))):
+        lines_of.rows[at, slots], lines_of.commits[at, slots], lines_of.status[at, slots] = 0, 0, -1
+    marked = {"a": np.array([True, False, True, False]), "b": np.array([True, False, True, False])}
+    moved = by_game(replace(lines_of, partial=marked), [(0,), (1,)])
+    assert moved.whole.tolist() == [[False, True, False, True]]
+    only = by_game(replace(lines_of, partial={"b": marked["b"]}), [(0,), (1,)])
+    assert only.whole.tolist() == [[True, True, False, True]]
+
+
+def test_repairs_is_not_complete_where_a_report_is_missing() -> None:
+    """Rows that a killed driver had refused and not reported are not in the sum: no minute of it is called complete."""
+    hour = series([CHESS, game_key("Go")], slots=10, partial={"a": np.arange(10) == 7})
+    hour.refused[1, 0] = 265
+    some = repair_figures.figures(steering(), Reading(hour))[2]
+    assert (some.value, some.note) == ("≥ 265", "100 % of Go; until 08:00 UTC; reports of 07:57 may be missing")
+    hour.refused[:] = 0
+    none = repair_figures.figures(steering(), Reading(hour))[2]
+    assert (none.value, none.note) == ("≥ 0", "none seen until 08:00 UTC; reports of 07:57 may be missing")
 
 
 def test_games_are_well_by_one_judgement() -> None:
