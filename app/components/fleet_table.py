@@ -9,6 +9,7 @@ from app.components import links
 from app.look import tokens
 from app.look.tokens import Mode
 from listeners.status import Status
+from pipeline.api.figures import WITHOUT_CAUGHT_UP
 
 _LATE_SECONDS = 120  # top of a trend of backlogs: below it a healthy one stays low
 
@@ -36,7 +37,10 @@ def columns(mode: Mode, span: str) -> dict[str, Any]:
             f"Backlog, {span}", width=80, y_min=0, y_max=_LATE_SECONDS, color="orange"
         ),
         "p99": st.column_config.TextColumn(
-            "p99", width=58, help="Latency from source time to table commit, last five minutes.", alignment="right"
+            "p99",
+            width=58,
+            help=f"Latency from source time to table commit, last five minutes, {WITHOUT_CAUGHT_UP}.",
+            alignment="right",
         ),
         "rows": st.column_config.TextColumn("Rows/s", width=60, help="Landed in the last minute.", alignment="right"),
         "rows_trend": st.column_config.AreaChartColumn(f"Rows/min, {span}", width=80, y_min=0, color="blue"),

@@ -17,13 +17,22 @@ from app.look.tokens import Tone
 from listeners.quantile import quantile
 from listeners.series import FloatArray, Series
 from listeners.status import Status
-from pipeline.api.figures import BACKLOG_FLOOR, IN_PART, NOT_REPORTED, REFUSED_FLOOR, newest_slot, value_at
+from pipeline.api.figures import (
+    BACKLOG_FLOOR,
+    IN_PART,
+    NOT_REPORTED,
+    ONLY_CAUGHT_UP,
+    REFUSED_FLOOR,
+    newest_slot,
+    value_at,
+)
 from pipeline.api.operations import Operation, OperationState
 from pipeline.health.facts.fleet import GameRow
 
 _NOTED_REFUSALS: Final = 0.001  # share of the events of a minute from which on refusals have a colour
 _WHOLE_MINUTES: Final = 3  # the newest of them, of which a share of the events is taken
 _CATCHES_UP: Final = 1.05  # share of the events above which rows of earlier minutes land
+_SECONDS: Final = 60
 _BEHIND: Final = frozenset({Status.CATCHING_UP, Status.BACKFILLING, Status.LAGGING, Status.AT_RISK})
 _QUIET_SHARE: Final = 0.5  # of the usual events, below which a figure of events has a colour
 _LONGEST_NOTE: Final = 48  # characters
@@ -68,10 +77,10 @@ def _landed(signals: Signals) -> Figure:
         return _unknown("Rows landed", _why(signals, slot), points)
     if recent.is_partial()[slot]:
         return Figure("Rows landed", f"≥ {formatting.rate(now)}", "/s", IN_PART, points, "plain")
-    share = _of_events(recent, per_second(recent, recent.total("rows")), slot)
-    note = "" if share is None else f"{formatting.count(100 * share)} % of events"
+    share, span = _of_events(recent, per_second(recent, recent.total("rows")), slot)
+    note = "" if share is None else f"{formatting.count(100 * share)} % of events{span}"
     if share is not None and share > _CATCHES_UP:
-        note = f"more than came in{': catching up' if _is_behind(signals) else ' then'}"
+        note = f"more than came in{span}{': catching up' if _is_behind(signals) else ''}"
     return Figure("Rows landed", formatting.rate(now), "/s", note, points, "plain")
 
 
@@ -91,7 +100,7 @@ def _latency(signals: Signals) -> Figure:
     p99 = quantile([int(count) for count in recent.counts[:, slot, :].sum(axis=0)], 0.99)
     if p99 is None:
         caught_up = int(recent.caught_up[:, slot].sum()) > 0
-        why = "only rows that were caught up" if caught_up else "no row in that minute"
+        why = ONLY_CAUGHT_UP if caught_up else "no row in that minute"
         return _unknown("Latency p99", why, points, objective)
     tone: Tone = "bad" if p99 > objective else "plain"
     return Figure("Latency p99", formatting.duration(p99), "", note, points, tone, objective)
@@ -121,8 +130,8 @@ def _refused(signals: Signals) -> Figure:
     now = None if recent is None else value_at(_refusals(recent), slot)
     if now is None or recent is None or slot is None:
         return _unknown("Rows refused", _why(signals, slot), points)
-    share = _of_events(recent, _refusals(recent), slot)
-    note = "" if share is None else f"{_share(share)} of events"
+    share, span = _of_events(recent, _refusals(recent), slot)
+    note = "" if share is None else f"{_share(share)} of events{span}"
     tone: Tone = "late" if share is not None and share >= _NOTED_REFUSALS else "plain"
     if recent.is_partial()[slot]:
         return Figure("Rows refused", f"≥ {formatting.rate(now)}", "/s", IN_PART, points, tone, floor=REFUSED_FLOOR)
@@ -153,24 +162,28 @@ def _operations(signals: Signals) -> Figure:
     return Figure("Operations open", formatting.count(len(opened)), "", note, points, tone)
 
 
-def _of_events(recent: Series, counted: Sequence[float | None], newest: int) -> float | None:
-    """Return the share of the events of the last minutes of which ingest and drivers reported all; None: of none.
+def _of_events(recent: Series, counted: Sequence[float | None], newest: int) -> tuple[float | None, str]:
+    """Return the share of the events of the last minutes, and these minutes, where they are not the rate's alone.
 
-    The first minute that anybody reported is a part of one.
+    The rate beside it is of the newest one: without that, or where nothing came, there is no share (None). Of each
+    ingest and drivers reported all; the first minute that anybody reported is a part of one.
     """
     events, seconds = per_second(recent, recent.events), recent.seconds
     partial = recent.is_partial()
     if recent.partial_events is not None:
         partial = partial | recent.partial_events
-    whole = [
-        (some, of)
+    whole = {
+        place: (some, of)
         for place, (some, of) in enumerate(zip(counted, events, strict=True))
         if some is not None and of is not None and seconds[place] == recent.slot_seconds
         and place > 0 and events[place - 1] is not None and counted[place - 1] is not None
         and newest - _WHOLE_MINUTES < place <= newest and not partial[place]
-    ]  # fmt: skip
-    came = sum(of for _, of in whole)
-    return sum(some for some, _ in whole) / came if came else None
+    }  # fmt: skip
+    came = sum(of for _, of in whole.values())
+    if newest not in whole or not came:
+        return None, ""
+    minutes = len(whole) * recent.slot_seconds / _SECONDS
+    return sum(some for some, _ in whole.values()) / came, "" if len(whole) == 1 else f" over {minutes:.0f} min"
 
 
 def _why(signals: Signals, slot: int | None) -> str:

@@ -27,7 +27,7 @@ from app.state.services import Environment
 from app.state.shared import once
 from listeners.process_kinds import INGEST
 from listeners.series import Series
-from pipeline.api.figures import minute
+from pipeline.api.figures import WITHOUT_CAUGHT_UP, minute
 from pipeline.api.fleet import RegisteredSchema
 from pipeline.api.games import GameProposal, Pending, Waiting
 from pipeline.api.runs import Run
@@ -107,8 +107,11 @@ def nothing_yet(fleet: Fleet) -> str:
         return "No game is registered in this environment. Start turnout simulate, or register a game's schema."
     games = "1 game is" if fleet.registered_games == 1 else f"{formatting.count(fleet.registered_games)} games are"
     state = fleet.judgement.of(INGEST)[0]
+    source = fleet.judgement.source
     if state.is_awaited or state.liveness.state == "starting":
         return f"{games} registered. Ingest is starting: events appear after its first commit."
+    if state.liveness.is_live and source.rows != 0:
+        return f"{games} registered. Ingest runs, and events appear after its first commit; {source.sentence}."
     if state.liveness.is_live:
         return f"{games} registered, and ingest runs. No event has arrived: start a producer, or turnout simulate."
     return f"{games} registered, but no event has been ingested. Start ingest with turnout ingest run."
@@ -123,8 +126,7 @@ def _draw_strip(known: Gathered, signals: Signals) -> None:
             st.html(parts.note(f"History{old}"))
     st.html(once(_figures, signals, known.stale_since is not None))
     if of := minute(signals.recent):
-        shares = "shares are of three minutes, without those of which a report is missing"
-        st.html(parts.note(f"Rates and p99 are of {of}; {shares}."))
+        st.html(parts.note(f"Rates and p99 are of {of}; p99 is {WITHOUT_CAUGHT_UP}."))
 
 
 def _strip(signals: Signals, stale_since: float | None, now: float) -> str:
@@ -264,7 +266,11 @@ def _draw_throughput(known: Gathered, signals: Signals) -> None:
 
 
 def _draw_latency(known: Gathered, signals: Signals) -> None:
-    st.html(parts.section("Latency", f"source to table commit, all games{_until(known)}", vega.QUANTILES))
+    st.html(
+        parts.section(
+            "Latency", f"source to table commit, all games, {WITHOUT_CAUGHT_UP}{_until(known)}", vega.QUANTILES
+        )
+    )
     series = signals.series
     if series is None or not series.counts.any():
         _draw_silence(known, "series_latency")

@@ -19,6 +19,7 @@ from pipeline.api.figures import (
     IN_PART,
     LATEST_SLOTS,
     NOT_REPORTED,
+    ONLY_CAUGHT_UP,
     REFUSED_FLOOR,
     newest_slot,
     value_at,
@@ -156,7 +157,7 @@ def _why_no_latency(signals: GameSignals) -> str:
     if signals.recent is None:
         return _why(signals, "recent")
     caught_up = any(lines.gapped(signals.recent.total("caught_up"))[-LATEST_SLOTS:])
-    return "only caught-up rows" if caught_up else "no row lately"
+    return ONLY_CAUGHT_UP if caught_up else "no row lately"
 
 
 def _last_commit(signals: GameSignals) -> Figure:

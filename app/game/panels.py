@@ -24,7 +24,7 @@ from app.look.tokens import Tone
 from app.state.readings import Reading
 from app.state.services import Environment
 from app.state.situations import counted
-from pipeline.api.figures import minute
+from pipeline.api.figures import WITHOUT_CAUGHT_UP, minute
 from pipeline.api.versions import GameVersions
 from pipeline.base.names import GameKey
 from pipeline.base.texts import short_moment
@@ -117,7 +117,7 @@ def draw_charts(signals: GameSignals) -> None:
         plain = Frame(series.since, series.slot_seconds, signals.now, mode, (), _LOWER_HEIGHT)
         st.html(parts.section("Backlog", f"age of the oldest event that waits{signals.series_about}"))
         _draw(vega.backlog(plain, figures.backlog(series), signals.objective_seconds), "chart_backlog", "Backlog")
-        clock = f"from {signals.fleet.latency_start}, without caught-up rows{signals.series_about}"
+        clock = f"from {signals.fleet.latency_start}, {WITHOUT_CAUGHT_UP}{signals.series_about}"
         st.html(parts.section("Latency", clock, vega.QUANTILES))
         quantiles = figures.quantiles(series)
         _draw(vega.latency(plain, quantiles, signals.objective_seconds), "chart_latency", "Latency p50, p95, p99")

@@ -23,6 +23,12 @@ NOT_REPORTED: Final = "not reported for that minute"
 IN_PART: Final = "at least: a report of that minute may be missing"
 """What a figure says beside a sum that may lack rows of a driver that ended, or stands still."""
 
+WITHOUT_CAUGHT_UP: Final = "without rows that were caught up"
+"""Which rows a latency is of: those that a driver reads after a start or an outage are not in it."""
+
+ONLY_CAUGHT_UP: Final = "only rows that were caught up"
+"""Why a minute in which rows landed has no latency."""
+
 
 def newest_slot(recent: Series | None) -> int | None:
     """Return the newest of the last few slots of which ingest or a driver reported: all figures are of it.

@@ -22,7 +22,7 @@ from pipeline.health.verdicts.reported import GroupIntent
 from pipeline.store.database.states import OperationState
 from pipeline.store.operations import Operation
 from pipeline.store.processes.runs import Run
-from pipeline.store.rows import Driver
+from pipeline.store.rows import Driver, SourceReading
 from tests.unit.app.fleet_world import NOW, Game, fleet, incident, series, signals
 
 UNKNOWN = "–"
@@ -185,7 +185,7 @@ def test_rates_are_those_of_the_last_minute_and_gaps_stay_gaps() -> None:
     hour.events[5] = np.nan
     made = figures.figures(signals([Game("a")], series=hour, recent=hour))
     assert value("Events in", made) == ("10 /s", "usual 10")
-    assert value("Rows landed", made) == ("10 /s", "100 % of events")
+    assert value("Rows landed", made) == ("10 /s", "100 % of events over 3 min")
     assert [made[1].points[place] for place in (4, 5, 6)] == [10.0, None, 10.0]
     assert made[0].points[5] is None
     begun = replace(hour, until=hour.since + 59 * 60)
@@ -202,14 +202,25 @@ def test_a_share_of_the_events_is_of_whole_minutes() -> None:
     assert value("Rows landed", figures.figures(signals([Game("a")], recent=hour)))[1] == ""
 
 
+def test_a_share_has_the_minutes_that_it_is_of() -> None:
+    """Beside a rate of one minute a share is of that one and names the others, or is left out."""
+    hour = series([game_key("a")], slots=5)
+    hour.rows[0, -2], hour.refused[0, -1] = 900, 60
+    made = figures.figures(signals([Game("a")], recent=hour))
+    assert value("Rows landed", made) == ("10 /s", "more than came in over 3 min")
+    assert value("Rows refused", made) == ("1.0 /s", "3 % of events over 3 min")
+    ingest = replace(hour, partial_events=np.array([False] * 4 + [True]))
+    assert value("Rows landed", figures.figures(signals([Game("a")], recent=ingest))) == ("10 /s", "")
+
+
 def test_a_fleet_catches_up_only_while_something_is_behind() -> None:
     """Rows of earlier minutes that landed do not say that anything is behind at this moment: the judgement does."""
     hour = series([game_key("a")], slots=3)
     hour.events[:], hour.rows[:] = 600.0, 1400
     level = figures.figures(signals([Game("a")], recent=hour))
-    assert value("Rows landed", level)[1] == "more than came in then"
+    assert value("Rows landed", level)[1] == "more than came in over 2 min"
     behind = figures.figures(signals([Game("a", "CATCHING_UP")], recent=hour))
-    assert value("Rows landed", behind)[1] == "more than came in: catching up"
+    assert value("Rows landed", behind)[1] == "more than came in over 2 min: catching up"
 
 
 def test_a_figure_is_of_the_minute_that_the_page_names() -> None:
@@ -234,7 +245,9 @@ def test_a_minute_of_which_a_report_may_be_missing_is_no_whole() -> None:
     assert value("Rows landed", made) == ("≥ 11 /s", "at least: a report of that minute may be missing")
     assert value("Events in", made)[0] == "20 /s"
     hour.partial["b"][:] = [False, False, False, True, False]
-    assert value("Rows landed", figures.figures(signals([], recent=hour)))[1] == "78 % of events", "without that minute"
+    assert value("Rows landed", figures.figures(signals([], recent=hour)))[1] == "78 % of events over 2 min", (
+        "without that minute"
+    )
     stopped = replace(hour, partial={}, partial_events=np.array([False] * 4 + [True]))
     assert value("Events in", figures.figures(signals([], recent=stopped)))[0] == "≥ 20 /s"
 
@@ -243,6 +256,10 @@ def test_nobody_is_told_to_start_a_process_that_runs() -> None:
     """Before the first event the page says what is missing, by what runs, starts or was never started."""
     empty = replace(fleet([]), registered_games=40)
     assert glance.nothing_yet(empty).startswith("40 games are registered, and ingest runs. No event has arrived")
+    for waits in (SourceReading(NOW - 2, 24.0, 24.0, 7200, 60.0), None):
+        first = replace(fleet([], source=waits), registered_games=40)
+        assert "after its first commit; " in glance.nothing_yet(first)
+        assert "producer" not in glance.nothing_yet(first)
     starting = replace(fleet([], groups={"a": GroupIntent("running", "local", NOW)}, ingest=False), registered_games=40)
     assert "Ingest is starting" in glance.nothing_yet(starting)
     away = replace(fleet([], silent={"main": 120.0}), registered_games=40)
