@@ -256,6 +256,13 @@ def list_operations(engine: Engine, *, only_open: bool = False, limit: int = 100
     return sorted(listed, key=lambda each: (not each.is_stuck, not each.is_open))
 
 
+def ended_of(engine: Engine, requested_at: Collection[float]) -> list[Operation]:
+    """Return the operations that were requested at these moments (Unix seconds) and have ended."""
+    query = select(operations).where(operations.c.requested_at.in_(requested_at), operations.c.state.not_in(OPEN))
+    with engine.connect() as connection:
+        return [_operation(row) for row in connection.execute(query)]
+
+
 def open_ids(engine: Engine) -> list[str]:
     """Return the ids of the open operations, the oldest first."""
     query = select(operations.c.operation_id).where(operations.c.state.in_(OPEN))

@@ -2,16 +2,19 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from sqlalchemy import Engine
 
 from pipeline.health.incidents.causes import Acting, Action, Finding
+from pipeline.health.incidents.evidence import OpenOperation
 from pipeline.health.incidents.incidents import REOPEN_SECONDS, Incident, order
+from pipeline.health.incidents.offers import acted_on, acting_on
 from pipeline.store import incidents as store
 from pipeline.store.database.states import Cause
 from pipeline.store.incidents import KeptIncident
+from pipeline.store.operations import ended_of
 
 _FINDING: Final = ("title", "evidence", "excludes", "action", "runbook", "pattern", "is_fact", "advice", "past")
 
@@ -19,10 +22,27 @@ _FINDING: Final = ("title", "evidence", "excludes", "action", "runbook", "patter
 def read_incidents(engine: Engine, since: float | None = None) -> tuple[Incident, ...]:
     """Return the open incidents, worst first, then those that ended after `since`, by default within a day.
 
+    Of an operation that was at a mend when they were judged, and has ended since, they say that.
+
     Raises:
         Refused: the control store cannot be read.
     """
-    return order([_incident(row) for row in store.read_kept(engine, since)])
+    return order(_ended_since(engine, [_incident(row) for row in store.read_kept(engine, since)]))
+
+
+def _ended_since(engine: Engine, found: Sequence[Incident]) -> list[Incident]:
+    """Return incidents as of now: a look is some seconds old, in which "is under way" may have become untrue."""
+    begun = {each.finding.acting.since for each in found if each.phase == "acting" and each.finding.acting is not None}
+    over: dict[Acting | None, Acting] = {}
+    for one in ended_of(engine, begun) if begun else ():
+        if one.ended_at is not None:
+            known = OpenOperation(one.operation_id, one.kind, one.actor, one.requested_at)
+            over[acting_on(known)] = acted_on(known, one.state, one.ended_at)
+    said = [(each, each.finding.acting) for each in found]
+    return [
+        replace(each, finding=replace(each.finding, acting=over[acting])) if acting in over else each
+        for each, acting in said
+    ]
 
 
 def keep_look(

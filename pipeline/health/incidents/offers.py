@@ -34,7 +34,7 @@ def offered(finding: Finding, window: GameWindow, group: GroupWindow | None, now
     """Add who works on a finding of a game, and drop an action that is not possible or useful now."""
     if (operation := _at_it(finding, window, group)) is not None:
         idle = None if group is None else group.seen.no_controller
-        acting = None if operation.is_stuck or idle is not None else _acting(operation)
+        acting = None if operation.is_stuck or idle is not None else acting_on(operation)
         waits = () if idle is None else (f"{idle}, so {operation.kind} {operation.operation_id[:8]} waits",)
         evidence = (*finding.evidence, *waits)
         return replace(finding, action=open_operation(operation), acting=acting, evidence=evidence)
@@ -43,6 +43,16 @@ def offered(finding: Finding, window: GameWindow, group: GroupWindow | None, now
     if kind is None or last is None or now - last.ended_at > DONE_SECONDS or _is_due_again(last, window, group):
         return finding
     return replace(finding, action=None, evidence=(*finding.evidence, succeeded(last, now)))
+
+
+def acting_on(operation: OpenOperation) -> Acting:
+    """Return who works on what an open operation mends."""
+    return Acting(_who(operation.actor), f"{_named(operation)} is under way", operation.requested_at)
+
+
+def acted_on(operation: OpenOperation, how: str, ended_at: float) -> Acting:
+    """Return the same of an operation that has ended since, until a look judges its effect; `how` is its state."""
+    return Acting(_who(operation.actor), f"{_named(operation)} is over ({how}), and its effect is judged", ended_at)
 
 
 def done_for(window: GameWindow, group: GroupWindow | None) -> tuple[DoneOperation, ...]:
@@ -96,10 +106,8 @@ def _at_it(finding: Finding, window: GameWindow, group: GroupWindow | None) -> O
     return next((each for each in (own, of_group) if each is not None and each.kind not in _BESIDE), None)
 
 
-def _acting(operation: OpenOperation) -> Acting:
-    who = _who(operation.actor)
-    does = f"{operation.kind} {operation.operation_id[:8]} by {who} is under way"
-    return Acting(who, does, operation.requested_at)
+def _named(operation: OpenOperation) -> str:
+    return f"{operation.kind} {operation.operation_id[:8]} by {_who(operation.actor)}"
 
 
 def _who(actor: str) -> str:

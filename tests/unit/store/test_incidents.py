@@ -22,8 +22,9 @@ from pipeline.health.facts.evidence import _newest_schemas, read_evidence
 from pipeline.health.facts.fleet import read_fleet
 from pipeline.health.facts.incidents import keep_look, read_incidents
 from pipeline.health.incidents.causes import Acting, Action
+from pipeline.health.incidents.evidence import OpenOperation
 from pipeline.health.incidents.incidents import Incident
-from pipeline.health.incidents.offers import DONE_SECONDS
+from pipeline.health.incidents.offers import DONE_SECONDS, acting_on
 from pipeline.health.verdicts.status import StreamFacts
 from pipeline.health.verdicts.watch import StreamReading, Watch
 from pipeline.settings.tree import Paths, Settings
@@ -44,6 +45,21 @@ from tests.unit.store.reports_world import write_streams
 
 def kept(engine: Engine, *wanted: Incident, now: float | None = None) -> tuple[Incident, ...]:
     return keep_look(engine, "controller", time.time() if now is None else now, lambda _before: wanted)
+
+
+def test_an_operation_that_has_ended_since_the_look_is_not_under_way(engine: Engine) -> None:
+    """A look is some seconds old: a reader who has just seen a replay succeed reads that, and not "is under way"."""
+    retry = submit(engine, Intent("retry", ("game:x",), "ann", "seen"))
+    open_one = OpenOperation(retry.operation_id, retry.kind, retry.actor, retry.requested_at)
+    acting = replace(OPEN, finding=replace(FINDING, acting=acting_on(open_one)))
+    kept(engine, acting, replace(OPEN, incident_id="i2"))
+    assert read_incidents(engine)[0] == acting
+    change(engine, retry, OperationState.SUCCEEDED, "done")
+    over, other = read_incidents(engine)
+    assert over.phase == "acting"
+    said = f"retry {retry.operation_id[:8]} by ann is over (succeeded), and its effect is judged, for "
+    assert str(over.progress(time.time())).startswith(said)
+    assert other.finding == FINDING
 
 
 def test_an_incident_is_read_as_it_was_kept(engine: Engine) -> None:
