@@ -77,8 +77,9 @@ def _of_driver(steering: ControlState, name: str) -> GroupState:
     if whole := steering.busy.get(f"group:{name}"):
         return GroupState(PROGRESSING, f"{formatting.shown(whole.kind, 24)}{_by([whole])}")
     changes = [*_moves(leaving, "leave"), *_moves(_coming(steering, name), "come")]
-    catching = sum(row.group == name and row.verdict.status in _COMING for row in steering.fleet.rows)
-    changes += [f"{_many(catching)} {'catches' if catching == 1 else 'catch'} up"] if catching else []
+    statuses = [row.verdict.status for row in steering.fleet.rows if row.group == name]
+    counts = ((statuses.count(each), formatting.STATUS_STYLES[each].word) for each in _COMING)
+    changes += [f"{_many(amount)} {word}" for amount, word in counts if amount]
     return GroupState(PROGRESSING, ", ".join(changes)) if changes and driver == "running" else GroupState(word)
 
 

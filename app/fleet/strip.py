@@ -44,6 +44,7 @@ class _Stood:
     """What incidents say of a slot."""
 
     running: int  # games of them whose streams ran
+    starting: int  # games of them whose streams started
     titles: tuple[str, ...]
 
 
@@ -140,7 +141,8 @@ def _stood(series: Series, found: Sequence[Incident] | None) -> list[_Stood]:
     """Return what incidents add to each slot: those that were open in it, and their games whose streams ran."""
     slots, seconds = series.slots, series.slot_seconds
     at = {key: number for number, key in enumerate(series.games)}
-    runs = (series.status >= 0) & ~np.isin(series.status, _BAD) & ~np.isin(series.status, _LATE)
+    starts = series.status == Status.STARTING.severity
+    runs = (series.status >= 0) & ~starts & ~np.isin(series.status, _BAD) & ~np.isin(series.status, _LATE)
     marked, titles = np.zeros_like(runs), [list[str]() for _ in range(slots)]
     for each in found or ():
         first = max(0, int((each.since - series.since) // seconds))
@@ -151,8 +153,8 @@ def _stood(series: Series, found: Sequence[Incident] | None) -> list[_Stood]:
         marked[rows, first:last] = True
         for place in range(first, last):
             titles[place].append(each.finding.title)
-    running = (marked & runs).sum(axis=0)
-    return [_Stood(int(running[place]), tuple(titles[place])) for place in range(slots)]
+    running, starting = ((marked & each).sum(axis=0) for each in (runs, starts))
+    return [_Stood(int(running[place]), int(starting[place]), tuple(titles[place])) for place in range(slots)]
 
 
 def _slot(counts: _Counts, place: int, at: float, stood: _Stood, *, known: bool) -> StripSlot:
@@ -168,8 +170,8 @@ def _slot(counts: _Counts, place: int, at: float, stood: _Stood, *, known: bool)
     said += [join_limited(stood.titles, 2, lambda title: visible(title, _LONGEST))] if stood.titles else []
     title = f"{_clock(at)}: {', '.join(said) or 'none in trouble'}"
     least = 1 if stood.titles and not bad else 0  # an incident without games, such as of the controller, is seen too
-    ill = max(late + silent + stood.running, least) / games
-    return StripSlot(at, bad / games, ill, known=True, title=title, starting=starting / games)
+    ill = max(late + silent + stood.running + stood.starting, least) / games
+    return StripSlot(at, bad / games, ill, known=True, title=title, starting=(starting - stood.starting) / games)
 
 
 def _now(of: Situation, now: float, *, known: bool) -> StripSlot:
@@ -178,8 +180,14 @@ def _now(of: Situation, now: float, *, known: bool) -> StripSlot:
         return StripSlot(now, 0.0, 0.0, known=False, title=f"now: {why}")
     severities, games = [of.severity_of(each) for each in of.games], len(of.games)
     bad, late = (severities.count(each) for each in ("bad", "late"))
-    starting = sum(each.verdict.status == Status.STARTING for each in of.games)
-    words = ((bad, "failing or unknown"), (late, "late"), (starting, "starting"))
+    starts = [each.verdict.status == Status.STARTING for each in of.games]
+    pairs = list(zip(severities, starts, strict=True))
+    starting = pairs.count(("busy", True))  # a share; one of an incident is late or bad as that is, and starts
+    words = (
+        (pairs.count(("bad", False)), "failing or unknown"),
+        (pairs.count(("late", False)), "late"),
+        (sum(starts), "starting"),
+    )
     said = [f"{amount} {word}" for amount, word in words if amount]
     trouble = [each for each in of.standings if each.is_trouble]
     said += [trouble[0].text] if trouble and not (bad or late) else []

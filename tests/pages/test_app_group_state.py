@@ -63,11 +63,19 @@ def test_an_isolated_game_does_not_look_like_a_drain(store: Engine) -> None:
 
 
 def test_a_group_under_an_operation_progresses(store: Engine) -> None:
-    """The card names an open operation on the whole group with its actor, or counts the games that catch up."""
+    """The card names an open operation on the whole group with its actor, or counts the games that come back."""
     write(store, tables.streams, KEY["Chess"], status="CATCHING_UP", lane="CATCHUP")
-    assert state(store, "a") == GroupState(group_state.PROGRESSING, "1 game catches up")
+    assert state(store, "a") == GroupState(group_state.PROGRESSING, "1 game catching up")
     submit_store(store, Intent("restart", ("group:b",), "ann", "new jar"))
     assert state(store, "b") == GroupState(group_state.PROGRESSING, "restart by ann")
+
+
+def test_a_card_names_the_phase_of_the_table(store: Engine) -> None:
+    """The card counts games by the status that the table beside it shows: those that start do not catch up."""
+    write(store, tables.streams, KEY["Chess"], status="STARTING")
+    assert state(store, "a") == GroupState(group_state.PROGRESSING, "1 game starting")
+    write(store, tables.streams, KEY["Go"], status="CATCHING_UP", lane="CATCHUP")
+    assert state(store, "a") == GroupState(group_state.PROGRESSING, "1 game starting, 1 game catching up")
 
 
 def test_trouble_of_a_driver_hides_all_else(store: Engine) -> None:

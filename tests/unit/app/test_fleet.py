@@ -125,6 +125,25 @@ def test_a_starting_stream_is_neither_well_nor_trouble() -> None:
     assert "calm" not in headline.headline(signals([Game("a", "STARTING"), Game("b")], series=hour)).meta
 
 
+def test_a_game_that_starts_in_an_incident_counts_once() -> None:
+    """A slot counts a game once: one that starts in an open incident is no second game that runs or is late there."""
+    names = [f"g{number}" for number in range(4)]
+    keys = [game_key(name) for name in names]
+    hour = series(keys)
+    hour.status[:2, 30:] = Status.STARTING.severity
+    seen = fleet([Game(name, "STARTING" if name in names[:2] else "RUNNING") for name in names])
+    for tone in ("late", "bad"):
+        stood = incident(keys[:3], since=NOW - 3600, tone=tone)
+        made = strip.slots(hour, seen, NOW, None, (stood,))
+        assert made[30 - 1].title.startswith("07:30 UTC: 2 starting, 1 running in an incident, ")
+        counted = {"late": "1 late", "bad": "1 failing or unknown"}[tone]
+        assert made[-1].title == f"now: {counted}, 2 starting"
+        for slot in (made[30 - 1], made[-1]):
+            assert (slot.bad + slot.late, slot.starting) == (0.75, 0.0)
+    beginning = strip.slots(hour, seen, NOW, None, (incident(keys[:2], since=NOW - 3600, tone="recovering"),))[-1]
+    assert (beginning.title, beginning.starting) == ("now: 2 starting", 0.5)
+
+
 def test_a_paused_game_may_be_silent() -> None:
     """The silence of a game that is paused, or whose group is stopped, is no trouble of a slot."""
     hour = series([game_key("a"), game_key("b")])
