@@ -109,8 +109,8 @@ def _draw_course(steering: ControlState, landed: GroupCourses, name: str) -> Non
     """Draw a group's load over time against its limit, or its rows against the most it kept up with."""
     loads = steering.loads
     group, seen = loads.groups.get(name), landed.courses.get(name)
-    if is_load_unknown(steering, name):
-        st.html(parts.note("No driver of it lives, so its load is not known."))
+    if why := why_load_unknown(steering, seen, name):
+        st.html(parts.note(f"{why}, so its load is not known."))
     elif group is not None:
         unknown = sum(not each.is_known for each in loads.games if each.group == name)
         st.html(parts.note(group_load.headroom(group, seen, unknown)))
@@ -141,21 +141,25 @@ def _numbers(known: Situation, steering: ControlState, seen: Course | None, name
     ]
 
 
-def is_load_unknown(steering: ControlState, name: str) -> bool:
-    """Return whether a group has games and no live driver: what that used last, or would use, is not used now."""
+def why_load_unknown(steering: ControlState, seen: Course | None, name: str) -> str:
+    """Return why nobody knows the load of a group with games, as a clause; empty where it is known or estimated."""
     group = steering.loads.groups.get(name)
-    return group_load.is_silent(steering.fleet, name) and (group is None or group.games > 0)
+    if group is not None and not group.games:
+        return ""
+    return group_load.why_unknown(steering.fleet, name, None if seen is None else seen.measured_now)
 
 
 def load_words(steering: ControlState, seen: Course | None, name: str, *, of_limit: bool = False) -> tuple[str, str]:
     """Return a group's load and headroom: as its driver measured it, else as estimated, which is named.
 
-    Neither is known where it has games and no driver of it lives.
+    Neither is known where it has games, and its driver does not live or is starting.
     """
-    if is_load_unknown(steering, name):
+    if why_load_unknown(steering, seen, name):
         return formatting.UNKNOWN_VALUE, formatting.UNKNOWN_VALUE
     group = steering.loads.groups.get(name)
-    measured = None if seen is None or group_load.is_silent(steering.fleet, name) else seen.measured_now
+    measured = None if seen is None else seen.measured_now
+    if group_load.why_unknown(steering.fleet, name, measured):
+        measured = None
     if group is None:
         return formatting.cores(measured), formatting.UNKNOWN_VALUE
     used, limit = group.cores if measured is None else measured, group.capacity_cores

@@ -5,6 +5,7 @@ it is estimated from rows and commits as `pipeline.health.verdicts.placement.cap
 and named an estimate. Without a limit a group's rows are compared with the most that it kept up with.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +18,7 @@ from app.look.lines import gapped, per_second
 from app.state.shared import once
 from listeners.process_kinds import GROUP
 from listeners.series import Series
+from listeners.status import Status
 from pipeline.api.operations import Operation, OperationState, moved
 from pipeline.api.runs import Run, driver_events
 from pipeline.base.texts import in_utc
@@ -47,6 +49,7 @@ class Course:
     is_old: bool = False  # the newest slots could not be read, so that nothing is known of now
     is_partly_measured: bool = False  # its executors, or its JVM, are not among its driver's processes
     partial: Sequence[bool] = ()  # by slot: its driver ended, or stood still, before it reported all; empty: nowhere
+    first_slot: int = 0  # that its present driver measured from the beginning
 
     @property
     def now(self) -> float | None:
@@ -65,8 +68,8 @@ class Course:
 
     @property
     def measured_now(self) -> float | None:
-        """Cores of the newest slot with a measurement, as they are used now; None: nobody knows."""
-        return None if self.is_old else _newest(self.measured)
+        """Cores of the newest slot that its present driver measured, as they are used now; None: nobody knows."""
+        return None if self.is_old else _newest(self.measured, self.first_slot)
 
     @property
     def is_measured(self) -> bool:
@@ -84,19 +87,25 @@ class Course:
         return [None if each is None else each / capacity_cores for each in cores]
 
 
-def courses(
-    series: Series, groups: Sequence[str], objective_seconds: float, *, is_old: bool = False
-) -> Mapping[str, Course]:
+def courses(series: Series, fleet: Fleet, objective_seconds: float, *, is_old: bool = False) -> Mapping[str, Course]:
     """Return the course of each group, made once for all viewers."""
+    groups = [(name, _started_at(fleet, name)) for name in fleet.groups]
     return once(_courses, series, objective_seconds, is_old, *groups)
 
 
-def _courses(series: Series, objective_seconds: float, is_old: bool, *groups: str) -> Mapping[str, Course]:
-    return {name: course(series, name, objective_seconds, is_old=is_old) for name in groups}
+def _courses(
+    series: Series, objective_seconds: float, is_old: bool, *groups: tuple[str, float | None]
+) -> Mapping[str, Course]:
+    return {name: course(series, name, objective_seconds, at, is_old=is_old) for name, at in groups}
 
 
-def course(series: Series, group: str, objective_seconds: float, *, is_old: bool = False) -> Course:
-    """Return what a group carried: what games landed while it had them, whichever group has them now."""
+def course(
+    series: Series, group: str, objective_seconds: float, started_at: float | None = None, *, is_old: bool = False
+) -> Course:
+    """Return what a group carried: what games landed while it had them, whichever group has them now.
+
+    Its driver began at `started_at` (Unix seconds): what was measured before is no load of now.
+    """
     own = series.of_group(group)
     games = own.known.sum(axis=0).tolist()
     rows, commits = per_second(own, own.total("rows")), per_second(own, own.total("commits"))
@@ -109,24 +118,48 @@ def course(series: Series, group: str, objective_seconds: float, *, is_old: bool
         is_old,
         (GROUP, group) in series.partly_measured,
         partial,
+        _first_slot(series, started_at),
     )
 
 
-def is_silent(fleet: Fleet, group: str) -> bool:
-    """Return whether a group's driver does not live, as far as anybody knows: what it used last is not used now."""
+def why_unknown(fleet: Fleet, group: str, measured: float | None) -> str:
+    """Return why nobody knows what a group uses, as a clause; empty where its driver measured it or it can be guessed.
+
+    What a driver that is gone used last is not used now, and what its streams read then is no estimate of it.
+    """
     state = fleet.state(GROUP, group)
-    return state is not None and not state.liveness.is_live
+    if state is not None and not state.liveness.is_live:
+        return "No driver of it lives"
+    if state is not None and state.liveness.state == "starting":
+        return "Its driver is starting"
+    statuses = {row.verdict.status for row in fleet.rows if row.group == group}
+    return "Its games are starting" if measured is None and statuses == {Status.STARTING} else ""
 
 
-def all_measured_now(series: Series) -> dict[str, float]:
+def all_measured_now(series: Series, fleet: Fleet) -> dict[str, float]:
     """Return the cores that each group's driver used in its newest slot with a measurement, where it has one of now."""
-    found = {name: _newest(gapped(cores)) for (kind, name), cores in series.cores.items() if kind in _GROUPS}
+    found = {
+        name: _newest(gapped(cores), _first_slot(series, _started_at(fleet, name)))
+        for (kind, name), cores in series.cores.items()
+        if kind in _GROUPS
+    }
     return {name: cores for name, cores in found.items() if cores is not None}
 
 
-def _newest(values: Values) -> float | None:
-    """Return the value of the newest slot that has one, unless that is too long ago."""
-    return next((each for each in reversed(values[-_LATEST_SLOTS:]) if each is not None), None)
+def _newest(values: Values, first: int = 0) -> float | None:
+    """Return the value of the newest slot that has one, unless that is too long ago or before the first."""
+    latest = values[max(first, len(values) - _LATEST_SLOTS) :]
+    return next((each for each in reversed(latest) if each is not None), None)
+
+
+def _first_slot(series: Series, started_at: float | None) -> int:
+    """Return the first slot in which a driver worked from the beginning."""
+    return 0 if started_at is None else max(0, math.ceil((started_at - series.since) / series.slot_seconds))
+
+
+def _started_at(fleet: Fleet, group: str) -> float | None:
+    driver = fleet.driver(GROUP, group)
+    return None if driver is None else driver.started_at
 
 
 def marks(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from app import formatting
-from app.components.group_load import is_silent
+from app.components.group_load import why_unknown
 from app.fleet.incidents import reason
 from app.look.grid import Block, GridCell
 from app.look.tokens import Tone
@@ -38,17 +38,16 @@ def blocks(
         Block(
             "no group" if group is None else f"group {formatting.shown(group, 40)}",
             _well([row for row in fleet.rows if row.group == group], known, stale=stale),
-            "" if group is None else _load(fleet, group, loads),
+            "" if group is None else _load(fleet, group, loads.get(group, "")),
             members,
         )
         for group, members in cells.items()
     ]
 
 
-def _load(fleet: Fleet, group: str, loads: Mapping[str, str]) -> str:
-    """Return a group's load; that of a driver which does not live is not known, whatever it measured last."""
-    unknown = f"load {formatting.UNKNOWN_VALUE}"
-    return unknown if is_silent(fleet, group) else loads.get(group, unknown)
+def _load(fleet: Fleet, group: str, said: str) -> str:
+    """Return a group's load; that of a driver which does not run yet, or no more, is not known, whatever was read."""
+    return said if said and not why_unknown(fleet, group, 0.0) else f"load {formatting.UNKNOWN_VALUE}"
 
 
 def summary(fleet: Fleet, made: Sequence[Block], *, stale: bool) -> str:

@@ -186,7 +186,7 @@ def _draw_grid(
         st.html(parts.section("Streams by group"))
         st.html(parts.silence("No game matches", "Clear a filter to see others."))
         return
-    loads = reading("loads", environment.store, lambda: readers.loads(environment))
+    loads = reading("loads", environment.store, lambda: readers.loads(environment, fleet))
     mode = tokens.mode_of(st.context.theme.type)
     said = itertools.chain(*sorted((loads.value or {}).items()))
     groups, legend, chart = once(_grid, fleet, rows, found, mode, stale, *said)

@@ -13,6 +13,7 @@ from app.state.services import Environment, cached
 from pipeline.api import fleet
 from pipeline.api import runs as run_queries
 from pipeline.base.errors import Refused
+from pipeline.health.facts.fleet import Fleet
 from pipeline.health.verdicts.placement.capacity import GroupLoad
 
 _RECENT_SECONDS: Final = 900
@@ -23,18 +24,22 @@ registered: Final = cached(fleet.registered, seconds=30, most=8)
 runs: Final = cached(run_queries.runs, seconds=5, most=8)
 
 
-def loads(environment: Environment) -> Mapping[str, str]:
+def loads(environment: Environment, seen: Fleet) -> Mapping[str, str]:
     """Return the load of each group as a text: as its driver measured it, else as estimated, which is named.
 
-    A group without a measurement of which no game's load is known is left out.
+    A group of whose load nothing is known now is left out, such as that of a driver which is starting.
     """
     try:
         recent = series(environment, _RECENT_SECONDS)
     except Refused:  # the page says so where it shows them
         recent = None
     known = _loads(environment)
-    measured = {} if recent is None else group_load.all_measured_now(recent)
-    return {name: _load(known.get(name, GroupLoad(name)), measured.get(name)) for name in {*known, *measured}}
+    measured = {} if recent is None else group_load.all_measured_now(recent, seen)
+    return {
+        name: _load(known.get(name, GroupLoad(name)), measured.get(name))
+        for name in {*known, *measured}
+        if not group_load.why_unknown(seen, name, measured.get(name))
+    }
 
 
 def _load(group: GroupLoad, measured: float | None) -> str:

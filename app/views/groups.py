@@ -111,7 +111,7 @@ def _landed(environment: Environment, steering: ControlState) -> group_cards.Gro
     axis = replace(timeline.frame(seen, now, mode, ()), height=_LOW, width=_NARROW)
     return group_cards.GroupCourses(
         axis,
-        group_load.courses(seen, fleet.groups, objective, is_old=hour.failed),
+        group_load.courses(seen, fleet, objective, is_old=hour.failed),
         {name: group_load.marks(fleet, runs, operations, name, axis.since) for name in fleet.groups},
         about=about(hour, now),
         partial={name: partial_text(seen, {name}) for name in fleet.groups},
@@ -216,7 +216,7 @@ def _load(steering: ControlState, seen: Course | None, name: str) -> dict[str, s
     group = steering.loads.groups.get(name)
     limit = None if group is None else group.capacity_cores
     share = formatting.UNKNOWN_VALUE
-    if group is not None and limit is not None and not group_cards.is_load_unknown(steering, name):
+    if group is not None and limit is not None and not group_cards.why_load_unknown(steering, seen, name):
         measured = None if seen is None else seen.measured_now
         share = f"{group.share if measured is None else measured / limit:.0%}".replace("%", " %")
     return {"load": load, "share": share, "headroom": headroom}

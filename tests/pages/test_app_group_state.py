@@ -71,7 +71,7 @@ def test_a_group_under_an_operation_progresses(store: Engine) -> None:
 
 
 def test_a_card_names_the_phase_of_the_table(store: Engine) -> None:
-    """The card counts games by the status that the table beside it shows: those that start do not catch up."""
+    """The card counts games by the statuses of the table beside it: a game starts, or catches up, on both."""
     write(store, tables.streams, KEY["Chess"], status="STARTING")
     assert state(store, "a") == GroupState(group_state.PROGRESSING, "1 game starting")
     write(store, tables.streams, KEY["Go"], status="CATCHING_UP", lane="CATCHUP")

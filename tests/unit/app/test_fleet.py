@@ -126,7 +126,7 @@ def test_a_starting_stream_is_neither_well_nor_trouble() -> None:
 
 
 def test_a_game_that_starts_in_an_incident_counts_once() -> None:
-    """A slot counts a game once: one that starts in an open incident is no second game that runs or is late there."""
+    """A slot counts a game once: while it starts in an open incident, the slot counts no second game as late."""
     names = [f"g{number}" for number in range(4)]
     keys = [game_key(name) for name in names]
     hour = series(keys)
@@ -365,6 +365,10 @@ def test_a_driver_that_is_silent_has_no_load() -> None:
     known = fleet([Game("Chess"), Game("lost", group="b")], silent={"b": 120.0})
     made = blocks.blocks(known, known.rows, {"a": "load 0.1 cores", "b": "load 0.1 cores"}, (), stale=False)
     assert [each.load for each in made] == ["load 0.1 cores", "load –"]
+    starts = Driver("group", "b", "host", 8, NOW - 2, NOW - 1, "starting", None, None)
+    again = fleet([Game("Chess"), Game("lost", group="b")], more=[starts])
+    made = blocks.blocks(again, again.rows, {"a": "load 0.1 cores", "b": "load 0.1 cores"}, (), stale=False)
+    assert [each.load for each in made] == ["load 0.1 cores", "load –"], "the driver before it used it"
 
 
 def test_no_trouble_is_left_out_where_no_incident_names_it() -> None:

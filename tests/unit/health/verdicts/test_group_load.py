@@ -14,6 +14,7 @@ from pipeline.health.verdicts.placement.capacity import GameLoad, GroupLoad, Loa
 from pipeline.store.database.states import OperationState
 from pipeline.store.operations import Operation
 from pipeline.store.processes.runs import Run
+from pipeline.store.rows import Driver
 from tests.unit.app.fleet_world import NOW, Game, fleet, series
 
 OBJECTIVE = 60.0
@@ -158,6 +159,30 @@ def test_a_measured_load_is_the_load() -> None:
     assert group_load.course(empty, "a", OBJECTIVE).is_known, "a drained group still has a driver"
 
 
+@pytest.mark.parametrize(
+    ("state", "age", "status", "said", "why"),
+    [
+        ("starting", 2.0, "RUNNING", "\u2013", "Its driver is starting"),
+        ("running", 20.0, "STARTING", "\u2013", "Its games are starting"),
+        ("running", 59.0, "RUNNING", "about 0.032 cores, estimated", ""),
+        ("running", 61.0, "RUNNING", "0.5 cores", ""),
+        ("running", 61.0, "STARTING", "0.5 cores", ""),
+    ],
+)
+def test_a_killed_driver_leaves_no_load_of_now(state: str, age: float, status: str, said: str, why: str) -> None:
+    """The present driver measured the load: until its first whole minute the page shows a dash or an estimate."""
+    driver = Driver("group", "a", "host", 8, NOW - age, NOW - 1, state, None, 9)
+    known = fleet([Game("Chess", status)], more=[driver])
+    group, _ = measured()
+    cores = np.full(60, 0.5)
+    seen = group_load.courses(replace(hour(), cores={("group", "a"): cores}), known, OBJECTIVE)["a"]
+    steering = cast(ControlState, SimpleNamespace(loads=Loads((), {"a": group}), fleet=known))
+    assert group_cards.load_words(steering, seen, "a")[0] == said
+    assert group_cards.why_load_unknown(steering, seen, "a") == why
+    assert group_load.headroom(group, seen, 0).count("as measured") == (said == "0.5 cores")
+    assert seen.shares(2.0)[0] == 0.25, "the chart keeps what was measured then"
+
+
 def test_an_estimate_is_called_one() -> None:
     """Without a measurement of now the load is an estimate; executors elsewhere are named as not measured."""
     group, seen = measured(0.13, np.nan, np.nan, np.nan)
@@ -225,4 +250,7 @@ def test_every_group_with_a_measurement_of_now_has_its_load() -> None:
     old, new = np.full(60, np.nan), np.full(60, np.nan)
     old[50], new[58] = 0.4, 0.13
     made = replace(hour(), cores={("group", "a"): new, ("group", "b"): old, ("ingest", "main"): new})
-    assert group_load.all_measured_now(made) == {"a": 0.13}
+    seen = fleet([Game("one"), Game("two", group="b")])
+    assert group_load.all_measured_now(made, seen) == {"a": 0.13}
+    restarted = Driver("group", "a", "host", 8, NOW - 90, NOW - 2, "running", None, 9)
+    assert not group_load.all_measured_now(made, fleet([Game("one")], more=[restarted])), "its predecessor used them"
