@@ -60,6 +60,7 @@ class StatusVerdict:
 
     status: Status
     detail: str
+    is_level: bool = False  # nothing waits, or less than a quarter of what the objective allows
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def judge_stream(window: Sequence[Observation], facts: StreamFacts, now: float) 
     | STALLED     | A is not 0, and no move for the patience without a pass at work, or one pass > max(300 s, 5·p95) |
     | BACKFILLING | A is not 0 and the stream reads its whole past                                                   |
     | UNKNOWN     | A unknown, lane RUN, and no move seen in the window                                              |
-    | CATCHING_UP | A unknown but it moves; or A > objective and slope <= -0.05; or lane CATCHUP and not late         |
+    | CATCHING_UP | A unknown but it moves; or A > objective and slope <= -0.05; or lane CATCHUP and else AT_RISK     |
     | LAGGING     | A > objective now, and in 2 of the last 3 observations                                           |
     | AT_RISK     | A > objective now; or the last 10 ages >= objective/4 and they never fell, or reach it in 30 min |
     | RUNNING     | otherwise: A is known and small                                                                  |
@@ -104,7 +105,9 @@ def judge_stream(window: Sequence[Observation], facts: StreamFacts, now: float) 
         return verdict
     if window[-1].backlog_age_seconds == 0:
         return StatusVerdict(
-            Status.RUNNING, f"Nothing waits: everything up to seq {_position(window[-1], facts.lane)} is applied."
+            Status.RUNNING,
+            f"Nothing waits: everything up to seq {_position(window[-1], facts.lane)} is applied.",
+            is_level=True,
         )
     run = [seen for seen in window if seen.at >= facts.started_at]
     return _judge_movement(run, facts, now) or _judge_age(run, facts)
@@ -119,7 +122,8 @@ def settle(
     CRASH_LOOP and UNKNOWN at once) and improves after 3 consecutive better ones. Of verdicts that differ, the one
     nearest to the present status is taken: it is what all of them agree on, so differing bad news can never keep a
     status green. That rows do not reach their table, or have not yet since the start, ends at the first verdict
-    without it after a commit.
+    without it after a commit. A catch-up ends at the first verdict of a level stream: it begins above the objective,
+    and ends at once below a quarter of it, so nothing in between makes it flap.
     """
     if previous is None:
         return Settled(verdict.status, now, verdict.detail)
@@ -128,6 +132,8 @@ def settle(
     if has_landed and is_without_rows and not verdict.status.is_bad:
         since = previous.since if verdict.status == previous.status else now
         return Settled(verdict.status, since, verdict.detail)
+    if previous.status == Status.CATCHING_UP and verdict.status == Status.RUNNING and verdict.is_level:
+        return Settled(verdict.status, now, verdict.detail)
     change = verdict.status.severity - previous.status.severity
     if change == 0:
         return Settled(previous.status, previous.since, verdict.detail)
@@ -223,7 +229,8 @@ def _judge_age(run: Sequence[Observation], facts: StreamFacts) -> StatusVerdict:
         return StatusVerdict(
             Status.CATCHING_UP, f"{age:.0f} s behind (objective {objective:g} s), done in {done:.0f} s at this pace."
         )
-    if facts.lane == Lane.CATCHUP and (not late or falling is None):
+    risk = None if late else _risk(trend, age, objective)
+    if facts.lane == Lane.CATCHUP and (risk is not None or (late and falling is None)):
         return StatusVerdict(Status.CATCHING_UP, f"Reads its backlog, {age:.0f} s behind, objective {objective:g} s.")
     recent = [seen.backlog_age_seconds for seen in run[-LATE_AMONG:]]
     if late and sum(1 for each in recent if each is not None and each > objective) >= LATE_OBSERVATIONS:
@@ -232,8 +239,8 @@ def _judge_age(run: Sequence[Observation], facts: StreamFacts) -> StatusVerdict:
         )
     if late:
         return StatusVerdict(Status.AT_RISK, f"{age:.0f} s behind, just over the objective of {objective:g} s.")
-    return _risk(trend, age, objective) or StatusVerdict(
-        Status.RUNNING, f"{age:.1f} s behind, objective {objective:g} s."
+    return risk or StatusVerdict(
+        Status.RUNNING, f"{age:.1f} s behind, objective {objective:g} s.", is_level=age < RISK_SHARE * objective
     )
 
 

@@ -111,7 +111,9 @@ CASES = [
     ("unknown age, moving", seen([None] * 5), HEALTHY, "CATCHING_UP"),
     ("unknown age, not moving", [Observation(NOW - 30, 9, 0.0, 9), Observation(NOW, 9, None, 9)], HEALTHY, "UNKNOWN"),
     ("far behind and falling", seen([900.0 - 20 * at for at in range(10)]), HEALTHY, "CATCHING_UP"),
-    ("catch-up within the objective", seen([20.0] * 4), _with(lane=Lane.CATCHUP), "CATCHING_UP"),
+    ("catch-up within the objective", seen([20.0] * 4), _with(lane=Lane.CATCHUP), "RUNNING"),
+    ("catch-up within the objective, never falling", seen([50.0] * 10), _with(lane=Lane.CATCHUP), "CATCHING_UP"),
+    ("catch-up over the objective, no slope yet", seen([70.0] * 2), _with(lane=Lane.CATCHUP), "CATCHING_UP"),
     (
         "catch-up over the objective, growing",
         seen([70.0 + 15 * at for at in range(5)]),
@@ -257,6 +259,26 @@ def test_a_landing_ends_that_rows_do_not_reach_their_table() -> None:
     late = Settled(Status.LAGGING, 100.0, "Late.")
     assert settle(late, level, 220.0, 216.0).status == "LAGGING", "it landed all the time"
     assert settle(landed, StatusVerdict(Status.FAILED, "Again."), 225.0, 216.0).status == "FAILED"
+
+
+def test_a_catch_up_ends_once_the_stream_is_level() -> None:
+    """A stream with a backlog of 2 s does not catch up; close to its objective three verdicts must agree, as ever."""
+    behind = Settled(Status.CATCHING_UP, 100.0, "Behind.")
+    for age, shown in (
+        (0.0, "RUNNING"),
+        (2.0, "RUNNING"),
+        (14.9, "RUNNING"),
+        (15.0, "CATCHING_UP"),
+        (59.0, "CATCHING_UP"),
+    ):
+        level = judge_stream(seen([age]), _with(lane=Lane.CATCHUP), NOW)
+        assert (level.status, settle(behind, level, 105.0).status) == ("RUNNING", shown)
+    ended = settle(behind, judge_stream(seen([2.0]), HEALTHY, NOW), 105.0)
+    again = StatusVerdict(Status.CATCHING_UP, "Behind.")
+    assert [settle(ended, again, 110.0).status, settle(settle(ended, again, 110.0), again, 115.0).status] == [
+        "RUNNING",
+        "CATCHING_UP",
+    ], "one look makes nothing worse"
 
 
 def test_settled_since_is_when_the_status_changed() -> None:
