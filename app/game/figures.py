@@ -118,7 +118,9 @@ def _refused_for(signals: GameSignals) -> str:
     trend = signals.trend
     within = "in this time" if trend is None else f"in {span(trend.until - trend.since)}"
     if refused_rows(signals) == 0:
-        return f"none {within}"
+        series = signals.series
+        is_whole = series is None or not series.is_partial(set(series.groups)).any()
+        return f"none {within}" if is_whole else f"none reported {within}; a report may be missing"
     if trend is None or not trend.rejects:
         return "reasons not known"
     return f"{within}: " + join_limited(list(trend.rejects), _MOST_REASONS, lambda each: formatting.shown(each, 40))

@@ -72,6 +72,9 @@ def test_reasons_of_refusals_have_the_time_that_they_are_of() -> None:
     assert figure(of_chess(series=known, recent=known, trend=many), "Rows refused")[1].endswith("and 2 more")
     known.refused[:] = 0
     assert figure(of_chess(series=known, recent=known, trend=trend()), "Rows refused")[1] == "none in 1 h"
+    lost = replace(known, partial={"a": np.arange(5) == 2})
+    in_part = figure(of_chess(series=lost, recent=known, trend=trend()), "Rows refused")[1]
+    assert in_part == "none reported in 1 h; a report may be missing"
     assert [figures.span(seconds) for seconds in (900, 3600, 21_600, 86_400)] == ["15 min", "1 h", "6 h", "24 h"]
 
 
