@@ -5,6 +5,7 @@ which ends the query. Reading by name has no such race: the writer of commit N+1
 files, and tasks read them.
 """
 
+import math
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,11 @@ from pipeline.lake.storage.pipelined import pipelined
 Offset = dict[str, Any]
 
 _BOUNDED: Final = "pyspark.sql.streaming.datasource"
-_LOOK_SECONDS: Final = 10.0  # between two listings of a log without new commits
+_EARLY: Final = 0.875  # of the time between two batches: with all of it, batches fall behind commits of the same period
+_LOOKS: Final = 10  # for the next commit, in the time between two batches
+_POLL_SECONDS: Final = 0.1  # between two looks at least; one is a few calls to the file system
+_FAR_POLL_SECONDS: Final = 1.0  # the same in a bucket, where a look is a request
+_WHOLE_SECONDS: Final = 10.0  # between two looks at the whole log while no commit comes
 
 
 def offset(table_id: str, version: int, index: int = -1, *, is_starting: bool = False) -> Offset:
@@ -48,6 +53,12 @@ def is_supported() -> bool:
     return find_spec(_BOUNDED) is not None
 
 
+def poll_seconds(table: Location, trigger_seconds: float) -> float:
+    """Return the seconds between two looks for the next commit where batches are `trigger_seconds` apart."""
+    least = _FAR_POLL_SECONDS if table.is_far else _POLL_SECONDS
+    return min(trigger_seconds, max(least, round(trigger_seconds / _LOOKS, 3)))  # Spark parses few digits
+
+
 @dataclass(frozen=True, slots=True)
 class AddedFile:
     """A file of the table with new rows."""
@@ -60,13 +71,18 @@ class AddedFile:
 class TailReader(SimpleDataSourceStreamReader):
     """Reads commits in order up to the first missing one, a bounded number of bytes at a time."""
 
-    def __init__(self, table: Location, what: str, begin: Offset, max_bytes: int) -> None:
-        """Begin a query without a checkpoint at an offset; `what` names the table in sentences."""
+    def __init__(self, table: Location, what: str, begin: Offset, max_bytes: int, trigger_seconds: float) -> None:
+        """Begin a query without a checkpoint at an offset; `what` names the table in sentences.
+
+        A batch begins when a commit is there and `trigger_seconds` have passed since the last one began, or an eighth
+        less.
+        """
         self._table, self._what, self._begin, self._max_bytes = table, what, begin, max_bytes
+        self._apart = _EARLY * trigger_seconds
+        self._next_at = self._whole_at = -math.inf
         self._is_bounded = False
         self._last: int | None = None  # the last commit to read, of a bounded run
         self._snapshot: Sequence[AddedFile] | None = None
-        self._looked_at = time.monotonic()
         self._read_last: tuple[int, str] | None = None  # the last commit read, and its file
 
     @abstractmethod
@@ -90,11 +106,27 @@ class TailReader(SimpleDataSourceStreamReader):
         self._is_bounded = True
 
     def read(self, start: Offset) -> tuple[Iterator[tuple[str]], Offset]:
-        """Return the paths of the next files, and the offset after them; the same offset without new commits.
+        """Return the paths of the next files, and the offset after them; the same offset where no batch begins.
 
         Raises:
             Transient: a commit is missing though later ones exist, or the table has changed in another way.
         """
+        now = time.monotonic()
+        if not self._is_bounded and (now < self._next_at or self._is_quiet(start, now)):
+            return iter(()), start
+        self._whole_at = now
+        files, end = self._read(start)
+        if end != start:
+            self._next_at = now + self._apart
+        return files, end
+
+    def _is_quiet(self, start: Offset, now: float) -> bool:
+        """Return whether there is no next commit, by one look; from time to time the whole log is looked at."""
+        if now - self._whole_at >= _WHOLE_SECONDS or start["isStartingVersion"]:
+            return False
+        return not commit_file(self._table, start["reservoirVersion"]).exists()
+
+    def _read(self, start: Offset) -> tuple[Iterator[tuple[str]], Offset]:
         if self._is_bounded and self._last is None:
             self._last = self._last_commit(start["reservoirVersion"] + start["isStartingVersion"])
         self._require_same_table(start)
@@ -185,10 +217,7 @@ class TailReader(SimpleDataSourceStreamReader):
         """Find out whether a missing commit is still to come or will never come."""
         if commit_file(self._table, version + 1).exists():
             newest = version + 1
-        elif time.monotonic() - self._looked_at < _LOOK_SECONDS:
-            return
         else:
-            self._looked_at = time.monotonic()
             names = (file.name for file in log_folder(self._table).files())
             newest = max((int(name[:20]) for name in names if name[:20].isdigit()), default=-1)
         if newest > version and not commit_file(self._table, version).exists():

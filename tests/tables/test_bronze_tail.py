@@ -12,8 +12,8 @@ import pytest
 from deltalake import DeltaTable
 
 from pipeline.base.errors import Transient
-from pipeline.data.log_tail import Offset, offset
-from pipeline.data.streams.batches import bronze_tail
+from pipeline.data import log_tail
+from pipeline.data.log_tail import Offset, offset, poll_seconds
 from pipeline.data.streams.batches.bronze_tail import BronzeTail
 from pipeline.data.streams.batches.tail_batches import TailBatches, reads_tail
 from pipeline.data.streams.writing.job import READ
@@ -42,12 +42,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The reader's clock, at `now`."""
     made = SimpleNamespace(now=1_000.0)
     made.monotonic = lambda: made.now
-    monkeypatch.setattr(bronze_tail, "time", made)
+    monkeypatch.setattr(log_tail, "time", made)
     return made
 
 
-def tail(bronze: CursorTable, version: int = 0, max_bytes: int = MUCH, least_seconds: float = 0.0) -> BronzeTail:
-    return BronzeTail(bronze.path, offset(bronze.table_id, version), max_bytes, least_seconds)
+def tail(bronze: CursorTable, version: int = 0, max_bytes: int = MUCH, trigger_seconds: float = 0.0) -> BronzeTail:
+    return BronzeTail(bronze.path, offset(bronze.table_id, version), max_bytes, trigger_seconds)
 
 
 def more(bronze: CursorTable) -> None:
@@ -114,11 +114,11 @@ def test_a_feature_ends_the_query(bronze: CursorTable) -> None:
 
 
 def test_a_pass_begins_at_most_so_often(bronze: CursorTable, clock: SimpleNamespace) -> None:
-    """`trigger_seconds` lie between two batches; a commit that comes later than that is read at the next look."""
-    reader = tail(bronze, COMMITS, least_seconds=5.0)
+    """`trigger_seconds`, or an eighth less, lie between two batches; a later commit is read at the next look."""
+    reader = tail(bronze, COMMITS, trigger_seconds=8.0)
     _, end = reader.read(reader.initialOffset())
     more(bronze)
-    clock.now += 4.9
+    clock.now += 6.9
     assert reader.read(end)[1] == end
     clock.now += 0.1
     _, newest = reader.read(end)
@@ -130,9 +130,26 @@ def test_a_pass_begins_at_most_so_often(bronze: CursorTable, clock: SimpleNamesp
     assert reader.read(newest)[1] == offset(bronze.table_id, COMMITS + 3)
 
 
+def test_passes_keep_step_with_commits_of_their_period(bronze: CursorTable, clock: SimpleNamespace) -> None:
+    """Of rows that come each second, none waits for a pass that is due each second: passes follow commits at once."""
+    reader, start = tail(bronze, COMMITS, trigger_seconds=1.0), clock.now
+    end, waited, came = reader.initialOffset(), [], []
+    for look in range(200):
+        clock.now = start + look * poll_seconds(bronze.path, 1.0)
+        if look % 10 == 5:
+            more(bronze)
+            came.append(clock.now)
+        before, end = end, reader.read(end)[1]
+        if end != before:
+            waited += [clock.now - each for each in came]
+            came = []
+    assert max(waited[8:]) < 0.15
+    assert len(waited) > 15
+
+
 def test_a_bounded_run_waits_for_nothing(bronze: CursorTable) -> None:
     """A run of one round has all that was there, batch by batch, without the seconds between two passes."""
-    reader = tail(bronze, 0, max_bytes=1, least_seconds=3_600.0)
+    reader = tail(bronze, 0, max_bytes=1, trigger_seconds=3_600.0)
     reader.prepareForTriggerAvailableNow()
     place, seen = reader.initialOffset(), 0
     while (end := reader.read(place)[1]) != place:

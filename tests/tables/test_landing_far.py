@@ -45,13 +45,13 @@ def measure(landing: Location) -> int:
 
 
 def read(landing: Location) -> int:
-    source = LandingReader(landing, offset("id", 1), COMMITS, 1_000_000)
+    source = LandingReader(landing, offset("id", 1), COMMITS, 1_000_000, 0.0)
     files, _ = source.read(source.initialOffset())
     return len(list(files))
 
 
 def read_to_the_end(landing: Location) -> int:
-    source = LandingReader(landing, offset("id", 1), COMMITS, 1)
+    source = LandingReader(landing, offset("id", 1), COMMITS, 1, 0.0)
     source.prepareForTriggerAvailableNow()
     files, end = source.read(source.initialOffset())
     assert len(list(files)) == 1
@@ -61,7 +61,7 @@ def read_to_the_end(landing: Location) -> int:
 
 
 def read_again(landing: Location) -> int:
-    source = LandingReader(landing, offset("id", 1), COMMITS, 1_000_000)
+    source = LandingReader(landing, offset("id", 1), COMMITS, 1_000_000, 0.0)
     return len(list(source.readBetweenOffsets(offset("id", 1), offset("id", COMMITS + 1))))
 
 

@@ -35,7 +35,7 @@ def append(landing: Path, *values: bytes) -> None:
 
 
 def reader(landing: Path, begin: Offset | None = None, max_bytes: int = MUCH) -> LandingReader:
-    return LandingReader(located(landing), begin or offset("id", 0), DeltaTable(landing).version(), max_bytes)
+    return LandingReader(located(landing), begin or offset("id", 0), DeltaTable(landing).version(), max_bytes, 0.0)
 
 
 def rows(landing: Path, files: Iterator[tuple[str]], skip: frozenset[str] = frozenset()) -> list[bytes]:
@@ -91,7 +91,7 @@ def test_a_commit_that_is_really_missing_is_named(
     tmp_path: Path, gone: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is skipped: where later commits are there, a missing one ends the query with its number."""
-    monkeypatch.setattr(log_tail, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(log_tail, "_WHOLE_SECONDS", 0.0)
     for number in range(5):
         append(tmp_path, b"%d" % number)
     source = reader(tmp_path)
@@ -105,7 +105,7 @@ def test_a_commit_that_is_really_missing_is_named(
 
 def test_a_table_that_was_set_back_is_not_read_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commits after a restored older copy are not the expected ones: the query ends instead of waiting."""
-    monkeypatch.setattr(log_tail, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(log_tail, "_WHOLE_SECONDS", 0.0)
     append(tmp_path, b"0")
     with pytest.raises(Transient, match=r"ends at 0, but was read up to 4"):
         reader(tmp_path).read(offset("id", 5))
@@ -207,8 +207,9 @@ def test_a_file_without_a_column_has_null_there(tmp_path: Path) -> None:
     )
 
 
-def test_a_table_that_is_put_in_its_place_is_not_read_on(tmp_path: Path) -> None:
+def test_a_table_that_is_put_in_its_place_is_not_read_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law L1: of another table in the same folder nothing is read from the middle of its log on."""
+    monkeypatch.setattr(log_tail, "_WHOLE_SECONDS", 0.0)
     for number in range(3):
         append(tmp_path, b"%d" % number)
     source = reader(tmp_path, offset(str(DeltaTable(tmp_path).metadata().id), 0))

@@ -174,7 +174,8 @@ class Ingest:
         )
         if once:
             return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{self._settings.ingest.trigger_seconds} seconds").start()
+        poll = self._source.poll_seconds(self._settings.ingest.trigger_seconds)
+        return writer.trigger(processingTime=f"{poll} seconds").start()
 
     def close(self) -> None:
         """Save the heads for a quick next start, and the sketch of names without a game."""

@@ -199,6 +199,9 @@ class SourceKind(Protocol):
         Without a checkpoint the stream starts at `begin`. Raises `Refused` where the source cannot be read.
         """
 
+    def poll_seconds(self, trigger_seconds: float) -> float:
+        """Return how often Spark asks the stream for rows, in seconds, so that batches are `trigger_seconds` apart."""
+
     def backlog(self) -> Backlog:
         """Return what measures the source's backlog."""
 

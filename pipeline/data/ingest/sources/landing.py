@@ -207,10 +207,15 @@ class Landing:
             "is_starting": json.dumps(is_starting),
             "known_to": str(table.version()),
             "max_bytes": str(parse_bytes("ingest.max_bytes", ingest.max_bytes)),
+            "trigger_seconds": str(ingest.trigger_seconds),
         }
         spark.dataSource.register(LandingSource)
         frame = spark.readStream.format(LandingSource.name()).options(**options).load()
         return frame, partial(read_files, landing=self._landing, columns=names_in_files(table), skip=start.skip)
+
+    def poll_seconds(self, trigger_seconds: float) -> float:
+        """Return the seconds between two looks for the next commit; the reader keeps batches apart."""
+        return log_tail.poll_seconds(self._landing, trigger_seconds)
 
     def backlog(self) -> LandingBacklog:
         """Return what counts the waiting commits."""
@@ -223,7 +228,7 @@ class Landing:
         if start is None:
             seen = begin.seen or landing_log.observe_landing(self._landing, None)
             start = self.offset_at(begin.position or Commits(0), seen)
-        reader = LandingReader(self._landing, dict(start), open_table(self._landing).version(), 0)
+        reader = LandingReader(self._landing, dict(start), open_table(self._landing).version(), 0, 0.0)
         files = list(reader.readBetweenOffsets(dict(start), dict(end)))
         return spark.createDataFrame(files, "topic string")
 

@@ -33,15 +33,16 @@ class LandingSource(DataSource):
         """Return the reader for these options."""
         of = self.options
         begin = offset(of["id"], int(of["version"]), is_starting=of["is_starting"] == "true")
-        return LandingReader(located(of["landing"]), begin, int(of["known_to"]), int(of["max_bytes"]))
+        limits = int(of["max_bytes"]), float(of["trigger_seconds"])
+        return LandingReader(located(of["landing"]), begin, int(of["known_to"]), *limits)
 
 
 class LandingReader(TailReader):
     """Reads commits that add rows; any other change ends the query, and its restart reports how to handle it."""
 
-    def __init__(self, landing: Location, begin: Offset, known_to: int, max_bytes: int) -> None:
+    def __init__(self, landing: Location, begin: Offset, known_to: int, max_bytes: int, trigger_seconds: float) -> None:
         """Begin at an offset; the table's columns and features are known as of commit `known_to`."""
-        super().__init__(landing, f"The landing table {landing}", begin, max_bytes)
+        super().__init__(landing, f"The landing table {landing}", begin, max_bytes, trigger_seconds)
         self._known_to = known_to
 
     def added(self, version: int, actions: Sequence[Action]) -> Sequence[AddedFile]:

@@ -174,6 +174,10 @@ class Topic:
             starting = identity.offsets_json({source.topic: begin.position}, seen)
         return read_records(spark, ingest, source, ("subscribe", source.topic), starting), as_they_come
 
+    def poll_seconds(self, trigger_seconds: float) -> float:
+        """Return the same: at each look, Spark's own reader begins a batch if there are rows."""
+        return trigger_seconds
+
     def backlog(self) -> TopicBacklog:
         """Return what asks the brokers for the backlog."""
         return TopicBacklog(self._source)

@@ -216,6 +216,10 @@ class Union:
             rows_of.append(rows)
         return reduce(DataFrame.union, frames), partial(_rows_of_each, each=tuple(rows_of))
 
+    def poll_seconds(self, trigger_seconds: float) -> float:
+        """Return the same: at each look, Spark's own reader begins a batch if there are rows."""
+        return trigger_seconds
+
     def backlog(self) -> "UnionBacklog":
         """Return what measures each source's backlog."""
         return UnionBacklog(dict(zip(self._names, self._members, strict=True)))

@@ -3,20 +3,16 @@
 The planner is a Python process that lives as long as the query, so this imports little.
 """
 
-import time
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pipeline.base.errors import Transient
 from pipeline.data.log_tail import AddedFile, Offset, TailReader, offset
-from pipeline.lake.delta.log import Action, appended, changes, commit_file, has_version
+from pipeline.lake.delta.log import Action, appended, changes, has_version
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
-
-_LOOK_SECONDS: Final = 10.0  # between two looks at the whole log while no commit comes
 
 
 class BronzeSource(DataSource):
@@ -35,35 +31,28 @@ class BronzeSource(DataSource):
         """Return the reader for these options."""
         of = self.options
         begin = offset(of["id"], int(of["version"]))
-        return BronzeTail(located(of["bronze"]), begin, int(of["max_bytes"]), float(of["least_seconds"]))
+        return BronzeTail(located(of["bronze"]), begin, int(of["max_bytes"]), float(of["trigger_seconds"]))
 
 
 class BronzeTail(TailReader):
     """Reads commits that add rows to plain bronze; those that take or change rows are passed over."""
 
-    def __init__(self, bronze: Location, begin: Offset, max_bytes: int, least_seconds: float) -> None:
-        """Begin at an offset, of a commit that the driver has just read; give a batch each `least_seconds` at most."""
-        super().__init__(bronze, f"Bronze at {bronze}", begin, max_bytes)
-        self._least_seconds = least_seconds
-        self._next_at = self._whole_at = time.monotonic()
+    def __init__(self, bronze: Location, begin: Offset, max_bytes: int, trigger_seconds: float) -> None:
+        """Begin at an offset, of a commit that the driver has just read."""
+        super().__init__(bronze, f"Bronze at {bronze}", begin, max_bytes, trigger_seconds)
 
     def read(self, start: Offset) -> tuple[Iterator[tuple[str]], Offset]:
-        """Return what `TailReader.read` does, the same offset also while the next batch is not due.
+        """Return what `TailReader.read` does.
 
         Raises:
             Transient: see there; or the log was cut up to this offset, and a writer that had stood still may have put
                 a commit into the gap, which it is about to take back.
         """
-        now = time.monotonic()
-        if not self._is_bounded and (now < self._next_at or self._is_quiet(start, now)):
-            return iter(()), start
-        version, self._whole_at = start["reservoirVersion"], now
         files, end = super().read(start)
-        if end == start:
-            return files, end
-        if version not in {0, self._begin["reservoirVersion"]} and not has_version(self._table, version - 1):
+        version = start["reservoirVersion"]
+        is_begin = version in {0, self._begin["reservoirVersion"]}
+        if end != start and not is_begin and not has_version(self._table, version - 1):
             raise Transient(f"{self._what} no longer has commit {version - 1}, after which it is read.")
-        self._next_at = now + self._least_seconds
         return files, end
 
     def added(self, version: int, actions: Sequence[Action]) -> Sequence[AddedFile]:
@@ -77,9 +66,3 @@ class BronzeTail(TailReader):
         if any(changes(action.get("remove")) for action in actions):
             return ()
         return [AddedFile(add["path"], int(add["size"]), add.get("stats")) for add in appended(actions)]
-
-    def _is_quiet(self, start: Offset, now: float) -> bool:
-        """Return whether there is no next commit, by one look; from time to time the whole log is looked at."""
-        if now - self._whole_at >= _LOOK_SECONDS:
-            return False
-        return not commit_file(self._table, start["reservoirVersion"]).exists()

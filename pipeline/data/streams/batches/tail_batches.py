@@ -4,13 +4,11 @@ Spark decides when a batch begins and keeps its offsets, which `bronze_tail` giv
 batch from the offsets that Spark has written for it, and tasks read them.
 """
 
-from typing import Final
-
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.base.errors import Transient
 from pipeline.data import query_log
-from pipeline.data.log_tail import Offset, is_supported, offset
+from pipeline.data.log_tail import Offset, is_supported, offset, poll_seconds
 from pipeline.data.streams.batches.bronze_tail import BronzeSource, BronzeTail
 from pipeline.data.streams.bronze_files import files_of_batch, parts_of, rows_of_batch
 from pipeline.data.streams.writing.rows import EVERY_SEQ, BatchRows, FileRows, Split
@@ -18,10 +16,6 @@ from pipeline.lake.delta.table import CursorTable
 from pipeline.lake.storage.location import Location
 from pipeline.settings.parsing import parse_bytes
 from pipeline.settings.tree import Demux
-
-_LOOKS: Final = 10  # for the next commit, in the least time between two passes
-_POLL_SECONDS: Final = 0.1  # between two looks at least; one is a few calls to the file system
-_FAR_POLL_SECONDS: Final = 1.0  # the same in a bucket, where a look is a request
 
 
 def reads_tail(bronze: CursorTable, settings: Demux, *, once: bool) -> bool:
@@ -41,8 +35,7 @@ class TailBatches:
         self._spark, self._settings, self._table, self._work, self._query = spark, settings, table, work, query
         self._begin = offset(table.table_id, table.version)
         self._ended: dict[int, Offset] = {}  # where the last batch ends, by its number
-        least, often = (_FAR_POLL_SECONDS if table.path.is_far else _POLL_SECONDS), settings.trigger_seconds
-        self.poll_seconds = min(often, max(least, round(often / _LOOKS, 3)))  # Spark parses few digits
+        self.poll_seconds = poll_seconds(table.path, settings.trigger_seconds)
 
     def frame(self) -> DataFrame:
         """Return the streaming frame, which is never executed."""
@@ -52,7 +45,7 @@ class TailBatches:
             "id": self._begin["reservoirId"],
             "version": str(self._begin["reservoirVersion"]),
             "max_bytes": str(parse_bytes("demux.max_bytes", self._settings.max_bytes)),
-            "least_seconds": str(self._settings.trigger_seconds),
+            "trigger_seconds": str(self._settings.trigger_seconds),
         }
         return self._spark.readStream.format(BronzeSource.name()).options(**options).load()
 
