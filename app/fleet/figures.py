@@ -20,6 +20,7 @@ from listeners.status import Status
 from pipeline.api.figures import (
     BACKLOG_FLOOR,
     IN_PART,
+    MAY_LACK,
     NOT_REPORTED,
     ONLY_CAUGHT_UP,
     REFUSED_FLOOR,
@@ -97,11 +98,13 @@ def _latency(signals: Signals) -> Figure:
     slot = newest_slot(recent)
     if recent is None or slot is None:
         return _unknown("Latency p99", _why(signals, slot), points, objective)
+    is_partial = bool(recent.is_partial()[slot])
+    note = MAY_LACK if is_partial else note
     p99 = quantile([int(count) for count in recent.counts[:, slot, :].sum(axis=0)], 0.99)
     if p99 is None:
         caught_up = int(recent.caught_up[:, slot].sum()) > 0
         why = ONLY_CAUGHT_UP if caught_up else "no row in that minute"
-        return _unknown("Latency p99", why, points, objective)
+        return _unknown("Latency p99", MAY_LACK if is_partial else why, points, objective)
     tone: Tone = "bad" if p99 > objective else "plain"
     return Figure("Latency p99", formatting.duration(p99), "", note, points, tone, objective)
 

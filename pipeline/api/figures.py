@@ -20,7 +20,10 @@ LATEST_SLOTS: Final = 3
 NOT_REPORTED: Final = "not reported for that minute"
 """Why a figure has no value while others have one."""
 
-IN_PART: Final = "at least: a report of that minute may be missing"
+MAY_LACK: Final = "a report of that minute may be missing"
+"""What a figure that is no sum says of such a minute."""
+
+IN_PART: Final = f"at least: {MAY_LACK}"
 """What a figure says beside a sum that may lack rows of a driver that ended, or stands still."""
 
 WITHOUT_CAUGHT_UP: Final = "without rows that were caught up"

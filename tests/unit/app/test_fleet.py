@@ -263,6 +263,10 @@ def test_a_minute_of_which_a_report_may_be_missing_is_no_whole() -> None:
     made = figures.figures(signals([Game("a"), Game("b", group="b")], recent=hour))
     assert value("Rows landed", made) == ("≥ 11 /s", "at least: a report of that minute may be missing")
     assert value("Events in", made)[0] == "20 /s"
+    assert value("Latency p99", made) == ("5.0 s", "a report of that minute may be missing")
+    none = replace(hour, counts=np.zeros_like(hour.counts))
+    lost = figures.figures(signals([Game("a"), Game("b", group="b")], recent=none))
+    assert value("Latency p99", lost) == (UNKNOWN, "a report of that minute may be missing")
     hour.partial["b"][:] = [False, False, False, True, False]
     assert value("Rows landed", figures.figures(signals([], recent=hour)))[1] == "78 % of events over 2 min", (
         "without that minute"
