@@ -5,6 +5,7 @@ Drivers report the CPU time of their own tree by the same reading, `listeners.pr
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -12,8 +13,8 @@ from typing import Final
 from listeners.process_cpu import TICKS_PER_SECOND, ProcessStat, parse_stat, read_all, tree
 
 __all__ = [
-    "ProcessStat", "TreeUse", "by_role", "parse_busy", "parse_stat", "read_all", "read_busy", "read_trees", "total",
-    "tree",
+    "ProcessStat", "TreeUse", "by_role", "parse_busy", "parse_stat", "read_all", "read_busy", "read_trees",
+    "shared_out", "total", "tree",
 ]  # fmt: skip
 
 _PROC: Final = Path("/proc")
@@ -39,6 +40,19 @@ def total(processes: Iterable[ProcessStat]) -> TreeUse:
         threads=sum(member.threads for member in members),
         processes=len(members),
     )
+
+
+def shared_out(processes: Iterable[ProcessStat]) -> int:
+    """Return the bytes that processes hold, a page of several divided among them (proc(5), Pss).
+
+    Workers are forked and share most of what they have loaded; resident memory counts that for each of them.
+    """
+    kilobytes = 0
+    for member in processes:
+        with suppress(OSError):  # it has ended
+            lines = (_PROC / str(member.pid) / "smaps_rollup").read_text("utf-8").splitlines()
+            kilobytes += next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+    return 1024 * kilobytes
 
 
 def by_role(processes: Iterable[ProcessStat], root: int) -> dict[str, float]:

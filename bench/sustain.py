@@ -54,6 +54,7 @@ class Look:
     at: float
     cpu_seconds: Mapping[str, Mapping[str, float]]
     rss_bytes: Mapping[str, int]
+    shared_out_bytes: Mapping[str, int]  # a page of several processes divided among them
 
 
 def main() -> None:
@@ -196,6 +197,7 @@ def _look(load: Load) -> Look:
         at=time.time(),
         cpu_seconds={name: cpu.by_role(members, pid) for name, (pid, members) in trees.items()},
         rss_bytes={name: cpu.total(members).rss_bytes for name, (_, members) in trees.items()},
+        shared_out_bytes={name: cpu.shared_out(members) for name, (_, members) in trees.items()},
     )
 
 
@@ -238,6 +240,7 @@ def _analyse(options: argparse.Namespace, paths: Paths, keys: Sequence[str], fir
         "backlog_age_seconds": backlog,
         "cores": cores,
         "rss_mib": {name: size / 2**20 for name, size in last.rss_bytes.items()},
+        "pss_mib": {name: size / 2**20 for name, size in last.shared_out_bytes.items()},
         "events_per_second_into_bronze": sum(each.rows for each in bronze_commits) / seconds,
         "events_per_second_into_tables": sum(each.rows for each in inside) / seconds,
         "bronze_commits": len(bronze_commits),
@@ -315,10 +318,15 @@ def _report(result: Mapping[str, Any]) -> str:
     lines.append(table(["age of the backlog, seconds", "held", *(name.replace("_", " ") for name in _BACKLOG)], rows))
     roles = ("driver", "jvm", "workers")
     rows = [
-        [name, *(number(each[role]) for role in roles), number(sum(each.values())), number(result["rss_mib"][name])]
+        [
+            name,
+            *(number(each[role]) for role in roles),
+            number(sum(each.values())),
+            *(number(result[kind][name]) for kind in ("rss_mib", "pss_mib")),
+        ]
         for name, each in result["cores"].items()
     ]
-    lines += ["", table(["cores", "python driver", "JVM", "python workers", "sum", "RSS MiB"], rows), ""]
+    lines += ["", table(["cores", "python driver", "JVM", "python workers", "sum", "RSS MiB", "PSS MiB"], rows), ""]
     plain = {name: value for name, value in result.items() if isinstance(value, int | float)}
     plain |= result["source_to_table_seconds"]
     lines += [

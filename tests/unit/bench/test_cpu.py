@@ -1,8 +1,10 @@
+import multiprocessing
 import os
+import signal
 
 import pytest
 
-from bench.cpu import ProcessStat, by_role, parse_busy, parse_stat, total, tree
+from bench.cpu import ProcessStat, by_role, parse_busy, parse_stat, read_all, shared_out, total, tree
 
 _TAIL = "0 0 0 0 0 0 0 0 0 10 20 3 4 20 0 7 0 5000 1000000 300 0"
 
@@ -54,3 +56,17 @@ def test_waiting_is_not_being_busy() -> None:
     """Idle and I/O wait of the machine are nobody's CPU time."""
     ticks = os.sysconf("SC_CLK_TCK")
     assert parse_busy("cpu  10 20 30 4000 500 6 7 0 0 0") == pytest.approx((10 + 20 + 30 + 6 + 7) / ticks)
+
+
+def test_a_fork_counts_only_what_it_has_written() -> None:
+    """A fork that has written nothing adds less than half of what it seems to hold: workers are such forks."""
+    child = multiprocessing.get_context("fork").Process(target=signal.pause)
+    child.start()
+    try:
+        members = [each for each in read_all() if each.pid in {os.getpid(), child.pid}]
+        alone, both = shared_out([each for each in members if each.pid == os.getpid()]), shared_out(members)
+    finally:
+        child.kill()
+        child.join()
+    assert len(members) == 2
+    assert alone < both < 0.75 * total(members).rss_bytes
