@@ -185,7 +185,8 @@ def _standings(of: Situation) -> list[Concern]:
 def _of_start(state: DriverState, of: Situation) -> Concern:
     who = visible(described(state.kind, state.name), 60)
     group = state.name if find(state.kind).carries_games else None
-    does, since = "is starting", state.liveness.since
+    liveness = state.liveness
+    does, since = "is starting", liveness.since if liveness.gone_since is None else liveness.gone_since
     if state.is_awaited:
         does, since = "has not started yet", of.judgement.starting_since
     return Concern(

@@ -109,11 +109,12 @@ def _handed_over(driver: GroupSeen, now: float, found: Finding) -> Finding:
         return replace(found, action=None, advice="Start `turnout controller run`, which starts the driver again")
     if driver.is_given_up or _may_hang(driver, now) or since is None or now - since > MENDS_SECONDS:
         return found
-    return replace(found, action=None, acting=_starting(CONTROLLER_WORD, since))
+    return replace(found, action=None, acting=_starting(CONTROLLER_WORD, driver.liveness, since))
 
 
-def _starting(by: str, since: float) -> Acting:
-    return Acting(by, f"{by} starts its driver again", since)
+def _starting(by: str, liveness: Liveness, since: float) -> Acting:
+    """Return who starts a driver again: since nothing works any more, also once the new process has reported."""
+    return Acting(by, f"{by} starts its driver again", since if liveness.gone_since is None else liveness.gone_since)
 
 
 def restarts(liveness: Liveness, now: float) -> bool:
@@ -136,7 +137,7 @@ def _restarted(window: GameWindow, group: GroupWindow, evidence: Evidence) -> Fi
         is_fact=True,
     )  # fmt: skip
     by = CONTROLLER_WORD if driver.is_started_here else "what started it"
-    return replace(found, action=None, acting=_starting(by, driver.liveness.since or evidence.now))
+    return replace(found, action=None, acting=_starting(by, driver.liveness, driver.liveness.since or evidence.now))
 
 
 def _failing_query(window: GameWindow, group: GroupWindow, evidence: Evidence) -> Finding | None:

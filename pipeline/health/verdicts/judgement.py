@@ -22,7 +22,7 @@ from pipeline.health.verdicts.processes import DriverState, FleetFacts, ProcessK
 from pipeline.health.verdicts.reported import AssignedGame
 from pipeline.health.verdicts.silence import Silence, find_silence
 from pipeline.health.verdicts.source import NOT_KNOWN, SourceState, quiet_since
-from pipeline.health.verdicts.starting import starting_since
+from pipeline.health.verdicts.starting import since_when, starting_since
 from pipeline.store.rows import CLOCK_BOUND_SECONDS, START_LIMIT_SECONDS, Driver
 
 _OF_FAILED: Final = frozenset({Status.PAUSED, Status.FAILED, Status.CRASH_LOOP})
@@ -273,8 +273,9 @@ def judge_game(game: AssignedGame, condition: GroupCondition | None, facts: Flee
         return StreamVerdict(
             Status.STARTING, None, f"assigned to group {group}, last reported by group {reported.group}"
         )
-    return _judge_report(condition, reported, facts.drivers.get((GROUP, group)), facts) or StreamVerdict(
-        Status(reported.status), reported.status_since, None, reported.waits_for
+    driver = facts.drivers.get((GROUP, group))
+    return _judge_report(condition, reported, driver, facts) or StreamVerdict(
+        Status(reported.status), since_when(reported, liveness, driver), None, reported.waits_for
     )
 
 
@@ -301,14 +302,14 @@ def _judge_report(
     """Return why a living driver's report of a stream does not count, None where it does."""
     now, liveness, group = facts.now, condition.liveness, condition.name
     if liveness.state == "starting" or driver is None or reported.updated_at < driver.started_at:
+        waits = f"has not reported this game yet; last report of the run before: {reported.status}"
         since = liveness.since
+        if _is_normal_start(condition, reported, now):
+            began = since if liveness.gone_since is None else liveness.gone_since
+            lasts = "" if began is None else f", for {max(0.0, now - began):.0f} s,"
+            return StreamVerdict(Status.STARTING, began, f"its driver is starting{lasts} and {waits}")
         ago = "" if since is None else f" {max(0.0, now - since):.0f} s ago"
-        return StreamVerdict(
-            Status.STARTING if _is_normal_start(condition, reported, now) else Status.UNKNOWN,
-            since,
-            f"its driver was started{ago} and has not reported this game yet; last report of the run before: "
-            f"{reported.status}",
-        )
+        return StreamVerdict(Status.UNKNOWN, since, f"its driver was started{ago} and {waits}")
     quiet = now - reported.updated_at
     if quiet < -CLOCK_BOUND_SECONDS:
         return StreamVerdict(Status.UNKNOWN, None, f"its last report is {-quiet:.0f} s in the future: a clock is wrong")

@@ -5,7 +5,7 @@ that is surer contradicts it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from pipeline.health.verdicts.reported import GroupIntent
@@ -63,6 +63,7 @@ class Liveness:
     is_over: bool = False  # its process's end is on record
     has_lost_lease: bool = False  # another process may take its place, although nobody saw it end
     is_skewed: bool = False  # it beats, and its clock differs from the control store's
+    gone_since: float | None = None  # of one that is dead or was started: when the process before it was there no more
 
     @property
     def is_live(self) -> bool:
@@ -110,7 +111,8 @@ class DriverFacts:
         if driver is not None and key in self.unheard:
             ago = _since(driver.heartbeat_at, self.now)
             return Liveness("unknown", driver.heartbeat_at, f"was last heard {ago} ago: {STORE_REFUSES}")
-        return judge_driver(driver, lease, run, self.now, heartbeat_limit(self.heartbeat_seconds))
+        limit = heartbeat_limit(self.heartbeat_seconds)
+        return judge_driver(driver, lease, run, self.now, limit, self.ended.get(key, ()))
 
 
 def heartbeat_limit(every_seconds: float) -> float:
@@ -119,22 +121,29 @@ def heartbeat_limit(every_seconds: float) -> float:
 
 
 def judge_driver(
-    driver: Driver | None, lease: HeldLease | None, run: ProcessRun | None, now: float, limit: float
+    driver: Driver | None,
+    lease: HeldLease | None,
+    run: ProcessRun | None,
+    now: float,
+    limit: float,
+    ended: Sequence[ProcessRun] = (),
 ) -> Liveness:
-    """Return the state of what one driver should do.
+    """Return the state of what one driver should do; `ended` has its runs that ended lately, the newest first.
 
     The controller's record of a process's end and a lost lease count at once, a missed heartbeat after `limit` seconds.
     What an earlier process reported says nothing about the present one.
     """
     if driver is None or _is_replaced(driver, lease, run, now):
-        return _judge_unreported(lease, run, now)
+        found = _judge_unreported(lease, run, now)
+        return found if found.since is None else replace(found, gone_since=_gone_since(found.since, None, ended))
     if (
         run is not None
         and run.run_id == driver.run_id
         and run.ended_at is not None
         and not _is_heard_after(driver, run.ended_at, now)
     ):
-        return _judge_ended(run, run.ended_at, now, driver.error if driver.state == "failed" else None)
+        found = _judge_ended(run, run.ended_at, now, driver.error if driver.state == "failed" else None)
+        return replace(found, gone_since=_gone_since(run.ended_at, None, ended))
     if driver.state == "stopped":
         return Liveness("stopped", driver.heartbeat_at, "is stopped")
     if driver.state == "failed":
@@ -149,11 +158,29 @@ def judge_driver(
         return Liveness("unknown", driver.heartbeat_at, driver.error or doubt, is_skewed=True)
     if doubt is not None:
         return Liveness("unknown", driver.heartbeat_at, doubt)
+    began = _gone_since(driver.started_at, run, ended)
     if driver.state == "starting":
-        return Liveness("starting", driver.started_at, f"is starting, for {_since(driver.started_at, now)}")
+        return Liveness("starting", driver.started_at, f"is starting, for {_since(began, now)}", gone_since=began)
     if driver.state == "running":
-        return Liveness("running", driver.started_at, driver.error)
+        return Liveness("running", driver.started_at, driver.error, gone_since=began)
     return Liveness("unknown", driver.heartbeat_at, "reported a state that this version does not know")
+
+
+def _gone_since(at: float, run: ProcessRun | None, ended: Sequence[ProcessRun]) -> float:
+    """Return when nothing worked any more before a process that ended or was started then; with none before it: then.
+
+    Starts that led nowhere belong to the same absence; one that was stopped in order does where it came back soon.
+    """
+    if run is not None and run.ended_at is None:
+        at = min(at, run.started_at)
+    for each in ended:
+        if each.ended_at is None or each.ended_at > at or (not each.died and at - each.ended_at > START_LIMIT_SECONDS):
+            break
+        at = each.ended_at
+        if each.ended_at - each.started_at >= each.start_seconds:
+            break
+        at = each.started_at
+    return at
 
 
 def _doubt(state: str, heartbeat_at: float, now: float, limit: float) -> str | None:

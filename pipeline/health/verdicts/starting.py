@@ -1,12 +1,14 @@
-"""Whether an environment starts as a whole: then a process that has not started yet is awaited, and missed by nobody.
+"""Starts: of an environment as a whole, in which nobody misses a process that is awaited, and of a driver's streams.
 
 Pure; times are Unix seconds by the store's clock.
 """
 
 from typing import Final
 
+from listeners.sample import StreamState
+from listeners.status import Status
 from pipeline.health.verdicts.liveness import DriverFacts, Liveness
-from pipeline.store.rows import CLOCK_BOUND_SECONDS, START_LIMIT_SECONDS
+from pipeline.store.rows import CLOCK_BOUND_SECONDS, START_LIMIT_SECONDS, Driver
 
 _NOT_YET: Final = frozenset({"not_started", "stopped"})
 
@@ -22,6 +24,14 @@ def starting_since(facts: DriverFacts) -> float | None:
         return None
     made = (each.created_at for each in facts.groups.values())
     return min((each for each in (*lives, *made) if each is not None and _is_young(each, facts.now)), default=None)
+
+
+def since_when(reported: StreamState, liveness: Liveness, driver: Driver | None) -> float:
+    """Return since when a stream is as reported; with its driver it starts from when nothing worked on it any more."""
+    if driver is None or liveness.gone_since is None or reported.status != Status.STARTING:
+        return reported.status_since
+    starts_with_it = -CLOCK_BOUND_SECONDS <= reported.status_since - driver.started_at <= START_LIMIT_SECONDS
+    return liveness.gone_since if starts_with_it else reported.status_since
 
 
 def is_awaited(liveness: Liveness, since: float | None) -> bool:

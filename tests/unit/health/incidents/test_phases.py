@@ -266,6 +266,17 @@ def test_an_incident_goes_from_open_to_acting_recovering_and_ended() -> None:
     assert (ended.phase, ended.progress(looks.now), ended.finding.action) == ("ended", None, None)
 
 
+def test_a_start_again_lasts_since_the_driver_was_gone() -> None:
+    """The line of a killed driver counts one time: the new process's registration does not begin it again."""
+    gone = game(status="UNKNOWN", backlog_seconds=None)
+    ended, begun = Liveness("dead", NOW - 13, "ended"), Liveness("starting", NOW - 9, "is starting")
+    for each in (ended, begun, replace(begun, since=NOW - 2)):
+        liveness = replace(each, gone_since=NOW - 13)
+        acting = found(gone, dead(liveness=liveness, last_death_at=NOW - 13)).acting
+        assert acting is not None
+        assert (acting.does, acting.since) == ("the controller starts its driver again", NOW - 13)
+
+
 def test_a_kill_that_the_controller_mends_is_never_open() -> None:
     """While the looks find no cause any more the phase is not back at open, without an action and without advice."""
     looks, keys = Looks(), ("chess", "go")

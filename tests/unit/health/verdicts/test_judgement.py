@@ -115,7 +115,7 @@ def test_a_new_run_starts_without_the_old_ones_state(given_new: Given) -> None:
     status, reason = given_new.game()
     assert (status, reason) == (
         "STARTING",
-        "its driver was started 3 s ago and has not reported this game yet; last report of the run before: RUNNING",
+        "its driver is starting, for 3 s, and has not reported this game yet; last report of the run before: RUNNING",
     )
 
 

@@ -3,15 +3,18 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from pipeline.health.headlines.pages import of_fleet, of_groups
 from pipeline.health.headlines.standings import Situation
 from pipeline.health.kinds.registry import registered
 from pipeline.health.verdicts.judgement import Judgement, judge_fleet
-from pipeline.health.verdicts.liveness import ProcessRun
+from pipeline.health.verdicts.liveness import Liveness, ProcessRun
 from pipeline.health.verdicts.processes import FleetFacts
 from pipeline.health.verdicts.reported import AssignedGame, GroupIntent
+from pipeline.health.verdicts.starting import since_when
 from pipeline.store.rows import START_LIMIT_SECONDS, Driver
-from tests.unit.health.verdicts.judgement_world import INGEST, LEVEL, NOW
+from tests.unit.health.verdicts.judgement_world import CONTROLLER, DRIVER, INGEST, LEVEL, NOW, REPORTED
 
 GROUPS = {name: GroupIntent("running", "local", NOW - 8) for name in ("a", "b")}
 
@@ -38,6 +41,73 @@ def test_an_environment_that_was_just_made_starts() -> None:
         groups = of_groups(Situation(found, (), ()))
         assert (groups.text, groups.tone, groups.since) == ("2 of 2 groups' drivers starting: a, b", "busy", NOW - 8)
         assert found.stopped_groups == (), "nobody wants them stopped"
+
+
+KILLED_AT = NOW - 30
+KILLED = ProcessRun(1, NOW - 900, KILLED_AT, died=True, message="killed by SIGKILL")
+
+
+def restarted(*ended: ProcessRun, seconds: float, state: str, said: str = "STARTING") -> Judgement:
+    """Return the judgement of a group whose driver was started again some seconds before now; none: not registered."""
+    known = replace(DRIVER, pid=2, run_id=9, started_at=NOW - seconds, heartbeat_at=NOW - 1, state=state)
+    at = NOW - seconds + 5 if state == "running" else NOW - 40
+    reported = replace(REPORTED, status=said, status_since=at, updated_at=NOW - 1 if state == "running" else at)
+    run = ProcessRun(9, NOW - seconds - 10, None, died=False, message=None)
+    drivers = (INGEST, CONTROLLER, DRIVER if state == "none" else known)
+    key, known_games = ("group", "a"), [AssignedGame("g", "a", reported)]
+    found = {(each.kind, each.name): each for each in drivers}
+    facts = FleetFacts(
+        NOW, found, {}, {key: run}, known_games, source=LEVEL, groups={"a": GROUPS["a"]}, ended={key: ended}
+    )
+    return judge_fleet(facts, registered())
+
+
+def test_a_start_after_a_death_has_one_beginning() -> None:
+    """A group starts since its driver was gone until its games land: no step of the new process begins it again."""
+    steps = [
+        restarted(KILLED, seconds=5.0, state="none"),
+        restarted(KILLED, seconds=5.0, state="starting"),
+        restarted(KILLED, seconds=10.0, state="running"),
+    ]
+    for found in steps:
+        assert (found.games["g"].status, found.games["g"].since) == ("STARTING", KILLED_AT)
+    for found in steps[:2]:
+        said = of_groups(Situation(found, (), ()))
+        assert (said.text, said.since) == ("1 of 1 groups' drivers starting: a", KILLED_AT)
+    state = steps[1].driver("group", "a")
+    assert state is not None
+    assert state.liveness.reason == "is starting, for 30 s"
+    dead = replace(DRIVER, heartbeat_at=KILLED_AT - 3)
+    gone = judged(INGEST, CONTROLLER, dead, groups={"a": GROUPS["a"]}, runs={("group", "a"): KILLED},
+                  ended={("group", "a"): (KILLED,)}).driver("group", "a")  # fmt: skip
+    assert gone is not None
+    assert (gone.liveness.state, gone.liveness.gone_since) == ("dead", KILLED_AT)
+
+
+@pytest.mark.parametrize(
+    ("ended", "since"),
+    [
+        ((), NOW - 15),
+        ((replace(KILLED, run_id=8, started_at=NOW - 24, ended_at=NOW - 20), KILLED), KILLED_AT),
+        ((replace(KILLED, died=False),), KILLED_AT),
+        ((replace(KILLED, died=False, ended_at=NOW - 400),), NOW - 15),
+        ((replace(KILLED, ended_at=NOW - 400),), NOW - 400),
+    ],
+    ids=["the first", "after a start that led nowhere", "restarted", "stopped for long", "dead for long"],
+)
+def test_a_start_begins_when_its_group_had_no_driver(ended: tuple[ProcessRun, ...], since: float) -> None:
+    """Starts that fail belong to one absence; a group that was stopped on purpose for long begins with its start."""
+    found = restarted(*ended, seconds=5.0, state="starting").driver("group", "a")
+    assert found is not None
+    assert (found.liveness.since, found.liveness.gone_since) == (NOW - 5, since)
+
+
+def test_a_game_that_starts_later_has_its_own_beginning() -> None:
+    """A driver that has run for long starts a game that came to it: that is no start of the group."""
+    reported = replace(REPORTED, status="STARTING", status_since=NOW - 3)
+    assert since_when(reported, Liveness("running", NOW - 600, None, gone_since=NOW - 700), DRIVER) == NOW - 3
+    assert since_when(replace(reported, status="RUNNING"), Liveness("running", NOW - 9, None, gone_since=NOW - 30),
+                      replace(DRIVER, started_at=NOW - 9)) == NOW - 3  # fmt: skip
 
 
 def test_a_start_that_takes_too_long_is_trouble() -> None:
