@@ -1,6 +1,8 @@
 """Bronze's log as the passes of a group read it: commit by commit, each by its name."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -193,3 +195,9 @@ def test_a_log_that_was_cut_up_to_the_place_of_a_query_is_not_read_on(
         reader.read(offset(bronze.table_id, 2))
     if is_there:
         assert reader.read(offset(bronze.table_id, 3))[1] == offset(bronze.table_id, COMMITS + 1)
+
+
+def test_spark_s_planners_load_no_library_for_rows() -> None:
+    """Three processes of a query's start import the source of bronze, and none of them reads a row."""
+    code = "import sys, pipeline.data.streams.batches.bronze_tail; sys.exit('pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,12 +1,12 @@
 """The one place where a Delta table is opened, or made, through delta-rs."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.schema import Schema
-from pyarrow.dataset import Dataset
 from pyarrow.fs import FileSystem, SubTreeFileSystem
 
 from pipeline.base.errors import is_panic
@@ -15,6 +15,9 @@ from pipeline.lake.delta.marks import marked
 from pipeline.lake.delta.meanings import PROPERTY, carried
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
+
+if TYPE_CHECKING:  # Arrow's datasets load pandas, which planners of sources never need
+    from pyarrow.dataset import Dataset
 
 __all__ = ["DeltaTable", "columns_of", "create", "files_below", "open_table", "rows_of"]
 
@@ -80,7 +83,7 @@ def files_below(folder: Location | Path | str) -> FileSystem:
     return SubTreeFileSystem(path, system)
 
 
-def rows_of(folder: Location | Path | str) -> Dataset:
+def rows_of(folder: Location | Path | str) -> "Dataset":
     """Open a table at its newest version, and return its rows, to be scanned by Arrow's own file system.
 
     With delta-rs's, Arrow's threads read ahead through Python. When a scan was not read to its end, by an error or a
