@@ -39,6 +39,7 @@ from pipeline.data.output_contracts.freshness import read_freshness
 from pipeline.data.streams.group import Group
 from pipeline.data.streams.lookup import Lookup
 from pipeline.data.streams.outage import tolerate_store_outage
+from pipeline.data.streams.warming import WORKERS, warm
 from pipeline.data.streams.watchdog import Watchdog
 from pipeline.health.facts.controller_metrics import read_controller_metrics
 from pipeline.health.facts.fleet import Fleet, read_fleet
@@ -157,7 +158,7 @@ def run_group(settings: Settings, paths: Paths, name: str, *, once: bool, run_id
         if duty.stop.is_set():  # its cluster came up after the controller gave it up
             return 0
         register_group(duty.engine, name, placing_by(settings))
-        with driver_session(settings, paths, f"turnout-group-{name}", light=True) as spark:
+        with driver_session(settings, paths, f"turnout-group-{name}", light=True, workers=WORKERS) as spark:
             return _run_group(settings, paths, duty, spark, once=once)
 
 
@@ -167,6 +168,8 @@ def _holds(group: Group, key: str) -> bool:
 
 def _run_group(settings: Settings, paths: Paths, duty: _DriverProcess, spark: SparkSession, *, once: bool) -> int:
     engine, name = duty.engine, duty.name
+    if works_here(spark) and not once:
+        warm(spark)
     telemetry = Telemetry(settings.metrics, paths, GROUP, name, works_here=works_here(spark))
     attachment = attach(spark, telemetry.event)
     start_driver(engine, GROUP, name, telemetry.address, duty.run_id)

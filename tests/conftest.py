@@ -126,12 +126,13 @@ def failpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def spark(failpoints: Path) -> Iterator["SparkSession"]:
+    from pipeline.data.streams.warming import WORKERS
     from pipeline.platforms.session.spark import spark_session  # imported here, as it takes a second
 
     folder = Path(tempfile.mkdtemp(prefix="t"))  # pytest's is too long for the sockets of Python workers
     (folder / "turnout.toml").write_text(_SESSION, "utf-8")
     settings, paths = load(folder, {})
-    session = spark_session(settings, paths, "turnout-tests", light=True)
+    session = spark_session(settings, paths, "turnout-tests", light=True, workers=WORKERS)
     yield session
     session.stop()
     shutil.rmtree(folder, ignore_errors=True)

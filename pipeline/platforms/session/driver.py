@@ -75,7 +75,9 @@ _log = logging.getLogger("turnout")
 
 
 @contextmanager
-def driver_session(settings: Settings, paths: Paths, app_name: str, *, light: bool = False) -> Iterator[SparkSession]:
+def driver_session(
+    settings: Settings, paths: Paths, app_name: str, *, light: bool = False, workers: str | None = None
+) -> Iterator[SparkSession]:
     """Enter a block with the Spark session of this process; what was made for it is stopped, what was there stays.
 
     It is the platform's where `DATABRICKS_RUNTIME_VERSION` is set, or where other code runs one in this process.
@@ -85,7 +87,7 @@ def driver_session(settings: Settings, paths: Paths, app_name: str, *, light: bo
     """
     require_version(pyspark.__version__)
     if not is_platforms():
-        spark = spark_session(settings, paths, app_name, light=light)
+        spark = spark_session(settings, paths, app_name, light=light, workers=workers)
         try:
             yield spark
         finally:

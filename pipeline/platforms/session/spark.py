@@ -69,10 +69,13 @@ _JVM: Final = "-XX:+UseSerialGC -XX:-UsePerfData"
 _LIGHT_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"  # the first tier alone gets 48m: too small
 
 
-def spark_session(settings: Settings, paths: Paths, app_name: str, *, light: bool = False) -> SparkSession:
+def spark_session(
+    settings: Settings, paths: Paths, app_name: str, *, light: bool = False, workers: str | None = None
+) -> SparkSession:
     """Start the Spark session of this process, or return the existing one.
 
     The JVM of a `light` session compiles quickly rather than well: it ends soon, or leaves the work to Python.
+    On this machine the process of the module `workers` forks the Python workers, by default Spark's own.
 
     Raises:
         Refused: a jar is missing.
@@ -101,6 +104,7 @@ def spark_session(settings: Settings, paths: Paths, app_name: str, *, light: boo
     }
     if is_local:
         ours |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        ours |= {"spark.python.daemon.module": workers} if workers else {}
         ours |= {"spark.authenticate": "true"}  # its ports would obey any user of the machine; Spark makes the secret
     else:
         packages, code = archives()

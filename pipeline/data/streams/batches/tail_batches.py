@@ -27,6 +27,12 @@ def reads_tail(bronze: CursorTable, settings: Demux, *, once: bool) -> bool:
     return settings.reader == "direct" and not once and is_supported() and bronze.is_plain
 
 
+def warm_planner(spark: SparkSession) -> None:
+    """Let Spark start the processes with which it makes a frame, before the first `frame` needs them."""
+    spark.dataSource.register(BronzeSource)
+    spark.readStream.format(BronzeSource.name()).load()
+
+
 class TailBatches:
     """The driver plans them, and tasks read their files."""
 
