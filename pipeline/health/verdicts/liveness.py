@@ -169,7 +169,7 @@ def judge_driver(
 def _gone_since(at: float, run: ProcessRun | None, ended: Sequence[ProcessRun]) -> float:
     """Return when nothing worked any more before a process that ended or was started then; with none before it: then.
 
-    Starts that led nowhere belong to the same absence; one that was stopped in order does where it came back soon.
+    A start that failed belongs to the same absence, as it made no process. A stop does if a start soon followed.
     """
     if run is not None and run.ended_at is None:
         at = min(at, run.started_at)
@@ -177,9 +177,9 @@ def _gone_since(at: float, run: ProcessRun | None, ended: Sequence[ProcessRun]) 
         if each.ended_at is None or each.ended_at > at or (not each.died and at - each.ended_at > START_LIMIT_SECONDS):
             break
         at = each.ended_at
-        if each.ended_at - each.started_at >= each.start_seconds:
+        if each.is_known:
             break
-        at = each.started_at
+        at = min(at, each.started_at)
     return at
 
 

@@ -88,15 +88,16 @@ def test_a_start_after_a_death_has_one_beginning() -> None:
     ("ended", "since"),
     [
         ((), NOW - 15),
-        ((replace(KILLED, run_id=8, started_at=NOW - 24, ended_at=NOW - 20), KILLED), KILLED_AT),
+        ((replace(KILLED, run_id=8, started_at=NOW - 24, ended_at=NOW - 23, is_known=False), KILLED), KILLED_AT),
+        ((replace(KILLED, started_at=NOW - 100),), KILLED_AT),
         ((replace(KILLED, died=False),), KILLED_AT),
         ((replace(KILLED, died=False, ended_at=NOW - 400),), NOW - 15),
         ((replace(KILLED, ended_at=NOW - 400),), NOW - 400),
     ],
-    ids=["the first", "after a start that led nowhere", "restarted", "stopped for long", "dead for long"],
+    ids=["the first", "after a start that failed", "lived shortly", "restarted", "stopped for long", "dead for long"],
 )
 def test_a_start_begins_when_its_group_had_no_driver(ended: tuple[ProcessRun, ...], since: float) -> None:
-    """Starts that fail belong to one absence; a group that was stopped on purpose for long begins with its start."""
+    """Failed starts prolong one absence, a short life ends it; after a long stop on purpose the start begins it."""
     found = restarted(*ended, seconds=5.0, state="starting").driver("group", "a")
     assert found is not None
     assert (found.liveness.since, found.liveness.gone_since) == (NOW - 5, since)
