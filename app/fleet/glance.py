@@ -21,11 +21,11 @@ from app.look.tokens import Mode
 from app.runbooks.page_links import subject_query
 from app.state import services
 from app.state.control_queries import OperationList
+from app.state.first_events import awaited
 from app.state.readings import Reading
 from app.state.series import about
 from app.state.services import Environment
 from app.state.shared import once
-from listeners.process_kinds import INGEST
 from listeners.series import Series
 from pipeline.api.figures import WITHOUT_CAUGHT_UP, minute
 from pipeline.api.fleet import RegisteredSchema
@@ -106,15 +106,9 @@ def nothing_yet(fleet: Fleet) -> str:
     if not fleet.registered_games:
         return "No game is registered in this environment. Start turnout simulate, or register a game's schema."
     games = "1 game is" if fleet.registered_games == 1 else f"{formatting.count(fleet.registered_games)} games are"
-    state = fleet.judgement.of(INGEST)[0]
-    source = fleet.judgement.source
-    if state.is_awaited or state.liveness.state == "starting":
-        return f"{games} registered. Ingest is starting: events appear after its first commit."
-    if state.liveness.is_live and source.rows != 0:
-        return f"{games} registered. Ingest runs, and events appear after its first commit; {source.sentence}."
-    if state.liveness.is_live:
-        return f"{games} registered, and ingest runs. No event has arrived: start a producer, or turnout simulate."
-    return f"{games} registered, but no event has been ingested. Start ingest with turnout ingest run."
+    if (why := awaited(fleet)) is not None:
+        return f"{games} registered. {why}"
+    return f"{games} registered, and ingest runs. No event has arrived: start a producer, or turnout simulate."
 
 
 def _draw_strip(known: Gathered, signals: Signals) -> None:

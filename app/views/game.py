@@ -12,13 +12,13 @@ from app.game import panels, queries, rows_panel
 from app.game.cause import CauseCard, card
 from app.game.signals import GameSignals
 from app.look import parts
-from app.state import control_queries, previews, services
+from app.state import control_queries, first_events, previews, services
 from app.state.control_queries import ControlState
 from app.state.readings import reading
 from app.state.services import Environment
 from pipeline.base.errors import Refused
 from pipeline.control.operations import registry
-from pipeline.health.facts.fleet import GameRow
+from pipeline.health.facts.fleet import Fleet, GameRow
 from pipeline.health.incidents.causes import Action
 
 _DAY = 86_400.0
@@ -33,7 +33,7 @@ def _live(environment: Environment) -> None:
     game_key = st.query_params.get("game", "")
     row = steering.fleet.row(game_key)
     if row is None:
-        _draw_unknown(environment, game_key)
+        _draw_unknown(environment, steering.fleet, game_key)
         return
     signals = queries.signals(environment, steering, row, header.range_seconds())
     offered, why_not = _offered(environment, row)
@@ -179,21 +179,25 @@ def _offer(environment: Environment, key: str, group: str | None, kind: str) -> 
     confirm.stage_preview(f"game_{key}", make)
 
 
-def _draw_unknown(environment: Environment, game_key: str) -> None:
+def _draw_unknown(environment: Environment, fleet: Fleet, game_key: str) -> None:
+    """Say why there is no page: no choice, a wrong link, or a game whose first event has not reached bronze."""
     if not game_key:
         header.headline("No game", tone="plain")
         st.info("No game is chosen. Open one from the Fleet page.")
         return
-    header.headline("No such game", tone="plain")
     try:
         registered = queries.game_versions(environment, game_key).versions
     except Refused as refused:
+        header.headline("No events of this game", tone="plain")
         st.error(formatting.escaped(str(refused)))
         return
     if registered:
-        st.info("This game is registered, but no event of it has arrived yet. Check that its producer is running.")
+        header.headline(f"No event of {formatting.shown(registered[-1].game)} in bronze yet", tone="plain")
+        why = first_events.awaited(fleet) or "Nothing waits in the source: check that its producer is running."
+        st.info(formatting.escaped(f"This game is registered, but no event of it has reached bronze. {why}"))
         st.text(f"{formatting.shown(registered[-1].game)} (key {game_key})")
     else:
+        header.headline("No such game", tone="plain")
         st.warning("There is no game with this key. Check the link, or look for it on the Fleet page.")
         st.code(formatting.shown(game_key, 100), language=None)
 

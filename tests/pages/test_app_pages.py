@@ -114,14 +114,26 @@ def test_hostile_names_are_inert(name: str, tmp_path: Path, opening: Opening) ->
 
 
 def test_unknown_games_are_told_apart(tmp_path: Path, opening: Opening) -> None:
-    """A wrong link, no link and a registered game without events each have their own sentence."""
+    """A wrong link, no link and a registered game without events each have their own sentence.
+
+    Nobody is sent to a producer whose events may wait in the source.
+    """
     seed(tmp_path, [Seeded("one", "a", {})], now=time.time(), history=False)
     with open_store(Settings(), Paths(tmp_path)).begin() as connection:
         row = {"game_key": "quiet_x", "game": "quiet", "version": 1, "schema_id": 1, "created_at": 1.0}
         connection.execute(insert(tables.registrations).values(row))
     assert "There is no game with this key" in opening("game", game="nobody_x").warning[0].value
     assert "No game is chosen" in opening("game").info[0].value
-    assert "no event of it has arrived" in opening("game", game="quiet_x").info[0].value
+    empty = opening("game", game="quiet_x")
+    assert "no event of it has reached bronze. Nothing waits in the source" in empty.info[0].value.replace("\\", "")
+    assert "No event of quiet in bronze yet" in texts(empty)
+    assert "No such game" not in texts(empty)
+    with open_store(Settings(), Paths(tmp_path)).begin() as connection:
+        connection.execute(update(source_backlog).values(age_seconds=24.0, peak_seconds=24.0, rows=27_150))
+    services.forget()
+    waits = opening("game", game="quiet_x").info[0].value.replace("\\", "")
+    assert "Ingest runs, and events appear after its next commit; " in waits
+    assert "producer" not in waits
 
 
 def test_a_broken_history_is_a_reason_and_not_an_empty_panel(tmp_path: Path) -> None:
