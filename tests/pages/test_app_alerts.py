@@ -95,6 +95,15 @@ def test_silenced_and_explained_alerts_are_listed_and_do_not_count_as_firing(ser
     assert (unsaid.state, unsaid.silence) == ("silenced", None)
 
 
+def test_texts_have_the_time_at_which_they_were_told(server: Server) -> None:
+    """Numbers in a text are of when Prometheus sent it, which Alertmanager says; without that nobody knows."""
+    told = {**active("TurnoutFleetUnhealthy"), "updatedAt": "2026-11-25T14:40:00.000Z"}
+    (found,) = ask(server, [told, WATCHDOG]).firing or ()
+    assert found.told_at == pytest.approx(found.since + 431.877, abs=0.01)
+    (unsaid,) = ask(server, [active("TurnoutFleetUnhealthy"), WATCHDOG]).firing or ()
+    assert unsaid.told_at is None
+
+
 def test_pending_alerts_are_those_of_prometheus(server: Server) -> None:
     """Alertmanager hears of no alert before it fires; without Prometheus it is not known which wait."""
     pending = {**active("TurnoutGroupDown"), "activeAt": SINCE, "state": "pending"}
