@@ -144,6 +144,21 @@ class Series:
                 lost[place[game]] |= known[at] & self.partial.get(group, False)
         return self.known & ~lost
 
+    @property
+    def unsure(self) -> BoolArray:
+        """Where a report of the group that had a game last may be missing, so that its silence there says nothing."""
+        found = np.zeros((len(self.games), self.slots), np.bool_)
+        moved = set() if self.moved is None else set(self.moved.games)
+        for at, (game, group) in enumerate(zip(self.games, self.groups, strict=True)):
+            if game not in moved:
+                found[at] = self.partial.get(group, False)
+                continue
+            had: str | None = None
+            for slot, here in enumerate(self.group_by_slot(game)):
+                had = here or had
+                found[at, slot] = had is not None and had in self.partial and self.partial[had][slot]
+        return found
+
     def total(self, name: Name, games: Collection[str] | None = None) -> FloatArray:
         """Return one number per slot: the games' sum, of backlog and status the largest; nan: nobody knows it.
 

@@ -1,6 +1,7 @@
 """The health strip: for each slot of time which share of the games that reported was in trouble.
 
-Pure. A slot in which no driver reported is not known; a game that is silent in a slot after it reported counts as late.
+Pure. A slot in which no driver reported is not known; a game that is silent in a slot after it reported counts as late,
+unless its driver ended, or stood still, before it reported that slot: then nobody knows.
 That a game is paused now explains its silence since its last report, and none before it.
 """
 
@@ -26,6 +27,9 @@ SLOTS: Final = 60
 _PATIENCE_SECONDS: Final = 60.0
 """Seconds after its end in which a slot may be missing: its minutes wait until all drivers can have reported."""
 
+_LOST_SECONDS: Final = 120
+"""Seconds of which a driver that ends takes the report with it: in a longer slot its silence is longer than that."""
+
 _LONGEST: Final = 80  # characters of a title
 _BAD: Final = np.array([status.severity for status in Status if status.is_bad])
 _LATE: Final = np.array([status.severity for status in Status if status.is_late])
@@ -50,13 +54,17 @@ class _Stood:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """Games by slot: those that failed, were late, began, reported, and did not report although they should."""
+    """Games by slot: those that failed, were late, began, reported, and did not report although they should.
+
+    Of `lost` ones the report may be missing, as the charts say.
+    """
 
     bad: IntArray
     late: IntArray
     starting: IntArray
     reported: IntArray
     silent: IntArray
+    lost: IntArray
 
 
 def slots(
@@ -108,7 +116,7 @@ def label(made: list[StripSlot]) -> str:
 def calm_since(series: Series, fleet: Fleet) -> Calm | None:
     """Return since when no game was in trouble; None where the newest slot had some, or nobody knows."""
     counts = once(_count, series, fleet)
-    troubled = (counts.bad + counts.late + counts.silent > 0) | (counts.reported == 0)
+    troubled = (counts.bad + counts.late + counts.silent + counts.lost > 0) | (counts.reported == 0)
     places = np.flatnonzero(troubled)
     if not series.slots or (len(places) and places[-1] == series.slots - 1):
         return None
@@ -128,12 +136,15 @@ def _count(series: Series, fleet: Fleet) -> _Counts:
     wanted = np.array([key not in idle for key in series.games], dtype=bool)
     heard_after = np.logical_or.accumulate(reported[:, ::-1], axis=1)[:, ::-1]
     heard_before = np.logical_or.accumulate(reported, axis=1) & (wanted[:, np.newaxis] | heard_after)
+    missing = heard_before & ~reported
+    unsure = missing & series.unsure if series.slot_seconds <= _LOST_SECONDS else np.zeros_like(missing)
     return _Counts(
         np.isin(status, _BAD).sum(axis=0),
         np.isin(status, _LATE).sum(axis=0),
         (status == Status.STARTING.severity).sum(axis=0),
         reported.sum(axis=0),
-        (heard_before & ~reported).sum(axis=0),
+        (missing & ~unsure).sum(axis=0),
+        unsure.sum(axis=0),
     )
 
 
@@ -159,19 +170,21 @@ def _stood(series: Series, found: Sequence[Incident] | None) -> list[_Stood]:
 
 def _slot(counts: _Counts, place: int, at: float, stood: _Stood, *, known: bool) -> StripSlot:
     bad, late = int(counts.bad[place]), int(counts.late[place])
-    reported, silent = int(counts.reported[place]), int(counts.silent[place])
+    reported, silent, lost = (int(each[place]) for each in (counts.reported, counts.silent, counts.lost))
     if not known or not reported:
         return StripSlot(at, 0.0, 0.0, known=False, title=f"{_clock(at)}: no driver reported")
-    games = reported + silent
+    games = reported + silent + lost
     starting = int(counts.starting[place])
     words = [(bad, "failing"), (late, "late or unknown"), (silent, "silent"), (starting, "starting")]
+    words.append((lost, "not known: reports may be missing"))
     words.append((stood.running, "running in an incident"))
     said = [f"{amount} {word}" for amount, word in words if amount]
     said += [join_limited(stood.titles, 2, lambda title: visible(title, _LONGEST))] if stood.titles else []
     title = f"{_clock(at)}: {', '.join(said) or 'none in trouble'}"
     least = 1 if stood.titles and not bad else 0  # an incident without games, such as of the controller, is seen too
     ill = max(late + silent + stood.running + stood.starting, least) / games
-    return StripSlot(at, bad / games, ill, known=True, title=title, starting=(starting - stood.starting) / games)
+    unknown = (starting - stood.starting + lost) / games
+    return StripSlot(at, bad / games, ill, known=True, title=title, starting=unknown)
 
 
 def _now(of: Situation, now: float, *, known: bool) -> StripSlot:

@@ -30,7 +30,7 @@ class StripSlot:
     late: float
     known: bool
     title: str
-    starting: float = 0.0  # of which nothing is known yet: not well, and no trouble
+    starting: float = 0.0  # of which nothing is known, or not yet: not well, and no trouble
 
 
 @dataclass(frozen=True, slots=True)

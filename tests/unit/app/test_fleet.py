@@ -113,6 +113,23 @@ def test_one_failing_game_of_many_and_a_silent_one_are_seen() -> None:
     assert slot.title == "07:30 UTC: 1 failing, 1 silent"
 
 
+def test_a_game_whose_report_may_be_missing_is_neither_silent_nor_well() -> None:
+    """In the two minutes that a killed driver takes with it nobody knows its games; a longer silence is late."""
+    lost = {"b": np.isin(np.arange(60), (30, 31))}
+    hour = series([game_key(name) for name in "abcd"], groups=["a", "a", "b", "b"], partial=lost)
+    hour.status[2:, 30:33] = -1
+    seen = fleet([Game(name, group="a" if name in "ab" else "b") for name in "abcd"])
+    first, second, silent = strip.slots(hour, seen, NOW)[29:32]
+    assert first.title == "07:30 UTC: 2 not known: reports may be missing"
+    assert (first.late, first.starting, second.late, second.starting) == (0.0, 0.5, 0.0, 0.5)
+    assert (silent.title, silent.late) == ("07:32 UTC: 2 silent", 0.5)
+    long = replace(hour, slot_seconds=240, since=NOW - 60 * 240)
+    assert strip.slots(long, seen, NOW)[29].title.endswith("2 silent"), "longer than a driver's report is late"
+    newest = replace(hour, partial={"b": np.arange(60) == 59})
+    newest.status[2:, 59] = -1
+    assert strip.calm_since(newest, seen) is None
+
+
 def test_a_starting_stream_is_neither_well_nor_trouble() -> None:
     """Of a stream that starts nothing is known: it is not green in a slot, and nothing is called calm beside it."""
     hour = series([game_key("a"), game_key("b")])
@@ -286,7 +303,7 @@ def test_nobody_is_told_to_start_a_process_that_runs() -> None:
     starting = replace(fleet([], groups={"a": GroupIntent("running", "local", NOW)}, ingest=False), registered_games=40)
     assert "Ingest is starting" in glance.nothing_yet(starting)
     away = replace(fleet([], silent={"main": 120.0}), registered_games=40)
-    assert "Start ingest" in glance.nothing_yet(away)
+    assert "start it with turnout ingest run" in glance.nothing_yet(away)
 
 
 def test_before_the_first_closed_minute_the_drivers_say_what_lands() -> None:

@@ -120,6 +120,8 @@ def test_a_missing_report_stays_with_the_group_that_had_the_game() -> None:
     assert moved.whole.tolist() == [[False, True, False, True]]
     only = by_game(replace(lines_of, partial={"b": marked["b"]}), [(0,), (1,)])
     assert only.whole.tolist() == [[True, True, False, True]]
+    assert moved.unsure.tolist() == [[True, False, True, False]]
+    assert only.unsure.tolist() == [[False, False, True, False]], "of the group that had it then"
 
 
 def test_repairs_is_not_complete_where_a_report_is_missing() -> None:
