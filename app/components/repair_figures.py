@@ -77,7 +77,7 @@ def _refused(steering: ControlState, hour: Reading[Series]) -> Figure:
         worst = max(sums, key=lambda key: (sums[key], key))
         row = steering.fleet.row(worst)
         name = worst if row is None else row.game
-        note = f"{100 * sums[worst] / amount:.0f} % of {formatting.shown(name, 24)}; {ends}"
+        note = f"{formatting.shown(name, 24)}: {100 * sums[worst] / amount:.0f} % of them; {ends}"
     if hour.failed:
         note = formatting.shown(f"until {formatting.clock(hour.good_at)}: {hour.why}", _LONGEST)
     value = f"≥ {formatting.count(amount)}" if amount or lost else "0"

@@ -21,6 +21,9 @@ from pipeline.api.figures import (
     BACKLOG_FLOOR,
     IN_PART,
     MAY_LACK,
+    NO_MINUTE_YET,
+    NO_ROW,
+    NOT_READ,
     NOT_REPORTED,
     ONLY_CAUGHT_UP,
     REFUSED_FLOOR,
@@ -103,7 +106,7 @@ def _latency(signals: Signals) -> Figure:
     p99 = quantile([int(count) for count in recent.counts[:, slot, :].sum(axis=0)], 0.99)
     if p99 is None:
         caught_up = int(recent.caught_up[:, slot].sum()) > 0
-        why = ONLY_CAUGHT_UP if caught_up else "no row in that minute"
+        why = ONLY_CAUGHT_UP if caught_up else NO_ROW
         return _unknown("Latency p99", MAY_LACK if is_partial else why, points, objective)
     tone: Tone = "bad" if p99 > objective else "plain"
     return Figure("Latency p99", formatting.duration(p99), "", note, points, tone, objective)
@@ -191,7 +194,12 @@ def _of_events(recent: Series, counted: Sequence[float | None], newest: int) -> 
 
 def _why(signals: Signals, slot: int | None) -> str:
     """Return why a figure of the minutes has no value."""
-    return NOT_REPORTED if slot is not None else signals.whys.get("series", "no driver reported lately")
+    if slot is not None:
+        return NOT_REPORTED
+    if signals.recent is None:
+        return signals.whys.get("series", NOT_READ)
+    reports = any(row.live is not None for row in signals.fleet.rows)
+    return signals.whys.get("series", NO_MINUTE_YET if reports else "no driver reported lately")
 
 
 def _unknown(label: str, why: str, points: Sequence[float | None], objective: float | None = None) -> Figure:

@@ -16,7 +16,7 @@ from app.state.shared import once
 from app.state.situations import situation
 from listeners.series import IntArray, Series
 from listeners.status import Status
-from pipeline.base.texts import in_utc, join_limited, short_moment, visible
+from pipeline.base.texts import in_utc, join_limited, short_moment
 from pipeline.health.facts.fleet import Fleet
 from pipeline.health.headlines.standings import Situation
 from pipeline.health.incidents.incidents import Incident
@@ -30,7 +30,7 @@ _PATIENCE_SECONDS: Final = 60.0
 _LOST_SECONDS: Final = 120
 """Seconds of which a driver that ends takes the report with it: in a longer slot its silence is longer than that."""
 
-_LONGEST: Final = 80  # characters of a title
+_MOST_CAUSES: Final = 2  # named
 _BAD: Final = np.array([status.severity for status in Status if status.is_bad])
 _LATE: Final = np.array([status.severity for status in Status if status.is_late])
 
@@ -49,7 +49,7 @@ class _Stood:
 
     running: int  # games of them whose streams ran
     starting: int  # games of them whose streams started
-    titles: tuple[str, ...]
+    causes: tuple[str, ...]  # of them: their titles are of now, and may not be what was so then
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def _stood(series: Series, found: Sequence[Incident] | None) -> list[_Stood]:
     at = {key: number for number, key in enumerate(series.games)}
     starts = series.status == Status.STARTING.severity
     runs = (series.status >= 0) & ~starts & ~np.isin(series.status, _BAD) & ~np.isin(series.status, _LATE)
-    marked, titles = np.zeros_like(runs), [list[str]() for _ in range(slots)]
+    marked, causes = np.zeros_like(runs), [dict[str, None]() for _ in range(slots)]
     for each in found or ():
         first = max(0, int((each.since - series.since) // seconds))
         last = slots if each.ended_at is None else min(slots, int((each.ended_at - series.since) // seconds) + 1)
@@ -163,9 +163,9 @@ def _stood(series: Series, found: Sequence[Incident] | None) -> list[_Stood]:
         rows = [at[key] for key in each.games if key in at]
         marked[rows, first:last] = True
         for place in range(first, last):
-            titles[place].append(each.finding.title)
+            causes[place][str(each.finding.cause)] = None
     running, starting = ((marked & each).sum(axis=0) for each in (runs, starts))
-    return [_Stood(int(running[place]), int(starting[place]), tuple(titles[place])) for place in range(slots)]
+    return [_Stood(int(running[place]), int(starting[place]), tuple(causes[place])) for place in range(slots)]
 
 
 def _slot(counts: _Counts, place: int, at: float, stood: _Stood, *, known: bool) -> StripSlot:
@@ -179,9 +179,9 @@ def _slot(counts: _Counts, place: int, at: float, stood: _Stood, *, known: bool)
     words.append((lost, "not known: reports may be missing"))
     words.append((stood.running, "running in an incident"))
     said = [f"{amount} {word}" for amount, word in words if amount]
-    said += [join_limited(stood.titles, 2, lambda title: visible(title, _LONGEST))] if stood.titles else []
+    said += [f"incident: {join_limited(stood.causes, _MOST_CAUSES, str)}"] if stood.causes else []
     title = f"{_clock(at)}: {', '.join(said) or 'none in trouble'}"
-    least = 1 if stood.titles and not bad else 0  # an incident without games, such as of the controller, is seen too
+    least = 1 if stood.causes and not bad else 0  # an incident without games, such as of the controller, is seen too
     ill = max(late + silent + stood.running + stood.starting, least) / games
     unknown = (starting - stood.starting + lost) / games
     return StripSlot(at, bad / games, ill, known=True, title=title, starting=unknown)

@@ -17,7 +17,10 @@ from listeners.status import STATUSES, Status
 from pipeline.api.figures import (
     BACKLOG_FLOOR,
     IN_PART,
-    LATEST_SLOTS,
+    MAY_LACK,
+    NO_MINUTE_YET,
+    NO_ROW,
+    NOT_READ,
     NOT_REPORTED,
     ONLY_CAUGHT_UP,
     REFUSED_FLOOR,
@@ -156,10 +159,15 @@ def _latency(signals: GameSignals) -> Figure:
 
 
 def _why_no_latency(signals: GameSignals) -> str:
-    if signals.recent is None:
+    """Say why the minute that the page names has no latency: an unknown minute is none without rows."""
+    recent, slot = signals.recent, newest_slot(signals.recent)
+    if recent is None or slot is None:
         return _why(signals, "recent")
-    caught_up = any(lines.gapped(signals.recent.total("caught_up"))[-LATEST_SLOTS:])
-    return ONLY_CAUGHT_UP if caught_up else "no row lately"
+    if recent.is_partial(set(recent.groups))[slot]:
+        return MAY_LACK
+    if not math.isfinite(recent.total("rows")[slot]):
+        return NOT_REPORTED
+    return ONLY_CAUGHT_UP if recent.total("caught_up")[slot] else NO_ROW
 
 
 def _last_commit(signals: GameSignals) -> Figure:
@@ -256,7 +264,9 @@ def _why_no_rate(signals: GameSignals) -> str:
 
 
 def _why(signals: GameSignals, name: str) -> str:
-    return signals.whys.get(name, _SILENT)
+    if signals.recent is None:
+        return signals.whys.get(name, NOT_READ)
+    return signals.whys.get(name, _SILENT if signals.row.live is None else NO_MINUTE_YET)
 
 
 def _usual(points: Points) -> float | None:

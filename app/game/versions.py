@@ -42,5 +42,5 @@ def _change(environment: Environment, before: Version | None, each: Version) -> 
     except Refused as refused:
         return formatting.shown(f"{queries.UNREADABLE}: {first_line(refused)}", 80)
     if not found.changes:
-        return "no change of any field"
+        return f"same fields as version {before.version}"  # such as one that is registered again, to another column
     return join_limited([str(step) for step in found.changes], _WORDS, lambda text: formatting.shown(text, 60))

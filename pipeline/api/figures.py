@@ -20,6 +20,15 @@ LATEST_SLOTS: Final = 3
 NOT_REPORTED: Final = "not reported for that minute"
 """Why a figure has no value while others have one."""
 
+NO_MINUTE_YET: Final = "no whole minute is reported yet"
+"""Why no minute has figures while drivers report: they write a minute once it is over."""
+
+NOT_READ: Final = "not read"
+"""Why figures have no value where nobody has read the minutes, and nobody says why."""
+
+NO_ROW: Final = "no row in that minute"
+"""Why a minute has no latency though all of it was reported."""
+
 MAY_LACK: Final = "a report of that minute may be missing"
 """What a figure that is no sum says of such a minute."""
 

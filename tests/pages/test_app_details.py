@@ -260,7 +260,7 @@ def test_repairs_without_a_history_have_no_zero(
     monkeypatch.setattr(history, "series", lambda *_: refusing(3))
     said = texts(opening("repairs"))
     assert "1 stream parked or waiting after a failure" in said
-    assert " ".join(figure(said, "Rows refused, 1 h")) == "≥ 180 100 % of Chess; complete until 08:00 UTC"
+    assert " ".join(figure(said, "Rows refused, 1 h")) == "≥ 180 Chess: 100 % of them; complete until 08:00 UTC"
     assert figure(said, "Parked") == ["1", "Risk"]
     monkeypatch.setattr(history, "series", away)
     assert figure(texts(opening("repairs")), "Rows refused, 1 h") == [UNKNOWN, "it", "is", "away"]

@@ -152,7 +152,7 @@ def test_a_game_that_starts_in_an_incident_counts_once() -> None:
     for tone in ("late", "bad"):
         stood = incident(keys[:3], since=NOW - 3600, tone=tone)
         made = strip.slots(hour, seen, NOW, None, (stood,))
-        assert made[30 - 1].title.startswith("07:30 UTC: 2 starting, 1 running in an incident, ")
+        assert made[30 - 1].title.startswith("07:30 UTC: 2 starting, 1 running in an incident, incident: schema")
         counted = {"late": "1 late", "bad": "1 failing or unknown"}[tone]
         assert made[-1].title == f"now: {counted}, 2 starting"
         for slot in (made[30 - 1], made[-1]):
@@ -311,6 +311,9 @@ def test_before_the_first_closed_minute_the_drivers_say_what_lands() -> None:
     assert value("Rows landed", figures.figures(signals([Game("a"), Game("b")])))[0] == "20 /s"
     silent = Game("b", reported={"rows_per_second": None})
     assert value("Rows landed", figures.figures(signals([Game("a"), silent])))[0] == UNKNOWN
+    first = signals([Game("a")], recent=series([], slots=3, events=np.full(3, np.nan)))
+    for label in ("Events in", "Latency p99", "Rows refused"):
+        assert value(label, figures.figures(first)) == (UNKNOWN, "no whole minute is reported yet")
 
 
 def test_the_latency_now_has_no_row_that_was_caught_up() -> None:

@@ -5,17 +5,20 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import pytest
 
 from app.components import group_load, group_state, repair_figures
 from app.components.group_state import GroupState
-from app.game import figures
+from app.game import figures, versions
 from app.game.signals import GameSignals
 from app.look import lines, trends
 from app.state.control_queries import ControlState
 from app.state.readings import Reading
+from app.state.services import Environment
 from app.state.situations import counted, situation
 from listeners.series import Series, by_game
 from pipeline.api.trends import Trend
+from pipeline.api.versions import GameVersions
 from pipeline.base.names import game_key
 from pipeline.health.incidents.incidents import Incident
 from pipeline.health.verdicts.placement.capacity import GroupLoad
@@ -47,7 +50,31 @@ def test_a_game_shows_no_rate_of_an_earlier_minute() -> None:
     signals = of_chess(series=known, recent=known)
     assert figure(signals, "Rows landed") == ("–", "not reported for that minute")
     assert figure(signals, "Rows refused") == ("–", "not reported for that minute")
-    assert figure(of_chess(recent=None), "Rows landed") == ("–", "no driver reported lately")
+    assert figure(of_chess(recent=None), "Rows landed") == ("–", "not read")
+
+
+def test_a_minute_that_is_not_known_is_none_without_rows() -> None:
+    """Beside rows that were not reported no figure says that there were none, nor that a live driver is silent."""
+    quiet = [Game("Chess", reported={"latency_p99_seconds": None, "latency_p99_last_minute_seconds": None})]
+
+    def latency(known: Series) -> tuple[str, str]:
+        seen = fleet(quiet)
+        return figure(GameSignals(seen, seen.rows[0], 60.0, series=known, recent=known), "Latency p99")
+
+    known = series([CHESS], slots=5)
+    known.counts[:, -1], known.rows[:, -1] = 0, 0
+    assert latency(known) == ("–", "no row in that minute")
+    lost = replace(known, partial={"a": np.arange(5) == 4})
+    assert latency(lost) == ("–", "a report of that minute may be missing")
+    known.commits[:, -1], known.status[:, -1] = 0, -1
+    assert latency(known) == ("–", "not reported for that minute")
+    known.rows[:, -1] = known.caught_up[:, -1] = 60
+    assert latency(known) == ("–", "only rows that were caught up")
+    none = series([], slots=5, events=np.full(5, np.nan))
+    assert figure(of_chess(recent=none), "Rows landed") == ("–", "no whole minute is reported yet")
+    silent = fleet([Game("Chess")], silent={"a": 120.0})
+    gone = GameSignals(silent, silent.rows[0], 60.0, recent=none)
+    assert figure(gone, "Rows landed") == ("–", "no driver reported lately")
 
 
 def test_a_game_whose_driver_was_killed_shows_at_least_what_was_reported() -> None:
@@ -88,9 +115,9 @@ def test_refused_rows_of_now_are_in_the_hour_of_repairs() -> None:
     hour = series([CHESS, game_key("Go")], slots=10)
     hour.refused[1, 0] = 265
     old = repair_figures.figures(steering(), Reading(hour))[2]
-    assert (old.value, old.note) == ("≥ 265", "100 % of Go; complete until 08:00 UTC")
+    assert (old.value, old.note) == ("≥ 265", "Go: 100 % of them; complete until 08:00 UTC")
     burst = repair_figures.figures(steering(refused={"quarantined_schema": 3735}), Reading(hour))[2]
-    assert (burst.value, burst.note) == ("≥ 4\u202f000", "93 % of Chess; complete until 08:00 UTC")
+    assert (burst.value, burst.note) == ("≥ 4\u202f000", "Chess: 93 % of them; complete until 08:00 UTC")
     hour.refused[:] = 0
     none = repair_figures.figures(steering(), Reading(hour))[2]
     assert (none.value, none.note) == ("0", "none until 08:00 UTC")
@@ -129,7 +156,7 @@ def test_repairs_is_not_complete_where_a_report_is_missing() -> None:
     hour = series([CHESS, game_key("Go")], slots=10, partial={"a": np.arange(10) == 7})
     hour.refused[1, 0] = 265
     some = repair_figures.figures(steering(), Reading(hour))[2]
-    assert (some.value, some.note) == ("≥ 265", "100 % of Go; until 08:00 UTC; reports of 07:57 may be missing")
+    assert (some.value, some.note) == ("≥ 265", "Go: 100 % of them; until 08:00 UTC; reports of 07:57 may be missing")
     hour.refused[:] = 0
     none = repair_figures.figures(steering(), Reading(hour))[2]
     assert (none.value, none.note) == ("≥ 0", "none seen until 08:00 UTC; reports of 07:57 may be missing")
@@ -172,3 +199,12 @@ def test_a_group_has_one_colour_wherever_its_state_is_drawn() -> None:
     assert group_state.tones([calm, ill]) == {"● running": "well", "! running": "late"}
     worse = replace(ill, severity="bad")
     assert group_state.tones([worse, ill]) == {"! running": "bad"}
+
+
+def test_a_version_that_is_registered_again_says_which_one_it_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schemas names the column that it gave the table: Game compares two versions, and says which."""
+    monkeypatch.setattr("app.game.versions.queries.comparison", lambda *_: SimpleNamespace(changes=()))
+    each = [SimpleNamespace(version=at, created_at=NOW - 60, registered_by="ann") for at in (6, 7)]
+    game = cast(GameVersions, SimpleNamespace(versions=each, quarantined=()))
+    newest, _ = versions.lines(cast(Environment, None), game, NOW)
+    assert newest == ("7 ✓", "same fields as version 6 · 1 min ago by ann")
