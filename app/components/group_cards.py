@@ -1,6 +1,6 @@
 """Cards of the cluster groups, and what a planned move would do to their loads; a page says what a click does."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -56,29 +56,36 @@ def draw(
                 _draw_card(steering, known, name, click, landed, incidents.get(name))
 
 
-def draw_move(loads: Loads, chosen: Sequence[str], target: str | None) -> None:
+def draw_move(steering: ControlState, landed: GroupCourses, chosen: Sequence[str], target: str | None) -> None:
     """Draw each group's load before and after the chosen games have moved; nothing moves by it."""
+    loads = steering.loads
+    unknown = {
+        name
+        for name, group in loads.groups.items()
+        if group.games and why_load_unknown(steering, landed.courses.get(name), name)
+    }
     assigned = {} if target is None else dict.fromkeys(chosen, target)
     after = loads.after(assigned)
     planned = any(after[name].games != group.games for name, group in loads.groups.items())
     st.html(parts.section("Load before and after" if planned else "Load", ESTIMATED))
-    st.html(load_bars((group, after[name]) for name, group in loads.groups.items()))
+    st.html(load_bars(((group, after[name]) for name, group in loads.groups.items()), unknown))
     if planned and (group := after.get(str(target))) is not None:
-        st.html(parts.note(_fits(loads, assigned, group)))
+        st.html(parts.note(_fits(loads, assigned, group, is_unknown=group.name in unknown)))
 
 
-def load_bars(groups: Iterable[tuple[GroupLoad, GroupLoad]]) -> str:
-    """Return a bar per group: its load before and after a plan."""
-    lines = [_line(before, after) for before, after in groups]
+def load_bars(groups: Iterable[tuple[GroupLoad, GroupLoad]], unknown: Collection[str] = ()) -> str:
+    """Return a bar per group: its load before and after a plan; of `unknown` groups the load is not known."""
+    lines = [_line(before, after, is_unknown=before.name in unknown) for before, after in groups]
     scale = "of its limit" if all(each.limited for each in lines) else _COMPARED
     return parts.loads(lines, limit=1.0, scale=scale)
 
 
-def _fits(loads: Loads, assigned: Mapping[str, str], target: GroupLoad) -> str:
+def _fits(loads: Loads, assigned: Mapping[str, str], target: GroupLoad, *, is_unknown: bool) -> str:
     """Say whether the games fit into the group that would have them, and what of it is a guess."""
     moved = [each for each in loads.games if each.game_key in assigned and each.group != target.name]
     guessed = sum(not each.is_known for each in moved)
-    words = [f"{'▲ does not fit' if target.is_over(loads.max_games) else '✓ fits'} in {_named(target)}"]
+    fits = "▲ does not fit" if target.is_over(loads.max_games) else "✓ fits"
+    words = [f"? nobody knows the load of {_named(target)}" if is_unknown else f"{fits} in {_named(target)}"]
     words += [f"? the load of {guessed} of the games is unknown"] if guessed else []
     words += ["" if target.capacity_cores is not None else "no limit of cores is set"]
     return " · ".join(each for each in words if each)
@@ -142,17 +149,16 @@ def _numbers(known: Situation, steering: ControlState, seen: Course | None, name
 
 
 def why_load_unknown(steering: ControlState, seen: Course | None, name: str) -> str:
-    """Return why nobody knows the load of a group with games, as a clause; empty where it is known or estimated."""
-    group = steering.loads.groups.get(name)
-    if group is not None and not group.games:
-        return ""
-    return group_load.why_unknown(steering.fleet, name, None if seen is None else seen.measured_now)
+    """Return why nobody knows the load of a group, as a clause; empty where it is known or estimated."""
+    group, measured = steering.loads.groups.get(name), None if seen is None else seen.measured_now
+    why = group_load.why_unmeasured if group is not None and not group.games else group_load.why_unknown
+    return why(steering.fleet, name, measured)
 
 
 def load_words(steering: ControlState, seen: Course | None, name: str, *, of_limit: bool = False) -> tuple[str, str]:
     """Return a group's load and headroom: as its driver measured it, else as estimated, which is named.
 
-    Neither is known where it has games, and its driver does not live or is starting.
+    Neither is known where it has games and its driver is gone, nor where its driver starts or has measured nothing.
     """
     if why_load_unknown(steering, seen, name):
         return formatting.UNKNOWN_VALUE, formatting.UNKNOWN_VALUE
@@ -170,9 +176,11 @@ def load_words(steering: ControlState, seen: Course | None, name: str, *, of_lim
     return f"{about}{formatting.cores(used, unit)}{end}", left
 
 
-def _line(before: GroupLoad, after: GroupLoad) -> parts.Fullness:
+def _line(before: GroupLoad, after: GroupLoad, *, is_unknown: bool) -> parts.Fullness:
     """Return a bar; a group without a limit compares as one of `COMPARED_CORES`, and has no tick."""
     changes, limit = before.games != after.games, before.capacity_cores
+    if is_unknown:
+        return parts.Fullness(_named(before), None, None, "not known", limited=limit is not None)
     was = formatting.cores(before.cores, "" if changes or limit is not None else " cores")
     said = f"{was} → {formatting.cores(after.cores, '')}" if changes else was
     if limit is None:

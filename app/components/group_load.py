@@ -5,6 +5,7 @@ it is estimated from rows and commits as `pipeline.health.verdicts.placement.cap
 and named an estimate. Without a limit a group's rows are compared with the most that it kept up with.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from pipeline.health.verdicts.placement.capacity import IDLE_CORES, GroupLoad, L
 
 _ESTIMATED_BESIDE: Final = "; placement estimates {} for its games."
 _GROUPS: Final = frozenset({GROUP})
+_LEAST_POINTS: Final = 2  # of a trend; fewer are no line
 _LATEST_SLOTS: Final = 3  # slots, back from now, in which to look for the newest report
 
 
@@ -61,10 +63,15 @@ class Course:
 
     @property
     def trend(self) -> list[int]:
-        """Rows a minute of the slots of which all was reported, for a cell of a table."""
+        """Rows a minute of the newest slots in a row of which all was reported, for a cell of a table.
+
+        A cell has no gaps: slots around an outage would be joined over it. Empty below two slots.
+        """
         marks = self.partial or [False] * len(self.per_minute)
-        pairs = zip(self.per_minute, marks, strict=True)
-        return [round(each) for each, is_partial in pairs if each is not None and not is_partial]
+        newest = zip(reversed(self.per_minute), reversed(marks), strict=True)
+        whole = itertools.takewhile(lambda each: each[0] is not None and not each[1], newest)
+        points = [round(rows) for rows, _ in whole if rows is not None]
+        return points[::-1] if len(points) >= _LEAST_POINTS else []
 
     @property
     def measured_now(self) -> float | None:
@@ -134,6 +141,19 @@ def why_unknown(fleet: Fleet, group: str, measured: float | None) -> str:
         return "Its driver is starting"
     statuses = {row.verdict.status for row in fleet.rows if row.group == group}
     return "Its games are starting" if measured is None and statuses == {Status.STARTING} else ""
+
+
+def why_unmeasured(fleet: Fleet, group: str, measured: float | None) -> str:
+    """Return why nobody knows what the driver of a group without games uses; empty where it measured it, or is gone.
+
+    Without games there is nothing to estimate from, and a driver that starts uses most.
+    """
+    state = fleet.state(GROUP, group)
+    if state is None or not state.liveness.is_live:
+        return ""
+    if state.liveness.state == "starting":
+        return "Its driver is starting"
+    return "It has no games, and its driver has measured no whole minute" if measured is None else ""
 
 
 def all_measured_now(series: Series, fleet: Fleet) -> dict[str, float]:

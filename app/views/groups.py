@@ -85,7 +85,7 @@ def _live(environment: Environment) -> None:
     landed = _landed(environment, steering)
     if len(fleet.groups) <= group_cards.MOST_CARDS:
         group_cards.draw(steering, known, landed, _incidents(known), group_cards.Click(_open, _steer))
-    _draw_move(environment, steering)
+    _draw_move(environment, steering, landed)
     with st.container(horizontal=True, vertical_alignment="center", key="row_groups"):
         st.html(parts.section("All groups", "state, load and deaths"), width="stretch")
         _draw_steering(environment, steering)
@@ -273,7 +273,7 @@ def _let_go() -> None:
     st.session_state[_GROUP] = None
 
 
-def _draw_move(environment: Environment, steering: ControlState) -> None:
+def _draw_move(environment: Environment, steering: ControlState, landed: group_cards.GroupCourses) -> None:
     """Draw the plan of a move: games by their names, never by a place in a table."""
     names = {
         key: formatting.game_text(key, assignment.game) for key, assignment in sorted(steering.assignments.items())
@@ -318,7 +318,8 @@ def _draw_move(environment: Environment, steering: ControlState) -> None:
                 disabled=disabled_reason is not None,
             )
         with right:
-            group_cards.draw_move(steering.loads, st.session_state.get(_GAMES) or [], st.session_state.get(_TO) or None)
+            chosen, target = st.session_state.get(_GAMES) or [], st.session_state.get(_TO) or None
+            group_cards.draw_move(steering, landed, chosen, target)
         _draw_disabled_reason(disabled_reason)
         confirm.draw_confirmation(environment, _PLACE)
         confirm.draw_confirmation(environment, _PLACE_EVEN)

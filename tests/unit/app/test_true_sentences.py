@@ -177,10 +177,14 @@ def test_a_group_does_not_carry_what_was_reported_in_part() -> None:
     made = series(["one"], groups=["a"], partial={"a": np.array([False] * 59 + [True])})
     made.rows[:, -1] = 6000
     seen = group_load.course(made, "a", 60.0)
-    assert (seen.now, seen.trend[-1], len(seen.trend)) == (None, 600, 59)
+    assert (seen.now, seen.trend) == (None, [])
     assert group_load.headroom(GroupLoad("a"), seen, 0).endswith("its rows of now are not known.")
     whole: Series = replace(made, partial={})
     assert group_load.course(whole, "a", 60.0).now == 6000
+    outage = replace(made, partial={"a": np.arange(60) == 55})
+    outage.status[:, 56], outage.rows[:, 56], outage.commits[:, 56] = -1, 0, 0
+    trend_of = group_load.course(outage, "a", 60.0).trend
+    assert trend_of == [600, 600, 6000], "what landed before an outage is not joined to what landed after it"
 
 
 def _of_group(name: str, **changed: Any) -> Incident:

@@ -154,6 +154,8 @@ def test_a_measured_load_is_the_load() -> None:
     assert words(loads, seen, silent=120.0) == ("\u2013", "\u2013"), "a driver that is not heard uses what nobody knows"
     emptied = Loads((), {"a": GroupLoad("a", capacity_cores=2.0)})
     assert words(emptied, seen, silent=120.0) == ("0 cores", "2 cores"), "without games nothing waits for a driver"
+    assert words(emptied, None) == ("\u2013", "\u2013"), "a driver that lives uses cores without games, too"
+    assert words(emptied, seen) == ("0.13 cores", "1.9 cores")
     assert "Over its limit by 0.5 cores, as measured" in group_load.headroom(*measured(2.5), 0)
     empty = replace(hour().of([]), cores={("group", "a"): np.full(60, 0.1)})
     assert group_load.course(empty, "a", OBJECTIVE).is_known, "a drained group still has a driver"
@@ -209,6 +211,9 @@ def test_bars_say_cores_and_have_a_scale() -> None:
     assert "50 %" in drawn
     assert "of its limit; of 2 cores if it has none" in drawn
     assert "e-" not in drawn
+    gone = group_cards.load_bars(((group, after[name]) for name, group in groups.items()), {"a"})
+    assert "<dd>not known</dd>" in gone, "a driver that is gone uses what nobody knows, as its card says"
+    assert "0.032 →" not in gone
 
 
 def test_starts_deaths_and_moves_are_marked_at_their_group_only() -> None:
