@@ -129,7 +129,9 @@ class SourceReading:
 
     measured_at: float  # Unix seconds by the store's clock
     age_seconds: float | None  # of the oldest record that is not in bronze; 0: nothing waits; None: unknown
-    peak_seconds: float | None  # the highest age of the last minute, as a batch that ends takes most of it at once
+    peak_seconds: float | None
+    """The highest age of the last minute, as a batch that ends takes most of it at once; None: unknown, or what waited
+    for the start of ingest has not been read yet."""
     rows: int | None  # that wait; None: unknown
     limit_seconds: float  # above it the source is late: ingest's setting metrics.latency_objective_seconds
     reason: str | None = None  # why a number is unknown, as a clause

@@ -105,7 +105,10 @@ def measured(engine: Engine) -> SourceReading | None:
 
 
 def test_the_store_has_the_newest_measurement_and_its_highest_age(world: tuple[Settings, Paths, Engine]) -> None:
-    """A batch that ends takes most of a backlog at once: the highest age of the last minute is kept."""
+    """A batch that ends takes most of a backlog at once: the highest age of the last minute is kept.
+
+    That of rows which waited for the start is not: it is over once they are read.
+    """
     settings, paths, engine = world
     place: BronzePosition | None = None
     watch = BacklogWatch(settings, paths, engine, lambda: place)
@@ -116,14 +119,24 @@ def test_the_store_has_the_newest_measurement_and_its_highest_age(world: tuple[S
     assert watch.measure()
     found = measured(engine)
     assert found is not None
-    assert (found.rows, found.limit_seconds, found.reason) == (5, 60.0, None)
+    assert (found.rows, found.limit_seconds, found.reason, found.peak_seconds) == (5, 60.0, None, None)
     assert 0 <= (found.age_seconds or -1.0) <= time.time() - added
     place = BronzePosition(offset(1), BEGIN)
     watch.measure()
     later = measured(engine)
     assert later is not None
-    assert (later.rows, later.age_seconds, later.peak_seconds) == (0, 0.0, found.age_seconds)
-    Path(paths.landing / "_delta_log" / f"{1:020}.json").write_text("no JSON")
+    assert (later.rows, later.age_seconds, later.peak_seconds) == (0, 0.0, 0.0)
+    land(Path(paths.landing), 7)
+    watch.measure()
+    behind = measured(engine)
+    assert behind is not None
+    assert behind.rows == 7
+    place = BronzePosition(offset(2), BEGIN)
+    watch.measure()
+    level = measured(engine)
+    assert level is not None
+    assert (level.rows, level.age_seconds, level.peak_seconds) == (0, 0.0, behind.age_seconds)
+    Path(paths.landing / "_delta_log" / f"{2:020}.json").write_text("no JSON")
     watch.measure()
     spoilt = measured(engine)
     assert spoilt is not None

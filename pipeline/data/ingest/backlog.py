@@ -22,11 +22,12 @@ from pipeline.data.ingest.sources.waiting import Waiting
 from pipeline.data.ingest.through.recorder import ThroughRecorder
 from pipeline.settings.tree import Paths, Settings
 from pipeline.store.reports import write_backlog
-from pipeline.store.rows import NamedBacklog
+from pipeline.store.rows import START_LIMIT_SECONDS, NamedBacklog
 
 _log = logging.getLogger("turnout")
 _PEAK_SECONDS: Final = 60.0
 _BEFORE_START_SECONDS: Final = 0.5
+_LEVEL_SHARE: Final = 0.25  # of the objective, within which what waited for the start has been read
 _CLOSE_SECONDS: Final = 2.0  # it may wait for a broker, and nothing waits for it then
 
 
@@ -62,7 +63,10 @@ def backlog_watched(
 
 
 class BacklogWatch:
-    """Measures one source's backlog, and keeps the highest age of the last minute."""
+    """Measures one source's backlog, and keeps the highest age of the last minute.
+
+    What waited for the start is no peak: none is known until it was read, or `START_LIMIT_SECONDS` have passed.
+    """
 
     def __init__(
         self,
@@ -77,6 +81,9 @@ class BacklogWatch:
         self._source = configured_source(settings, paths).backlog()
         self._through = None if head is None else ThroughRecorder(settings, paths, engine, self._source, head)
         self._ages: deque[tuple[float, float]] = deque()
+        self._began = time.monotonic()
+        self._begin: BronzePosition | None = None  # as it was measured first
+        self._starts = True  # what waited for the start has not been read yet
 
     def run(self, stop: threading.Event) -> None:
         """Measure until the event."""
@@ -101,7 +108,7 @@ class BacklogWatch:
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             _log.warning("the backlog of the source cannot be measured: %s", reason)
             found = Waiting(None, None, reason)
-        self._write(found)
+        self._write(found, place)
         return True
 
     def _record_through(self) -> None:
@@ -115,13 +122,22 @@ class BacklogWatch:
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             _log.warning("the time up to which bronze is complete cannot be recorded: %s", reason)
 
-    def _write(self, found: Waiting) -> None:
+    def _has_to_start(self, place: BronzePosition, age: float | None, now: float) -> bool:
+        """Return whether nothing was landed since the first measurement, or what waited for it is still being read."""
+        if self._begin is None:
+            self._begin = place
+        limit = _LEVEL_SHARE * self._settings.metrics.latency_objective_seconds
+        is_read = place.offset != self._begin.offset and age is not None and age <= limit
+        return not is_read and now - self._began <= START_LIMIT_SECONDS
+
+    def _write(self, found: Waiting, place: BronzePosition) -> None:
         at = time.time()
         age = found.age(at)
         now = time.monotonic()
         while self._ages and self._ages[0][0] < now - _PEAK_SECONDS:
             self._ages.popleft()
-        if age is not None:
+        self._starts = self._starts and self._has_to_start(place, age, now)
+        if age is not None and not self._starts:
             self._ages.append((now, age))
         try:
             write_backlog(

@@ -88,7 +88,8 @@ def of_fleet(of: Situation) -> Headline:
         return Headline(_first(trouble), trouble[0].severity, trouble[0].since, (streams,))
     starts = [each for each in standings if each.incident is None]
     if starts:
-        is_said = any(each.verdict.status == Status.STARTING for each in of.games)
+        starting = (each.verdict for each in of.games if each.verdict.status == Status.STARTING)
+        is_said = any(not each.waits_for_ingest for each in starting)
         return Headline(streams if is_said else starts[0].text, "busy", starts[0].since, () if is_said else (streams,))
     if standings:
         return Headline(f"{_first(standings)}: recovering", "busy", standings[0].since, (streams,))

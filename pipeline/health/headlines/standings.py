@@ -175,8 +175,8 @@ def _standings(of: Situation) -> list[Concern]:
         made.append(Concern("quiet", "Nothing arrives in bronze", "late", judgement.quiet_since))
     runs = all(each not in judgement.starting for each in judgement.of(INGEST))
     if judgement.source.is_starting and runs:
-        is_late = judgement.source.condition == "late"
-        text = "Ingest reads what waited for its start" if is_late else "Ingest is starting"
+        is_known = judgement.source.condition != "unknown"
+        text = "Ingest reads what waited for its start" if is_known else "Ingest is starting"
         made.append(Concern("source", text, "busy", past(judgement.source.since, of.now)))
     made += [_of_start(each, of) for each in judgement.starting]
     return made

@@ -30,7 +30,7 @@ class SourceState:
     rows: int | None = None
     since: float | None = None
     sources: tuple[NamedBacklog, ...] = ()  # of each of several, where they were measured just now
-    is_starting: bool = False  # ingest has just started: it is unknown, or late by rows that waited for it
+    is_starting: bool = False  # ingest has just started: it is unknown, or rows that waited for it are being read
     quiet: Quiet | None = None  # how long nothing has come; None: something waits, or nobody knows
 
     @property
@@ -47,7 +47,7 @@ class SourceState:
     @property
     def may_be_level(self) -> bool:
         """Whether a stream that has all of bronze may be called level."""
-        return self.condition in {"level", "behind"}
+        return self.condition in {"level", "behind"} and not self.is_starting
 
     @property
     def status(self) -> Status:
@@ -87,11 +87,11 @@ def judge_source(reading: SourceReading | None, ingest: Liveness, now: float, li
         unknown = _unknown(reading.reason or "ingest could not measure it", None)
         return replace(unknown, sources=reading.sources)
     peak = max(age, reading.peak_seconds or 0.0)
+    starts = age > 0 and reading.peak_seconds is None and _is_young(ingest, now)
     if peak > reading.limit_seconds:
-        said, is_young = _behind(peak, age, reading.rows), _is_young(ingest, now)
-        return SourceState("late", said, age, reading.rows, None, reading.sources, is_young)
-    if peak > _NOTED_SHARE * reading.limit_seconds:
-        return SourceState("behind", _behind(peak, age, reading.rows), age, reading.rows, None, reading.sources)
+        return SourceState("late", _behind(peak, age, reading.rows), age, reading.rows, None, reading.sources, starts)
+    if starts or peak > _NOTED_SHARE * reading.limit_seconds:
+        return SourceState("behind", _behind(peak, age, reading.rows), age, reading.rows, None, reading.sources, starts)
     nothing = "nothing waits in the source" if reading.rows == 0 else _behind(age, age, reading.rows)
     return SourceState("level", nothing, age, reading.rows, None, reading.sources)
 

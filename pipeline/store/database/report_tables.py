@@ -48,7 +48,7 @@ source_backlog = store_table(  # one row: what waits in the source
     Column("backlog_id", Integer, primary_key=True, autoincrement=False),
     Column("measured_at", Float, nullable=False),  # by the store's clock
     Column("age_seconds", Float),  # of the oldest record that is not in bronze; 0: none waits; null: unknown
-    Column("peak_seconds", Float),  # the highest age of the last minute; null: unknown
+    Column("peak_seconds", Float),  # the highest age of the last minute; null: unknown, or ingest starts
     Column("rows", BigInteger),  # that wait; null: unknown
     Column("limit_seconds", Float, nullable=False),  # above it the source is late
     Column("reason", Text),  # why a number is unknown

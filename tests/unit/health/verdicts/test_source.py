@@ -5,6 +5,9 @@ from dataclasses import replace
 import pytest
 
 from listeners.status import Status
+from pipeline.health.headlines.pages import of_fleet
+from pipeline.health.headlines.standings import Situation
+from pipeline.health.verdicts.judgement import Judgement
 from pipeline.health.verdicts.liveness import Liveness
 from pipeline.health.verdicts.source import judge_source
 from pipeline.store.rows import SourceReading
@@ -107,9 +110,30 @@ def test_a_backlog_that_is_not_late_is_said_and_is_no_problem() -> None:
     assert found.headline == "1 stream healthy; ingest is 38 s behind its source: 760,000 rows wait"
 
 
+def young(**source: object) -> Judgement:
+    """Return the judgement while ingest runs for 90 s, with what it measured."""
+    return Given(ingest=replace(INGEST, started_at=NOW - 90), source=replace(LATE, **source)).judge()  # type: ignore[arg-type]
+
+
 def test_rows_that_waited_for_a_start_are_no_problem_for_two_minutes() -> None:
     """Ingest that has just started is late by what came before: its streams are starting, and then late."""
     for seconds, is_problem, status in ((30, False, "STARTING"), (121, True, "LAGGING")):
-        found = Given(ingest=replace(INGEST, started_at=NOW - seconds), source=LATE).judge()
+        waits = replace(LATE, peak_seconds=None)
+        found = Given(ingest=replace(INGEST, started_at=NOW - seconds), source=waits).judge()
         assert (found.source.condition, found.source.is_problem, found.healthy) == ("late", is_problem, not is_problem)
         assert (found.games["g"].status, "healthy" in found.headline) == (status, False)
+
+
+def test_a_start_ends_once_and_for_all_when_what_waited_is_read() -> None:
+    """While rows wait for it the fleet starts, however few; then no row of before counts, and what waits again is late."""
+    for waits in (95.0, 40.0, 0.5):
+        found = young(age_seconds=waits, peak_seconds=None)
+        assert (found.games["g"].status, found.healthy, found.source.is_starting) == ("STARTING", True, True)
+        assert of_fleet(Situation(found, (), ())).text == "Ingest reads what waited for its start"
+    read = young(age_seconds=0.9, peak_seconds=0.9, rows=300)
+    assert (read.games["g"].status, read.headline) == ("RUNNING", "1 stream healthy")
+    assert [each.text for each in Situation(read, (), ()).standings] == []
+    again = young(age_seconds=61.0, peak_seconds=61.0)
+    assert (again.games["g"].status, again.healthy, again.source.is_starting) == ("LAGGING", False, False)
+    nothing = young(age_seconds=0.0, peak_seconds=None, rows=0)
+    assert (nothing.games["g"].status, nothing.headline) == ("RUNNING", "1 stream healthy")
