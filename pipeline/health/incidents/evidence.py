@@ -194,6 +194,7 @@ class GameWindow:
     usual_rows_per_second: float | None = None  # while it was well
     last: tuple[int, int] = (0, 0)  # rows refused and landed since the look before; none where it is not known
     failed_at: float | None = None  # the last look at which its own work failed
+    failure_at: float | None = None  # when it failed last; its record goes before its driver reports that it landed
 
 
 @dataclass(frozen=True, slots=True)

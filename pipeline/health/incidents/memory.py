@@ -64,7 +64,8 @@ class Memory:
     _frontiers: dict[str, _Frontier] = field(default_factory=dict)
     _commits: dict[str, tuple[float, float]] = field(default_factory=dict)  # by group: at, seconds
     _totals: dict[str, tuple[int, int]] = field(default_factory=dict)  # by game: rows refused and landed
-    _failed: dict[str, float] = field(default_factory=dict)  # by game: the last look at which its own work failed
+    _failed: dict[str, tuple[float, float | None]] = field(default_factory=dict)
+    """The last look at which the own work of a game failed, and when it had failed then, by the game's key."""
 
     def remember(self, look: Look) -> Evidence:
         """Add a look; return its windows."""
@@ -119,8 +120,10 @@ class Memory:
             trend = points
         usual = self._usually(("game", game.game_key), game.rows_per_second, now, is_well=is_well)
         if game.failure is not None:
-            self._failed[game.game_key] = now
-        return GameWindow(game, tuple(trend), usual, self._last(game), self._failed.get(game.game_key))
+            self._failed[game.game_key] = now, game.failure.at
+        return GameWindow(
+            game, tuple(trend), usual, self._last(game), *self._failed.get(game.game_key, (None, None))
+        )  # fmt: skip
 
     def _last(self, game: GameSeen) -> tuple[int, int]:
         """Return the rows refused and landed since the look before; a driver that was restarted counts from zero."""
@@ -156,7 +159,7 @@ class Memory:
 
     def _landed_again(self, game: GameSeen, now: float) -> float | None:
         """Return when a game landed last whose own work failed a short while ago, and does not any more."""
-        failed_at = self._failed.get(game.game_key)
+        failed_at, _ = self._failed.get(game.game_key, (None, None))
         if failed_at is None or game.failure is not None or now - failed_at > _AGAIN_SECONDS:
             return None
         return game.committed_at

@@ -117,7 +117,7 @@ def failing(window: GameWindow, group: GroupWindow | None, evidence: Evidence) -
     )
     if kind == "transient":
         is_parked = failure is not None and failure.parked_at is not None
-        again = 0 if group is None or failure is None else group.land_again(failure.at)
+        again = 0 if group is None else group.land_again(window.failure_at)
         if again:
             land = "lands" if again == 1 else "land"
             evidences.append(f"{again:,} of its neighbours failed as well, and {land} again")

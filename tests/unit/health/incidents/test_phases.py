@@ -336,6 +336,10 @@ def test_a_retry_is_offered_once_the_storage_takes_writes_again() -> None:
         "The storage takes writes of its group again; a retry does not wait for the next attempt"
     )
     assert "1 of its neighbours failed as well, and lands again" in opened.finding.evidence
+    cleared = replace(failing[2], failure=None, last_error=full.text)  # its retry goes well: its driver says so next
+    (still,) = looks.see([landed[0], game("go", committed_at=looks.now - 1), cleared], driver)
+    assert still.finding.action == Action("Retry…", "repairs", {"repair": "retry", "games": "ludo"})
+    assert still.finding.advice == opened.finding.advice
     alone = Looks()
     alone.see([failing[0], game("go", committed_at=NOW)], driver)
     (own,) = alone.see([failing[0], game("go", committed_at=NOW + 5)], driver)
