@@ -44,7 +44,7 @@ from pipeline.data.streams.watchdog import Watchdog
 from pipeline.health.facts.controller_metrics import read_controller_metrics
 from pipeline.health.facts.fleet import Fleet, read_fleet
 from pipeline.health.facts.placing import placing_by
-from pipeline.health.verdicts.liveness import MISSED_HEARTBEATS
+from pipeline.health.verdicts.liveness import MISSED_HEARTBEATS, storage_wait
 from pipeline.lake.delta.errors import DeltaError
 from pipeline.platforms.local.signals import DRIVER_SECONDS, stop_on_signals
 from pipeline.platforms.session.driver import driver_session, stop_queries
@@ -322,7 +322,7 @@ class _StorageHeartbeat:
             since = self._since
             waited = 0.0 if since is None else time.monotonic() - since
             if waited > self._every:
-                said = f"has waited {waited:.0f} s {self._waits_for}" if waited > self._said_after else None
+                said = storage_wait(waited, self._waits_for) if waited > self._said_after else None
                 with tolerate_store_outage("this heartbeat is not recorded"):
                     heartbeat(self._duty.engine, self._duty.kind, self._duty.name, "running", self._frontier, said)
 

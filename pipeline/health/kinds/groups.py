@@ -102,8 +102,9 @@ def _judge_one(condition: GroupCondition, members: int, facts: FleetFacts) -> Dr
         is_missed = members > 0 or condition.is_supervised
         is_awaited = condition.is_supervised and facts.awaits(liveness)
         return DriverState(GROUP, name, liveness, is_missed and not is_awaited, is_awaited)
+    is_slow = facts.starting_since is not None and liveness.waits_for_storage  # all begins at once
     bad = not liveness.is_live or (liveness.state == "running" and liveness.reason is not None)
-    return DriverState(GROUP, name, liveness, bad)
+    return DriverState(GROUP, name, liveness, bad and not is_slow, is_slow_start=is_slow)
 
 
 def _problem(state: DriverState, _facts: FleetFacts) -> str:

@@ -100,13 +100,13 @@ class Judgement:
 
     @property
     def starting(self) -> tuple[DriverState, ...]:
-        """The processes that should run, and were started just now or are awaited."""
+        """The processes that should run, and were started just now, are awaited, or wait for storage in a start."""
         stopped = {name for name, each in self.conditions.groups.items() if each.desired == "stopped"}
         unwanted = [each for each in self.of(GROUP) if each.name in stopped]
         return tuple(
             each
             for each in self.drivers
-            if (each.is_awaited or each.liveness.state == "starting") and each not in unwanted
+            if (each.is_awaited or each.is_slow_start or each.liveness.state == "starting") and each not in unwanted
         )
 
     @cached_property

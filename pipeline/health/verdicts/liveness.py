@@ -22,6 +22,7 @@ STORE_REFUSES: Final = "the control store takes no writes"
 RUNS: Final = frozenset({"running", "skewed"})
 """What a driver at work reports as its state: `skewed` where its clock differs from the control store's."""
 
+_WAITED: Final = "has waited "
 _SKEW: Final = "has a clock that differs from the control store's"
 _LEAST_LIMIT_SECONDS: Final = 15.0  # a busy machine delays a heartbeat by seconds
 
@@ -71,9 +72,19 @@ class Liveness:
         return self.state in {"running", "starting"}
 
     @property
+    def waits_for_storage(self) -> bool:
+        """Whether it beats, and its work waits for storage."""
+        return self.state == "running" and (self.reason or "").startswith(_WAITED)
+
+    @property
     def silence(self) -> str | None:
         """Why nothing can be expected of the driver, as a clause; None when it lives."""
         return None if self.is_live else f"its driver {self.reason}"
+
+
+def storage_wait(seconds: float, what_for: str) -> str:
+    """Return what a driver reports whose work waits for storage, as a predicate; `Liveness` knows it again."""
+    return f"{_WAITED}{seconds:.0f} s {what_for}"
 
 
 def controller_absence(liveness: Liveness | None) -> str | None:

@@ -63,6 +63,7 @@ class DriverState:
     liveness: Liveness
     is_problem: bool
     is_awaited: bool = False  # it has not started yet, as its environment has just begun to start
+    is_slow_start: bool = False  # it waits for storage in the start of its environment
 
 
 def how(liveness: Liveness) -> str:

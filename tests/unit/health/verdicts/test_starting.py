@@ -9,7 +9,7 @@ from pipeline.health.headlines.pages import of_fleet, of_groups
 from pipeline.health.headlines.standings import Situation
 from pipeline.health.kinds.registry import registered
 from pipeline.health.verdicts.judgement import Judgement, judge_fleet
-from pipeline.health.verdicts.liveness import Liveness, ProcessRun
+from pipeline.health.verdicts.liveness import Liveness, ProcessRun, storage_wait
 from pipeline.health.verdicts.processes import FleetFacts
 from pipeline.health.verdicts.reported import AssignedGame, GroupIntent
 from pipeline.health.verdicts.starting import since_when
@@ -136,6 +136,21 @@ def test_an_end_or_a_death_in_a_start_is_trouble() -> None:
     died = ProcessRun(1, NOW - 6, NOW - 1, died=True, message="killed by SIGKILL")
     dead = judged(young(INGEST), controller, runs={("group", "a"): died}, ended={("group", "a"): [died]})
     assert ("group", "a") in {(each.kind, each.name) for each in dead.problems}
+
+
+def test_a_driver_that_waits_for_its_disk_in_a_start_is_no_trouble() -> None:
+    """All tables are opened at once then: it is a part of the start, and trouble only after it."""
+    wait = storage_wait(15.0, "for its disk or its processor")
+    group = replace(DRIVER, error=wait, run_id=None)
+    known = (young(INGEST, 69), young(CONTROLLER, 69), young(group, 60))
+    found = judged(*known, groups={"a": GROUPS["a"]})
+    assert found.problems == ()
+    said = of_groups(Situation(found, (), ()))
+    assert (said.text, said.tone, said.since) == ("1 of 1 groups' drivers starting: a", "busy", NOW - 60)
+    assert of_fleet(Situation(found, (), ())).tone == "busy"
+    for later in ((INGEST, CONTROLLER, group), (young(INGEST, 69), young(CONTROLLER, 69), replace(group, error="broke"))):
+        problems = judged(*later, groups={"a": GROUPS["a"]}).problems
+        assert ("group", "a") in {(each.kind, each.name) for each in problems}
 
 
 def test_an_operation_that_waits_needs_its_controller_also_in_a_start() -> None:
