@@ -196,10 +196,13 @@ def _now(of: Situation, now: float, *, known: bool) -> StripSlot:
     starts = [each.verdict.status == Status.STARTING for each in of.games]
     pairs = list(zip(severities, starts, strict=True))
     starting = pairs.count(("busy", True))  # a share; one of an incident is late or bad as that is, and starts
+    over = [(of.incident_of.get(each.game_key), pair) for each, pair in zip(of.games, pairs, strict=True)]
+    recovering = sum(each is not None and pair == ("busy", False) for each, pair in over)
     words = (
         (pairs.count(("bad", False)), "failing or unknown"),
         (pairs.count(("late", False)), "late"),
         (sum(starts), "starting"),
+        (recovering, "recovering"),
     )
     said = [f"{amount} {word}" for amount, word in words if amount]
     trouble = [each for each in of.standings if each.is_trouble]
@@ -207,7 +210,7 @@ def _now(of: Situation, now: float, *, known: bool) -> StripSlot:
     if trouble and not (bad or late):
         late = 1
     title = f"now: {', '.join(said) or 'none in trouble'}"
-    return StripSlot(now, bad / games, late / games, known=True, title=title, starting=starting / games)
+    return StripSlot(now, bad / games, late / games, known=True, title=title, starting=(starting + recovering) / games)
 
 
 def _clock(at: float) -> str:

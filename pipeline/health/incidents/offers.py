@@ -80,7 +80,9 @@ def recovery(games: Collection[str], had: Collection[str], since: float, evidenc
     late = [each for each in seen if each.status != Status.STARTING]
     oldest = max((each.backlog_seconds for each in late if each.backlog_seconds is not None), default=0.0)
     age = f"; the oldest row has waited {duration(oldest)}" if oldest >= 1 else ""
-    said += [f"{_games_are(len(seen) - len(late))} starting"] if len(late) < len(seen) else []
+    starting = len(seen) - len(late)  # a text stays until the next look, and a start may end at once
+    games = "1 game was" if starting == 1 else f"{starting:,} games were"
+    said += [f"{games} starting at the last look"] if starting else []
     return (*said, *([f"{_games_are(len(late))} not level yet{age}"] if late else []))
 
 

@@ -159,6 +159,9 @@ def test_a_game_that_starts_in_an_incident_counts_once() -> None:
             assert (slot.bad + slot.late, slot.starting) == (0.75, 0.0)
     beginning = strip.slots(hour, seen, NOW, None, (incident(keys[:2], since=NOW - 3600, tone="recovering"),))[-1]
     assert (beginning.title, beginning.starting) == ("now: 2 starting", 0.5)
+    over = incident(keys[:3], since=NOW - 3600, tone="recovering")
+    (*_, run) = strip.slots(hour, fleet([Game(name) for name in names]), NOW, None, (over,))
+    assert (run.title, run.starting, run.late) == ("now: 3 recovering", 0.75, 0.0), "the headline says so as well"
 
 
 def test_a_paused_game_may_be_silent() -> None:

@@ -288,7 +288,9 @@ def test_a_kill_that_the_controller_mends_is_never_open() -> None:
         (incident,) = looks.see([game(key, status=status, backlog_seconds=0.0) for key in keys], driver)
         phases.append(incident.phase)
     assert phases == [*["acting"] * 3, *["recovering"] * 4]
-    assert incident.finding.evidence == ("2 games are starting",), "nothing waits, so none is called late"
+    assert incident.finding.evidence == ("2 games were starting at the last look",), (
+        "nothing waits, so none is called late"
+    )
     assert looks.see([game(key) for key in keys], alive) == ()
     assert looks.keeper.kept[incident.incident_id].finding.evidence == ()
 

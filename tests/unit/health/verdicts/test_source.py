@@ -125,7 +125,7 @@ def test_rows_that_waited_for_a_start_are_no_problem_for_two_minutes() -> None:
 
 
 def test_a_start_ends_once_and_for_all_when_what_waited_is_read() -> None:
-    """While rows wait for it the fleet starts, however few; then no row of before counts, and what waits again is late."""
+    """While rows wait for it the fleet starts, however few; then none of these counts, and what waits anew is late."""
     for waits in (95.0, 40.0, 0.5):
         found = young(age_seconds=waits, peak_seconds=None)
         assert (found.games["g"].status, found.healthy, found.source.is_starting) == ("STARTING", True, True)

@@ -148,7 +148,10 @@ def test_a_driver_that_waits_for_its_disk_in_a_start_is_no_trouble() -> None:
     said = of_groups(Situation(found, (), ()))
     assert (said.text, said.tone, said.since) == ("1 of 1 groups' drivers starting: a", "busy", NOW - 60)
     assert of_fleet(Situation(found, (), ())).tone == "busy"
-    for later in ((INGEST, CONTROLLER, group), (young(INGEST, 69), young(CONTROLLER, 69), replace(group, error="broke"))):
+    for later in (
+        (INGEST, CONTROLLER, group),
+        (young(INGEST, 69), young(CONTROLLER, 69), replace(group, error="broke")),
+    ):
         problems = judged(*later, groups={"a": GROUPS["a"]}).problems
         assert ("group", "a") in {(each.kind, each.name) for each in problems}
 
