@@ -19,6 +19,7 @@ from typing import Any, Final
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
 from pipeline.base.errors import Transient
+from pipeline.data.pacing import Pace
 from pipeline.lake.delta.log import Action, commit_file, commits_after, log_folder
 from pipeline.lake.delta.opening import open_table
 from pipeline.lake.storage.location import Location
@@ -27,7 +28,6 @@ from pipeline.lake.storage.pipelined import pipelined
 Offset = dict[str, Any]
 
 _BOUNDED: Final = "pyspark.sql.streaming.datasource"
-_EARLY: Final = 0.875  # of the time between two batches: with all of it, batches fall behind commits of the same period
 _LOOKS: Final = 10  # for the next commit, in the time between two batches
 _POLL_SECONDS: Final = 0.1  # between two looks at least; one is a few calls to the file system
 _FAR_POLL_SECONDS: Final = 1.0  # the same in a bucket, where a look is a request
@@ -74,12 +74,11 @@ class TailReader(SimpleDataSourceStreamReader):
     def __init__(self, table: Location, what: str, begin: Offset, max_bytes: int, trigger_seconds: float) -> None:
         """Begin a query without a checkpoint at an offset; `what` names the table in sentences.
 
-        A batch begins when a commit is there and `trigger_seconds` have passed since the last one began, or an eighth
-        less.
+        A batch begins when a commit is there and `trigger_seconds` are over, as `Pace` says.
         """
         self._table, self._what, self._begin, self._max_bytes = table, what, begin, max_bytes
-        self._apart = _EARLY * trigger_seconds
-        self._next_at = self._whole_at = -math.inf
+        self._pace, self._whole_at = Pace(trigger_seconds, poll_seconds(table, trigger_seconds)), -math.inf
+        self._found: list[float] = []  # when the commits of this batch were made, Unix seconds
         self._is_bounded = False
         self._last: int | None = None  # the last commit to read, of a bounded run
         self._snapshot: Sequence[AddedFile] | None = None
@@ -112,12 +111,13 @@ class TailReader(SimpleDataSourceStreamReader):
             Transient: a commit is missing though later ones exist, or the table has changed in another way.
         """
         now = time.monotonic()
-        if not self._is_bounded and (now < self._next_at or self._is_quiet(start, now)):
+        if not self._is_bounded and (not self._pace.is_due(now) or self._is_quiet(start, now)):
             return iter(()), start
         self._whole_at = now
+        self._found.clear()
         files, end = self._read(start)
         if end != start:
-            self._next_at = now + self._apart
+            self._pace.begun(now, len(self._found), time.time() - max(self._found, default=0.0))
         return files, end
 
     def _is_quiet(self, start: Offset, now: float) -> bool:

@@ -55,7 +55,7 @@ class Ingest:
     trigger_seconds: Annotated[float, Range(0.1, 3600)] = 2.0
     """Time between two micro-batches. Each micro-batch is one bronze commit. With rows it is one seq, or several
     above 128 MiB. For a landing table, ingest looks for the next commit ten times in it, at most each 0.1 s in a folder
-    and each second in a bucket; a micro-batch begins as soon as one comes and seven eighths of the time are over."""
+    and each second in a bucket; a micro-batch begins as soon as one is there and the time is over."""
 
     max_rows: Annotated[int, Range(1, 10_000_000)] = 200_000
     """Most rows of one micro-batch from Kafka. One task writes it in slices of at most 128 MiB, each a seq of its
@@ -92,16 +92,16 @@ class Demux:
     """How bronze becomes one table per game."""
 
     trigger_seconds: Annotated[float, Range(0.1, 3600)] = 5.0
-    """Time between the beginnings of two passes of a cluster group. With the reader `direct` it may be an eighth less,
-    so that passes keep step with bronze's commits where those have the same period."""
+    """Time between the beginnings of two passes of a cluster group, on average. With the reader `direct` a pass may
+    begin an eighth of it earlier, until passes follow bronze's commits where those have the same rhythm."""
 
     reader: Literal["spark", "direct"] = "direct"
     """What chooses the rows of a pass. With `direct`, the driver looks for the next commit by name, ten times in
     `demux.trigger_seconds`, but at most each 0.1 s in a folder and each second in a bucket, and tasks read the files.
-    A pass begins as soon as a commit comes and seven eighths of `demux.trigger_seconds` are over. With `spark`, Delta's
-    streaming source plans each batch, and Spark hands its rows to Python. `direct` needs Spark 4.2 and a bronze without
-    deletion vectors or mapped columns; else passes, and always `--once` and games that have a query of their own, read
-    by `spark`. A group reads on after a change. See
+    A pass begins as soon as a commit is there and `demux.trigger_seconds` are over. With `spark`, Delta's streaming
+    source plans each batch, and Spark hands its rows to Python. `direct` needs Spark 4.2 and a bronze without deletion
+    vectors or mapped columns; else passes, and always `--once` and games that have a query of their own, read by
+    `spark`. A group reads on after a change. See
     docs/decisions/0076-passes-read-the-end-of-the-log.md."""
 
     max_bytes: str = "64m"

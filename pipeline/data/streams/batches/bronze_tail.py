@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from pipeline.base.errors import Transient
 from pipeline.data.log_tail import AddedFile, Offset, TailReader, offset
 from pipeline.lake.delta.log import Action, appended, changes, has_version
+from pipeline.lake.delta.marks import info_of
 from pipeline.lake.storage.location import Location
 from pipeline.lake.storage.places import located
 
@@ -65,4 +66,7 @@ class BronzeTail(TailReader):
             raise Transient(f"Commit {version} of {self._what} changed its features.")
         if any(changes(action.get("remove")) for action in actions):
             return ()
+        made = info_of(actions).get("timestamp")
+        if isinstance(made, int):
+            self._found.append(made / 1000)
         return [AddedFile(add["path"], int(add["size"]), add.get("stats")) for add in appended(actions)]
