@@ -38,6 +38,7 @@ from pipeline.lake.delta.marks import ACCEPTED, ENGINE, marked
 from pipeline.lake.delta.meanings import PROPERTY, carried, joined
 from pipeline.lake.delta.metadata import EXPIRY, NEVER, newest_metadata, with_properties
 from pipeline.lake.delta.opening import create, open_table
+from pipeline.lake.delta.own_view import own_view
 from pipeline.lake.storage.location import Location
 
 _log: Final = logging.getLogger("turnout")
@@ -120,7 +121,7 @@ class CursorTable:
             ForeignChange: see `open_own`.
         """
         try:
-            table = open_own(path) if guarded else open_table(path)
+            table = _opened(path, guarded=guarded)
             return cls(path, table, app_id, checkpoint_interval, guarded=guarded, chained=chained)
         except TableNotFoundError:
             return None
@@ -261,7 +262,7 @@ class CursorTable:
     def _adopt_newest(self, seen: int | None = None) -> None:
         """Read the table as it is now, and of a guarded one the commits after `seen`, by default its version here."""
         seen = self._version if seen is None else seen
-        self._adopt(open_own(self.path) if self._guard is not None else open_table(self.path))
+        self._adopt(_opened(self.path, guarded=self._guard is not None))
         if self._guard is not None:
             self._last = self._guard.unread(self._version, seen)
 
@@ -505,6 +506,10 @@ class CursorTable:
                 write_by_delta_rs(self.path)
             elif write_when_due(self.path, self._version, self._kept):
                 self._kept.commits = {}
+
+
+def _opened(path: Location, *, guarded: bool) -> DeltaTable:
+    return own_view(path) or (open_own(path) if guarded else open_table(path))
 
 
 def _transactions(actions: Sequence[Action]) -> list[Action]:
