@@ -59,7 +59,7 @@ _COLUMNS = {
     ),
     "share": st.column_config.TextColumn("Full", width=55, help="A dash where it is not limited."),
     "headroom": st.column_config.TextColumn("Headroom", width=95, help="Cores that are left."),
-    "rows": st.column_config.AreaChartColumn("Rows per minute", width=100, y_min=0, color="blue"),
+    "rows": st.column_config.AreaChartColumn("Rows per minute", width=88, y_min=0, color="blue"),
     "deaths": st.column_config.TextColumn(
         "Died, last hour", width=_WRAPPED["deaths"], help="Counts only drivers that the controller started."
     ),
