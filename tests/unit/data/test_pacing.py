@@ -14,7 +14,9 @@ def run(trigger: float, every: float, phase: float = 0.0, seconds: float = 200.0
 
     A look comes each tenth of a second, in turn on time and 30 ms late.
     """
-    pace, begun, waited, read = Pace(trigger, LOOK), [], [], 0
+    pace, read = Pace(trigger, LOOK), 0
+    begun: list[float] = []
+    waited: list[float] = []
     for number in range(round(seconds / LOOK)):
         now = number * LOOK + (0.03 if number % 2 else 0.0)
         there = max(0, int((now - phase) / every + 1e-9) + 1)
