@@ -20,7 +20,7 @@ class Pace:
         return now >= self._next_at
 
     def begun(self, now: float, commits: int = 0, waited: float = 0.0) -> None:
-        """Note the beginning of a batch, whose newest commit of `commits` had waited for so many seconds.
+        """Note the beginning of a batch, whose newest commit of `commits` had waited for `waited` seconds.
 
         Where it has as many as the one before, it has the rhythm of who commits: then the next one begins earlier by
         what this one waited above the time of a look, until batches follow commits. A look that comes late does not

@@ -29,7 +29,7 @@ _POINTER: Final = "_last_checkpoint"
 
 
 class OwnView:
-    """What a table says at one version, under the names of delta-rs, which is asked for all else."""
+    """Columns, properties and transactions of a table at one version; all else comes from delta-rs."""
 
     def __init__(
         self, path: Location, version: int, protocol: Action, metadata: Action, transactions: Mapping[str, int]
