@@ -47,7 +47,7 @@ class FleetFacts(DriverFacts):
         if self.awaits(ingest):
             return replace(found, is_starting=True)
         quiet = judge_quiet(self.source, found, self.gaps, ingest, self.heartbeat_seconds, self.newest_bronze_at)
-        return replace(found, quiet=quiet)
+        return replace(found, quiet=quiet, quiet_at=None if self.source is None else self.source.measured_at)
 
     def awaits(self, liveness: Liveness) -> bool:
         """Return whether a process has not started yet because its environment has just begun to start."""

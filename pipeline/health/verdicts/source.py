@@ -32,6 +32,7 @@ class SourceState:
     sources: tuple[NamedBacklog, ...] = ()  # of each of several, where they were measured just now
     is_starting: bool = False  # ingest has just started: it is unknown, or rows that waited for it are being read
     quiet: Quiet | None = None  # how long nothing has come; None: something waits, or nobody knows
+    quiet_at: float | None = None  # when that was measured
 
     @property
     def silent_after(self) -> float | None:
@@ -132,8 +133,8 @@ def source_notes(source: SourceState, newest_bronze_at: float | None, ingest: Li
 
 def quiet_since(source: SourceState, newest_bronze_at: float | None, ingest: Liveness, now: float) -> float | None:
     """Return when the last row arrived where that is too long ago; None while ingest is away or has just started."""
-    if source.quiet is not None and source.quiet.usual is not None:
-        return now - source.quiet.seconds if source.quiet.is_silent else None
+    if source.quiet is not None and source.quiet_at is not None and source.quiet.usual is not None:
+        return source.quiet_at - source.quiet.seconds if source.quiet.is_silent else None
     if newest_bronze_at is None or not ingest.is_live:
         return None
     since = max(newest_bronze_at, ingest.since or 0.0)

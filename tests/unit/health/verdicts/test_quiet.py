@@ -166,6 +166,7 @@ def test_the_headline_says_a_silent_source_and_what_is_usual() -> None:
     said = "nothing has arrived for 38 s, its longest gap within the last hour was 4 s"
     assert told.headline == f"1 stream level with bronze; {said}"
     assert (told.source.silent_after, told.source.quiet is not None and told.source.quiet.is_silent) == (12.0, True)
+    assert told.quiet_since == NOW - 40, "the last row came then, whenever that is asked"
     usual = Given(source=reading, newest_bronze_at=NOW - 400, gaps=(SourceGap(NOW - 900, 400.0, 99),)).judge()
     assert usual.headline == "1 stream healthy", "a night is no news"
     stopped = Given(source=reading, ingest=replace(INGEST, state="stopped")).judge()
