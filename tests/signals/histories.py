@@ -178,6 +178,7 @@ class Running:
     is_failing: bool = False  # its query ends again and again
     was_skewed: bool = False
     run_id: int | None = None  # of the controller's record
+    has_read: bool = False  # of ingest: what waited for its start
     published: dict[str, StreamState] = field(default_factory=dict)  # the last evaluation
     log: list[StreamState] = field(default_factory=list)  # all of them
     beats: int = 0
@@ -418,11 +419,13 @@ class History:
         if self.arriving:
             self._land(ingest)
         known = self.random.random() < 0.95
+        ingest.has_read = ingest.has_read or (self.arriving and known and self.source_age <= OBJECTIVE / 4)
         with self.acting(ingest):
             write_backlog(
                 self.engine, age_seconds=self.source_age if known else None,
-                peak_seconds=self.source_age if known else None, rows=self.source_waits if known else None,
-                limit_seconds=OBJECTIVE, reason=None if known else "the broker does not answer",
+                peak_seconds=self.source_age if known and ingest.has_read else None,
+                rows=self.source_waits if known else None, limit_seconds=OBJECTIVE,
+                reason=None if known else "the broker does not answer",
             )  # fmt: skip
         if self.random.random() < 0.7:
             self.source_age, self.source_waits = 0.0, 0
