@@ -74,8 +74,11 @@ def draw_move(steering: ControlState, landed: GroupCourses, chosen: Sequence[str
 
 
 def load_bars(groups: Iterable[tuple[GroupLoad, GroupLoad]], unknown: Collection[str] = ()) -> str:
-    """Return a bar per group: its load before and after a plan; of `unknown` groups the load is not known."""
-    lines = [_line(before, after, is_unknown=before.name in unknown) for before, after in groups]
+    """Return a bar per group: its load before and after a plan; of `unknown` groups the load is not known.
+
+    Nor is that of games whose driver is gone: what their streams read then is no estimate of now.
+    """
+    lines = [_line(each, after, is_unknown=each.name in unknown or _is_gone(each)) for each, after in groups]
     scale = "of its limit" if all(each.limited for each in lines) else _COMPARED
     return parts.loads(lines, limit=1.0, scale=scale)
 
@@ -187,6 +190,10 @@ def _line(before: GroupLoad, after: GroupLoad, *, is_unknown: bool) -> parts.Ful
         said = f"{said} cores, no limit" if changes else f"{said}, no limit"
         return parts.Fullness(_named(before), before.share, after.share, said, limited=False)
     return parts.Fullness(_named(before), before.share, after.share, f"{said} of {limit:g} cores")
+
+
+def _is_gone(group: GroupLoad) -> bool:
+    return group.games > 0 and group.alive is False
 
 
 def _named(group: GroupLoad) -> str:
