@@ -119,11 +119,11 @@ def settle(
     """Return the settled status after one more verdict.
 
     A first verdict stands at once. Then the status worsens after 2 consecutive worse verdicts (PAUSED, FAILED,
-    CRASH_LOOP and UNKNOWN at once) and improves after 3 consecutive better ones. Of verdicts that differ, the one
-    nearest to the present status is taken: it is what all of them agree on, so differing bad news can never keep a
-    status green. That rows do not reach their table, or have not yet since the start, ends at the first verdict
-    without it after a commit. A catch-up ends at the first verdict of a level stream: it begins above the objective,
-    and ends at once below a quarter of it, so nothing in between makes it flap.
+    CRASH_LOOP and UNKNOWN at once, PAUSED also from STARTING) and improves after 3 consecutive better ones. Of verdicts
+    that differ, the one nearest to the present status is taken: it is what all of them agree on, so differing bad news
+    can never keep a status green. That rows do not reach their table, or have not yet since the start, ends at the
+    first verdict without it after a commit. A catch-up ends at the first verdict of a level stream: it begins above the
+    objective, and ends at once below a quarter of it, so nothing in between makes it flap.
     """
     if previous is None:
         return Settled(verdict.status, now, verdict.detail)
@@ -137,7 +137,7 @@ def settle(
     change = verdict.status.severity - previous.status.severity
     if change == 0:
         return Settled(previous.status, previous.since, verdict.detail)
-    if change > 0 and verdict.status.holds_at_once:
+    if verdict.status.holds_at_once and (change > 0 or previous.status == Status.STARTING):
         return Settled(verdict.status, now, verdict.detail)
     pending, agreeing = verdict, 1
     if previous.pending is not None:

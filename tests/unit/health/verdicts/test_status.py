@@ -232,6 +232,7 @@ def _shown(statuses: Sequence[str]) -> list[str]:
         (["LAGGING", "RUNNING", "RUNNING", "RUNNING"], ["LAGGING", "LAGGING", "LAGGING", "RUNNING"]),
         (["RUNNING", "FAILED"], ["RUNNING", "FAILED"]),
         (["RUNNING", "PAUSED"], ["RUNNING", "PAUSED"]),
+        (["STARTING", "PAUSED"], ["STARTING", "PAUSED"]),
         (["LAGGING", "CRASH_LOOP"], ["LAGGING", "CRASH_LOOP"]),
         (["RUNNING", "UNKNOWN", "RUNNING", "RUNNING"], ["RUNNING", "UNKNOWN", "UNKNOWN", "UNKNOWN"]),
         (["RUNNING", "LAGGING", "STALLED"], ["RUNNING", "RUNNING", "LAGGING"]),
