@@ -33,7 +33,7 @@ def test_an_outage_of_a_minute_stays_in_the_list_the_strip_and_the_chart() -> No
     past = [Incident("i", over[0].finding, (), None, NOW - 600, NOW - 540, None, "recovering")]
     seen, hour = fleet([Game("Chess")]), series(["chess"])
     slots = [each for each in strip.slots(hour, seen, NOW, None, past) if each.late]
-    assert [each.title for each in slots] == ["07:50 UTC: No controller ran", "07:51 UTC: No controller ran"]
+    assert [each.title for each in slots] == [f"07:{minute} UTC: incident: controller away" for minute in (50, 51)]
     marks = timeline.events(seen, (), (), NOW - 3600, (), past)
     assert [(each.at, each.label) for each in marks if "controller" in each.label] == [(NOW - 600, "controller away")]
 
