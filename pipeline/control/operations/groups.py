@@ -185,7 +185,8 @@ def _still_to_end(context: ControlContext, names: Sequence[str]) -> StepResult:
 
 
 def _see_running(context: ControlContext, operation: Operation) -> StepResult:
-    drivers, registered, runs = context.read(active_drivers), context.read(read_groups), context.read(open_runs)
+    # Drivers last: of an earlier moment than the runs, one that is gone would have the run of the next.
+    runs, registered, drivers = context.read(open_runs), context.read(read_groups), context.read(active_drivers)
     left, starting, runs_now = list[str](), list[str](), list[str]()
     for name in operation.preview:
         if name not in registered or registered[name].desired == "stopped":

@@ -1,6 +1,6 @@
 """Groups: what is wanted of them is a compare-and-set, and starting or stopping one is an operation that is seen."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +28,17 @@ from pipeline.store.operations import Operation, list_operations, operation, ste
 from pipeline.store.operations import change as begun
 from pipeline.store.processes.drivers import heartbeat, start_driver
 from pipeline.store.processes.leases import Lease, Process
-from pipeline.store.processes.runs import adopt, begin_run, end_run, ended_runs, open_runs, record_process, submit_stop
+from pipeline.store.processes.runs import (
+    GroupDriver,
+    active_drivers,
+    adopt,
+    begin_run,
+    end_run,
+    ended_runs,
+    open_runs,
+    record_process,
+    submit_stop,
+)
 from tests.unit.store.leases_world import StoreClock
 
 LOCAL = Group("a", backend="local")
@@ -216,6 +226,27 @@ def test_a_start_is_done_by_a_driver_that_nobody_has_asked_to_end(engine: Engine
     drive(engine)
     act()
     assert operation(engine, again.operation_id).state == "succeeded"
+
+
+def test_a_start_takes_no_driver_that_ends_while_it_looks_for_one_that_goes_on(
+    engine: Engine, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller may stand still between two reads: the old driver and the run of the next one are no driver."""
+    seen = create(engine, LOCAL, "ann", "", placing())
+    lease = drive(engine)
+    change(engine, seen, replace(seen, desired="stopped"), "ann", "")
+    submit_stop(engine, open_runs(engine)["a"].run_id)
+    started = submitted(engine, "start", "a")
+
+    def drivers_before(engine: Engine) -> Mapping[str, GroupDriver]:
+        found = active_drivers(engine)
+        end(engine, lease)
+        begin_run(engine, "a")
+        return found
+
+    monkeypatch.setattr(steering, "active_drivers", drivers_before)
+    act()
+    assert operation(engine, started.operation_id).state == "verifying"
 
 
 @pytest.mark.parametrize("lapsed", [False, True])
