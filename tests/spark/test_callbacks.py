@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline.data.streams.warming import WORKERS
+
 STRANGER = """
 import json, socket, sys
 port, packets = json.load(sys.stdin)
@@ -125,7 +127,7 @@ def test_workers_wait_at_no_port(spark: SparkSession) -> None:
     Its socket is in a folder of its owner, in which the kernel lets no other user connect.
     """
     assert spark.sparkContext.parallelize([1], 1).map(lambda number: number + 1).collect() == [2]
-    daemons = [pid for pid in children_of(os.getpid()) if "pyspark.daemon" in words_of(pid)]
+    daemons = [pid for pid in children_of(os.getpid()) if WORKERS in words_of(pid)]
     assert daemons != []
     assert [listens_on(pid) for pid in daemons] == [[] for _ in daemons]
     folder = Path(str(spark.conf.get("spark.python.unix.domain.socket.dir")))
