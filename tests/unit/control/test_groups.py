@@ -228,7 +228,7 @@ def test_a_start_is_done_by_a_driver_that_nobody_has_asked_to_end(engine: Engine
     assert operation(engine, again.operation_id).state == "succeeded"
 
 
-def test_a_start_takes_no_driver_that_ends_while_it_looks_for_one_that_goes_on(
+def test_a_start_counts_no_driver_that_ends_during_its_look(
     engine: Engine, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A controller may stand still between two reads: the old driver and the run of the next one are no driver."""
