@@ -133,9 +133,9 @@ def _text(of_rule: str) -> str:
     return formatting.shown(of_rule.replace("`", ""), _LONGEST)
 
 
-def _told(alert: ReportedAlert) -> str:
-    """Return a rule's description with the time of its numbers: Prometheus tells Alertmanager new ones each minute."""
-    when = "when last evaluated" if alert.told_at is None else f"as of {formatting.clock(alert.told_at)}"
+def _description(alert: ReportedAlert) -> str:
+    """Return a rule's description with the time of its numbers: Alertmanager gets new ones each minute."""
+    when = "when last evaluated" if alert.updated_at is None else f"as of {formatting.clock(alert.updated_at)}"
     return f"{when}: {_text(alert.description)}"
 
 
@@ -145,7 +145,7 @@ def _about(members: Sequence[ReportedAlert], names: Mapping[str, str], now: floa
         yield "holds, but not for long enough yet"  # what the rule's texts say is so once it fires
     if len(members) == 1:
         yield summary(first, names)
-        yield from [_told(first)] if first.description and first.state != "pending" else []
+        yield from [_description(first)] if first.description and first.state != "pending" else []
         yield from [f"silenced {silenced(first, now)}"] if first.state == "silenced" else []
     else:
         named = join_limited(members, _MOST_NAMED, lambda each: affected(each, names))

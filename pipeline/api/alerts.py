@@ -54,7 +54,7 @@ class ReportedAlert:
     since: float  # Unix seconds
     labels: Mapping[str, str]
     silence: AlertSilence | None = None  # None where it is not silenced, or nobody said how
-    told_at: float | None = None  # Unix seconds: when Prometheus told Alertmanager its texts last; None: unknown
+    updated_at: float | None = None  # Unix seconds: when Alertmanager got its texts last; None: unknown
 
     @property
     def runbook(self) -> str | None:
@@ -192,8 +192,10 @@ def _heard(each: Any) -> tuple[ReportedAlert, Sequence[str]]:
     status = each.get("status") or {}
     silences = [str(silence) for silence in status.get("silencedBy") or ()]
     state: AlertState = "silenced" if silences else "explained" if status.get("inhibitedBy") else "firing"
-    told_at = _seconds(each["updatedAt"]) if each.get("updatedAt") else None
-    return replace(_alert(each["labels"], each["annotations"], each["startsAt"], state), told_at=told_at), silences
+    updated_at = _seconds(each["updatedAt"]) if each.get("updatedAt") else None
+    return replace(
+        _alert(each["labels"], each["annotations"], each["startsAt"], state), updated_at=updated_at
+    ), silences
 
 
 def _evaluated(answer: Any) -> Iterator[ReportedAlert]:

@@ -19,7 +19,7 @@ class Pace:
         """Return whether a batch may begin, by a clock that never goes back."""
         return now >= self._next_at
 
-    def begun(self, now: float, commits: int = 0, waited: float = 0.0) -> None:
+    def begun(self, now: float, commits: int, waited: float) -> None:
         """Note the beginning of a batch, whose newest commit of `commits` had waited for `waited` seconds.
 
         Where it has as many as the one before, it has the rhythm of who commits: then the next one begins earlier by

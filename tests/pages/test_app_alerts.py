@@ -99,9 +99,9 @@ def test_texts_have_the_time_at_which_they_were_told(server: Server) -> None:
     """Numbers in a text are of when Prometheus sent it, which Alertmanager says; without that nobody knows."""
     told = {**active("TurnoutFleetUnhealthy"), "updatedAt": "2026-11-25T14:40:00.000Z"}
     (found,) = ask(server, [told, WATCHDOG]).firing or ()
-    assert found.told_at == pytest.approx(found.since + 431.877, abs=0.01)
+    assert found.updated_at == pytest.approx(found.since + 431.877, abs=0.01)
     (unsaid,) = ask(server, [active("TurnoutFleetUnhealthy"), WATCHDOG]).firing or ()
-    assert unsaid.told_at is None
+    assert unsaid.updated_at is None
 
 
 def test_pending_alerts_are_those_of_prometheus(server: Server) -> None:

@@ -84,10 +84,10 @@ def test_the_page_lists_alerts_by_state_with_since_affected_and_runbook(
 
 def test_numbers_of_an_alert_have_the_time_that_they_are_of(store: Engine, opening: Opening, report: Report) -> None:
     """A text of a minute ago is never shown as what is true now."""
-    told = replace(alert("TurnoutFleetUnhealthy"), description="6 in all.", told_at=1_795_617_600.0)
+    told = replace(alert("TurnoutFleetUnhealthy"), description="6 in all.", updated_at=1_795_617_600.0)
     report(known([told]))
     assert "as of 14:40:00 UTC: 6 in all." in texts(opening("alerts"))
-    report(known([replace(told, told_at=None)]))
+    report(known([replace(told, updated_at=None)]))
     assert "when last evaluated: 6 in all." in texts(opening("alerts"))
 
 
